@@ -1,0 +1,112 @@
+"""Every exception of the library.
+
+A message says what happened, where in the user's program, and what to do about it:
+
+    CaptureError: cannot branch on 'gt': its value is unknown until the graph runs
+      at model.py:14 in Gate.forward: if x.sum() > 0:
+      fix: use torch.where, or trace(model, args)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = [
+    "CaptureError",
+    "ExportError",
+    "GraphError",
+    "GraphwrightError",
+    "GuardError",
+    "PassError",
+    "PatternError",
+    "QuantizationError",
+    "TraceError",
+]
+
+
+class Place(Protocol):
+    """Whatever can say where in the user's program it is; `ir.Origin` does."""
+
+    def __str__(self) -> str: ...
+
+
+class GraphwrightError(Exception):
+    """The base of the family: a message, the place in the user's program, and a fix.
+
+    >>> print(GraphwrightError("cannot add 'x'", at="model.py:3", fix="remove it"))
+    cannot add 'x'
+      at model.py:3
+      fix: remove it
+    """
+
+    def __init__(self, message: str, at: Place | str | None = None, fix: str | None = None) -> None:
+        self.message = message
+        self.at = at
+        self.fix = fix
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.at is not None:
+            lines.append(f"  at {self.at}")
+        if self.fix is not None:
+            lines.append(f"  fix: {self.fix}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        at = None if self.at is None else str(self.at)
+        return type(self), (self.message, at, self.fix)
+
+
+class CaptureError(GraphwrightError, ValueError):
+    """A program could not be captured.
+
+    The shortest program that meets it: a branch on the data of a tensor.
+
+        def forward(self, x):
+            if x.sum() > 0:      # the answer is unknown until the graph runs
+                return x
+            return -x
+    """
+
+
+class TraceError(CaptureError):
+    """`symbolic_trace` was asked for a value that only a run of the program knows.
+
+        def forward(self, x):
+            return [row + 1 for row in x]     # how many rows there are is not known
+    """
+
+
+class GraphError(GraphwrightError, RuntimeError):
+    """A graph was asked to become invalid, or is found invalid by `lint`.
+
+        graph.erase_node(node)       # while other nodes still use its value
+    """
+
+
+class GuardError(GraphwrightError, RuntimeError):
+    """A captured module was called with inputs that its capture does not cover.
+
+        gm = graphwright.trace(model, (torch.randn(1, 3),))   # the model asked: x.shape[0] == 1
+        gm(torch.randn(2, 3))
+    """
+
+
+class PatternError(GraphwrightError, ValueError):
+    """A pattern or a rule is not well formed."""
+
+
+class PassError(GraphwrightError, RuntimeError):
+    """A pass cannot do its work on this graph without changing what it computes.
+
+        fuse_conv_batch_norm(gm.train())     # a batch norm in training mode cannot be folded
+    """
+
+
+class QuantizationError(GraphwrightError, RuntimeError):
+    """A model cannot be quantized as asked, or an observer saw no data."""
+
+
+class ExportError(GraphwrightError, RuntimeError):
+    """A captured module cannot be written in the format asked for."""

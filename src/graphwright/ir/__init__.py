@@ -1,0 +1,41 @@
+"""What a captured program is, as plain data: an ordered list of nodes of six opcodes.
+
+Nothing comes in but Python values; what goes out are graphs that other rooms fill, rewrite, print and run.
+Read node.py first, then graph.py. No torch in here.
+"""
+
+from graphwright.ir.arguments import EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
+from graphwright.ir.graph import Graph, NodeList
+from graphwright.ir.lint import CHECKS, lint
+from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
+from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, map_arg, nodes_in
+from graphwright.ir.origin import Origin
+from graphwright.ir.text import format_graph, format_node, format_table, qualified_name, register_home
+
+__all__ = [
+    "CHECKS",
+    "EMPTY_KWARGS",
+    "OPCODES",
+    "Argument",
+    "Graph",
+    "Namespace",
+    "Node",
+    "NodeList",
+    "Opcode",
+    "Origin",
+    "Target",
+    "candidate_for",
+    "format_graph",
+    "format_node",
+    "format_table",
+    "immutable_dict",
+    "immutable_list",
+    "is_reserved",
+    "lint",
+    "map_aggregate",
+    "map_arg",
+    "nodes_in",
+    "qualified_name",
+    "register_home",
+    "snake_case",
+]

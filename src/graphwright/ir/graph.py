@@ -1,0 +1,476 @@
+"""The graph: an ordered, editable list of nodes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal
+
+from graphwright.errors import GraphError
+from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
+from graphwright.ir.lint import lint
+from graphwright.ir.names import Namespace, candidate_for
+from graphwright.ir.node import OPCODES, Argument, Node, Target, foreign_node, freeze, map_arg, nodes_in
+from graphwright.ir.order import place
+from graphwright.ir.text import format_graph, format_table
+
+__all__ = ["Graph", "NodeList"]
+
+_new_node = Node.__new__
+
+
+class NodeList:
+    """The nodes of a graph in order: a view, safe to iterate while nodes are inserted, moved or erased."""
+
+    __slots__ = ("_direction", "_graph")
+
+    def __init__(self, graph: Graph, direction: Literal["_next", "_prev"] = "_next") -> None:
+        self._graph = graph
+        self._direction = direction
+
+    def __len__(self) -> int:
+        return self._graph._len
+
+    def __iter__(self) -> Iterator[Node]:
+        root = self._graph._root
+        if self._direction == "_next":
+            node = root._next
+            while node is not root:
+                if node._position is not None:  # else erased while we stood on it: its links still lead on
+                    yield node
+                node = node._next
+        else:
+            node = root._prev
+            while node is not root:
+                if node._position is not None:
+                    yield node
+                node = node._prev
+
+    def __reversed__(self) -> Iterator[Node]:
+        return iter(NodeList(self._graph, "_prev" if self._direction == "_next" else "_next"))
+
+    def __repr__(self) -> str:
+        return f"NodeList({list(self)})"
+
+
+class _InsertPoint:
+    """The place where a graph puts new nodes; leaving the `with` block restores the one before."""
+
+    __slots__ = ("_before", "_graph")
+
+    def __init__(self, graph: Graph, point: tuple[Node, bool]) -> None:
+        self._graph = graph
+        self._before = graph._point
+        graph._point = point
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._graph._point = self._before
+
+
+class Graph:
+    """An ordered list of nodes that describes a program.
+
+    New nodes go to the end, or to where `inserting_before` and `inserting_after` say. Every edit advances
+    `version` and tells the modules built from the graph that their code is out of date.
+
+    >>> import operator
+    >>> graph = Graph()
+    >>> x = graph.placeholder("x")
+    >>> y = graph.call_function(operator.add, (x, 1))
+    >>> _ = graph.output(y)
+    >>> print(graph)
+    graph():
+        %x : [num_users=1] = placeholder[target=x]
+        %add : [num_users=1] = call_function[target=operator.add](args = (%x, 1), kwargs = {})
+        return add
+    """
+
+    def __init__(
+        self,
+        owning_module: Any = None,
+        tracer_cls: type[Any] | None = None,
+        tracer_extras: dict[str, Any] | None = None,
+    ) -> None:
+        self.owning_module = owning_module
+        self._tracer_cls = tracer_cls
+        self._tracer_extras = tracer_extras
+        self.version = 0
+        self._len = 0
+        self._namespace = Namespace()
+        self._unnamed: list[Node] = []  # nodes in creation order whose names nobody asked for yet
+        self._index: dict[tuple[str, Target], dict[Node, None]] | None = None  # made by the first find_nodes
+        self._watchers: list[Callable[[], None]] | None = None  # told of the next edit, once
+        self._codegen: Any = None
+        self._meta: dict[str, Any] | None = None
+        self._root = root = _new_node(Node)  # closes the ring; never yielded
+        root.graph = self
+        root._op, root._target, root._name = "root", "root", "root"
+        root._args, root._kwargs, root.users = (), EMPTY_KWARGS, {}
+        root._meta = root._origin = root.type = None
+        root._position = 0.0
+        root._prev = root._next = root
+        self._point: tuple[Node, bool] = (root, False)  # (node, True): after it; (node, False): before it
+
+    # ---- reading
+
+    @property
+    def nodes(self) -> NodeList:
+        """The nodes in order."""
+        return NodeList(self)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What passes remember about the graph as a whole, by key."""
+        if self._meta is None:
+            self._meta = {}
+        return self._meta
+
+    def output_node(self) -> Node:
+        """Return the output node. Raises GraphError where there is none."""
+        for node in reversed(self.nodes):
+            if node._op == "output":
+                return node
+        raise GraphError("the graph has no output node", fix="graph.output(value)")
+
+    def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
+        """Return the nodes of one opcode and, where given, one target.
+
+        `sort=False` saves putting them in graph order. The first call with a target indexes the graph, O(n); the
+        index is then kept up to date, and a call costs as much as it finds.
+        """
+        if target is None:
+            return [node for node in self.nodes if node._op == op]
+        if self._index is None:
+            self._index = {}
+            for node in self.nodes:
+                self._index.setdefault(_index_key(node._op, node._target), {})[node] = None
+        found = list(self._index.get(_index_key(op, target), ()))
+        if sort:
+            found.sort(key=_position_of)
+        return found
+
+    # ---- making nodes
+
+    def create_node(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: Mapping[str, Argument] | None = None,
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Make a node at the insert point and return it.
+
+        `name` is a wish: the node gets it, or it with a number where it is taken or reserved. Without one the
+        name comes from the target. Raises GraphError for an unknown opcode, a target of the wrong kind or an
+        argument that belongs to another graph; the graph is then as it was.
+        """
+        if op not in OPCODES:
+            raise AssertionError(f"op {op!r} is not in _legal_ops: {', '.join(sorted(OPCODES))}")
+        if op == "call_function":
+            if not callable(target):
+                raise GraphError(
+                    f"Node target {target!r} has type {type(target).__name__} but a Callable is expected",
+                    fix="call_function takes the function itself; for a method use call_method, for a submodule "
+                    "call_module",
+                )
+        elif type(target) is not str and not isinstance(target, str):
+            raise GraphError(
+                f"Node target {target!r} has type {type(target).__name__} but a str is expected",
+                fix=f"{op} takes a name or dotted path; to call an object use call_function",
+            )
+        node = _new_node(Node)
+        node.graph = self
+        node._name = None
+        node._target = target
+        node.users = {}
+        node.type = type_expr
+        node._op = op
+        node._meta = node._origin = None
+        users: list[Node] = []  # the nodes read; written to only once every argument was accepted
+        if args:
+            for arg in args:
+                kind = type(arg)
+                if kind is Node:
+                    if arg.graph is not self:
+                        raise foreign_node(arg, node)
+                    users.append(arg)
+                elif kind not in ATOMS:
+                    args = tuple([freeze(item, node) for item in args])
+                    users = list(nodes_in(args))
+                    break
+            node._args = args if type(args) is tuple else tuple(args)
+        else:
+            node._args = ()
+        if kwargs:
+            frozen = immutable_dict({key: freeze(item, node) for key, item in kwargs.items()})
+            users.extend(nodes_in(frozen))
+            node._kwargs = frozen
+        else:
+            node._kwargs = EMPTY_KWARGS
+        if name is None:
+            self._unnamed.append(node)
+        else:
+            if self._unnamed:
+                self._make_names()
+            node._name = self._namespace.create(name)
+        for used in users:
+            used.users[node] = None
+        # Link it in: at the end, where nearly all nodes are made, without a call.
+        point, after = self._point
+        if after:
+            before, point = point, point._next
+        else:
+            before = point._prev
+        node._prev, node._next = before, point
+        before._next = point._prev = node
+        if point is self._root and before is not point:
+            node._position = before._position + 1.0  # type: ignore[operator]
+        else:
+            place(node, self._root)
+        self._len += 1
+        if self._index is not None:
+            self._index.setdefault(_index_key(op, target), {})[node] = None
+        self.version += 1
+        if self._watchers is not None:
+            self._tell_watchers()
+        return node
+
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
+        """Make an input. `default_value` left out (`...`, or inspect's `empty`) means a required input."""
+        has_default = default_value is not ... and getattr(default_value, "__name__", "") != "_empty"
+        return self.create_node(
+            "placeholder", name, (default_value,) if has_default else (), None, name.lstrip("*") if "*" not in name
+            else "_" + name.lstrip("*"), type_expr
+        )
+
+    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+        """Make a node that reads an attribute of the owning module by dotted path.
+
+        Raises GraphError where the owning module has no such attribute.
+        """
+        return self.create_node("get_attr", qualified_name, (), None, None, type_expr)
+
+    def call_module(
+        self,
+        module_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: Mapping[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Make a node that calls a submodule of the owning module by dotted path."""
+        return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
+
+    def call_method(
+        self,
+        method_name: str,
+        args: tuple[Argument, ...] | None = None,
+        kwargs: Mapping[str, Argument] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
+        """Make a node that calls a method of its first argument."""
+        return self.create_node("call_method", method_name, args, kwargs, None, type_expr)
+
+    def call_function(
+        self,
+        the_function: Callable[..., Any],
+        args: tuple[Argument, ...] | None = None,
+        kwargs: Mapping[str, Argument] | None = None,
+        type_expr: Any = None,
+        name: str | None = None,
+    ) -> Node:
+        """Make a node that calls a function."""
+        return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
+
+    def output(self, result: Argument, type_expr: Any = None) -> Node:
+        """Make the output: the value, or nested containers of values, that the program returns."""
+        return self.create_node("output", "output", (result,), None, None, type_expr)
+
+    def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] = lambda node: node) -> Node:
+        """Copy a node, usually of another graph, to here; `arg_transform` maps the nodes that it reads."""
+        copied = self.create_node(
+            node._op,
+            node._target,
+            map_arg(node._args, arg_transform),
+            map_arg(node._kwargs, arg_transform),
+            node.name,
+            node.type,
+        )
+        if node._meta is not None:
+            copied._meta = copy.copy(node._meta)
+        copied._origin = node._origin
+        return copied
+
+    def graph_copy(
+        self, g: Graph, val_map: dict[Node, Argument], return_output_node: bool = False
+    ) -> Argument | tuple[Argument, Node] | None:
+        """Copy all nodes of `g` to here; `val_map` maps nodes of `g` to values here and gains the copied ones.
+
+        Nodes that `val_map` already holds are not copied. The output node is not copied either: what it returns
+        is the result, with the output node itself if `return_output_node`.
+        """
+        for node in g.nodes:
+            if node in val_map:
+                continue
+            if node._op == "output":
+                result = map_arg(node._args[0], val_map.__getitem__)
+                return (result, node) if return_output_node else result
+            val_map[node] = self.node_copy(node, val_map.__getitem__)
+        return None
+
+    # ---- editing
+
+    def inserting_before(self, n: Node | None = None) -> _InsertPoint:
+        """Put new nodes before `n` (without it: at the end) while the `with` block lasts."""
+        return _InsertPoint(self, (self._own(n) if n is not None else self._root, False))
+
+    def inserting_after(self, n: Node | None = None) -> _InsertPoint:
+        """Put each new node directly after `n` (without it: at the beginning) while the `with` block lasts.
+
+        Several nodes made in one block thus come out in reverse order; each of them is directly after `n`.
+        """
+        return _InsertPoint(self, (self._own(n) if n is not None else self._root, True))
+
+    def erase_node(self, to_erase: Node) -> None:
+        """Remove a node. Raises GraphError while other nodes still read its value."""
+        if to_erase.graph is not self:
+            raise GraphError(f"Attempting to remove {to_erase} from wrong graph", at=to_erase.origin)
+        if to_erase._position is None:
+            raise GraphError(f"{to_erase} was erased before", at=to_erase.origin)
+        if to_erase.users:
+            raise GraphError(
+                f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "
+                f"{', '.join(user.name for user in to_erase.users)}",
+                at=to_erase.origin,
+                fix="replace_all_uses_with(another value) first",
+            )
+        if self._point[0] is to_erase:
+            self._point = (to_erase._next, False)
+        if self._index is not None:
+            self._index[_index_key(to_erase._op, to_erase._target)].pop(to_erase, None)
+        to_erase._read((), EMPTY_KWARGS)
+        to_erase._prev._next, to_erase._next._prev = to_erase._next, to_erase._prev
+        to_erase._position = None
+        self._len -= 1
+
+    def _move(self, node: Node, before: Node) -> None:
+        """Move a node to just before another one, or to the end where that is the root."""
+        self._own(node)
+        if before is not self._root:
+            self._own(before)
+        if node is before:
+            return
+        node._prev._next, node._next._prev = node._next, node._prev
+        node._prev, node._next = before._prev, before
+        before._prev._next = node
+        before._prev = node
+        place(node, self._root)
+        self._edited()
+
+    def _own(self, node: Node) -> Node:
+        if node.graph is not self:
+            raise AssertionError(f"Node {node} is not in graph: the node to insert or move at must be of this one")
+        if node._position is None:
+            raise GraphError(f"{node} was erased from the graph", at=node.origin)
+        return node
+
+    def _edited(self) -> None:
+        self.version += 1
+        if self._watchers is not None:
+            self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        watchers, self._watchers = self._watchers, None
+        for tell in watchers or ():
+            tell()
+
+    def _watch(self, tell: Callable[[], None]) -> None:
+        """Call `tell` at the next edit."""
+        if self._watchers is None:
+            self._watchers = []
+        self._watchers.append(tell)
+
+    def _before_retarget(self, node: Node) -> None:
+        if node._name is None:
+            self._make_names()  # a name comes from what the node was when it was made
+        if self._index is not None:
+            self._index[_index_key(node._op, node._target)].pop(node, None)
+
+    def _after_retarget(self, node: Node) -> None:
+        if self._index is not None:
+            self._index.setdefault(_index_key(node._op, node._target), {})[node] = None
+        self._edited()
+
+    # ---- names
+
+    def _make_names(self) -> None:
+        """Name all waiting nodes in the order they were made: the names that naming at once would have given."""
+        create = self._namespace.create
+        waiting, self._unnamed = self._unnamed, []
+        for node in waiting:
+            node._name = create(candidate_for(node._target))
+
+    def _rename(self, node: Node, name: str) -> None:
+        if node.name == name:
+            return
+        if not name.isidentifier():
+            raise GraphError(f"{name!r} is not a legal name for a value", fix="use a Python identifier")
+        if name in self._namespace and any(other.name == name for other in self.nodes):
+            raise GraphError(f"the name {name!r} is taken by another value of this graph", at=node.origin)
+        self._namespace.take(name)
+        node._name = name
+        self._edited()
+
+    # ---- checking and printing
+
+    def lint(self) -> None:
+        """Check every invariant of the graph; raise GraphError naming the first that is broken. O(n)."""
+        lint(self)
+
+    def print_tabular(self) -> None:
+        """Print the nodes as a table: opcode, name, target, args, kwargs."""
+        print(format_table(self))
+
+    def __str__(self) -> str:
+        return format_graph(self)
+
+    # ---- copies
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
+        """Copy nodes, names and meta; functions and constants in arguments are shared."""
+        if self._unnamed:
+            self._make_names()
+        other = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
+        other._codegen = copy.deepcopy(self._codegen)
+        values: dict[Node, Argument] = {}
+        for node in self.nodes:
+            values[node] = other.node_copy(node, values.__getitem__)
+        other._namespace = self._namespace.copy()
+        if self._meta is not None:
+            other._meta = copy.copy(self._meta)
+        if memo is not None:
+            memo[id(self)] = other
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise NotImplementedError("pickle the GraphModule, not its graph alone")
+
+
+def _index_key(op: str, target: Target) -> tuple[str, Any]:
+    try:
+        hash(target)
+    except TypeError:
+        return op, id(target)  # the node keeps it alive
+    return op, target
+
+
+def _position_of(node: Node) -> float:
+    return node._position  # type: ignore[return-value]
+

@@ -1,0 +1,108 @@
+"""Names of values: legal, unique in their graph, telling."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import keyword
+import re
+
+__all__ = ["Namespace", "candidate_for", "is_reserved", "snake_case"]
+
+# Names that generated code uses for itself; a value of that name would hide them.
+_GENERATED_CODE_USES = ("inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree")
+_RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | frozenset(_GENERATED_CODE_USES)
+_ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
+
+
+def is_reserved(name: str) -> bool:
+    """Tell whether a value may not have this name: keywords, builtins, and what generated code itself uses."""
+    return name in _RESERVED
+
+
+@functools.lru_cache(4096)
+def snake_case(name: str) -> str:
+    """Write a name in lower case with underscores between its words.
+
+    >>> snake_case("fooBar2Baz"), snake_case("HTTPServer")
+    ('foo_bar2baz', 'httpserver')
+    """
+    out = []
+    for i, char in enumerate(name):
+        if i and char.isupper() and not name[i - 1].isupper() and name[i - 1].isalpha():
+            out.append("_")
+        out.append(char.lower())
+    return "".join(out)
+
+
+@functools.lru_cache(4096)
+def _stem(name: str) -> str:
+    """The name that a value made by a function or attribute of this name starts from."""
+    if name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
+    return snake_case(name)
+
+
+def candidate_for(target: object) -> str:
+    """Derive a value's name from what made it: `torch.relu` -> relu, "layer1.0.conv" -> layer1_0_conv."""
+    if isinstance(target, str):
+        return _stem(target)
+    return _stem(getattr(target, "__name__", None) or type(target).__name__)
+
+
+class Namespace:
+    """The names taken in one graph.
+
+    `create` answers with the candidate where it is legal and free, else with the candidate and the next number.
+
+    >>> names = Namespace()
+    >>> [names.create(name) for name in ("relu", "relu", "len", "1.weight", "relu_7", "relu")]
+    ['relu', 'relu_1', 'len_1', '_1_weight', 'relu_7', 'relu_8']
+    """
+
+    __slots__ = ("_last", "_taken")
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._last: dict[str, int] = {}  # stem -> the highest number given to it so far
+
+    def create(self, candidate: str) -> str:
+        """Take a name for a new value and return it."""
+        taken = self._taken
+        if not (candidate.isidentifier() and candidate.isascii()):
+            candidate = _ILLEGAL.sub("_", candidate) or "_unnamed"
+            if candidate[0].isdigit():
+                candidate = "_" + candidate
+        stem, _, digits = candidate.rpartition("_")
+        if stem and digits.isdigit():
+            number: int | None = int(digits)
+        else:
+            stem, number = candidate, None
+        if candidate in taken or candidate in _RESERVED:
+            number = self._last.get(stem, 0) + 1
+            candidate = f"{stem}_{number}"
+            while candidate in taken or candidate in _RESERVED:
+                number += 1
+                candidate = f"{stem}_{number}"
+        if number is not None:
+            self._last[stem] = number
+        taken.add(candidate)
+        return candidate
+
+    def take(self, name: str) -> None:
+        """Mark a name as taken without making it unique."""
+        self._taken.add(name)
+
+    def release(self, name: str) -> None:
+        """Free a name whose value was renamed."""
+        self._taken.discard(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._taken
+
+    def copy(self) -> Namespace:
+        """Return a namespace with the same names taken and the same counters."""
+        other = Namespace()
+        other._taken = set(self._taken)
+        other._last = dict(self._last)
+        return other

@@ -1,0 +1,361 @@
+"""One operation of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from graphwright.errors import GraphError
+from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
+
+if TYPE_CHECKING:
+    from graphwright.ir.graph import Graph
+    from graphwright.ir.origin import Origin
+
+__all__ = ["OPCODES", "Argument", "Node", "Opcode", "Target", "map_arg", "nodes_in"]
+
+Opcode = Literal["placeholder", "get_attr", "call_function", "call_method", "call_module", "output"]
+Target = Callable[..., Any] | str
+Argument = Any  # a node, an atom, or a tuple, list, dict or slice of arguments
+
+OPCODES = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
+
+
+class Node:
+    """One operation: what it is (`op`), what it calls (`target`) and what it reads (`args`, `kwargs`).
+
+    Invariant: `a.users` holds `b` exactly when `b.args` or `b.kwargs` mention `a`. Nodes are made by
+    their graph (`graph.create_node` and its shorthands), and live in its order.
+
+    - `name`: unique in the graph; the variable in the generated code.
+    - `users`: the nodes that read this value, as the keys of a dict, in the order they came to do so.
+    - `type`: the annotation of the value, or None.
+    - `meta`: whatever passes want to remember about the node.
+    - `origin`: where in the user's program the node comes from, or None.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_args",
+        "_kwargs",
+        "_meta",
+        "_name",
+        "_next",
+        "_op",
+        "_origin",
+        "_position",
+        "_prev",
+        "_target",
+        "graph",
+        "type",
+        "users",
+    )
+
+    graph: Graph
+    users: dict[Node, None]
+    type: Any
+    _args: tuple[Argument, ...]
+    _kwargs: Mapping[str, Argument]
+    _meta: dict[str, Any] | None
+    _name: str | None  # None until somebody asks: the graph then names all waiting nodes in creation order
+    _op: str
+    _target: Target
+    _origin: Any  # an Origin, or what `capture` recorded to make one from, or None
+    _position: float | None  # grows along the graph; None once erased
+    _prev: Node
+    _next: Node
+
+    # `attrgetter` runs in C: reading these costs little more than a slot.
+    op = property(attrgetter("_op"), doc="The kind of the operation, one of `OPCODES`.")
+    target = property(attrgetter("_target"), doc="What is called or read: a function, a method name or a dotted path.")
+    args = property(attrgetter("_args"), doc="The positional arguments; assign a new tuple to change them.")
+    kwargs = property(attrgetter("_kwargs"), doc="The keyword arguments; assign a new dict to change them.")
+
+    # ---- what it is
+
+    @op.setter
+    def op(self, op: str) -> None:
+        if op not in OPCODES:
+            raise GraphError(f"{op!r} is not an opcode", fix=f"use one of {', '.join(sorted(OPCODES))}")
+        self.graph._before_retarget(self)
+        self._op = op
+        self.graph._after_retarget(self)
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self.graph._before_retarget(self)
+        self._target = target
+        self.graph._after_retarget(self)
+
+    @property
+    def name(self) -> str:
+        """The value's name, unique in the graph. Assigning a name that another value has raises GraphError."""
+        if self._name is None or self.graph._unnamed:
+            self.graph._make_names()
+        return self._name  # type: ignore[return-value]
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.graph._rename(self, name)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What passes remember about the node, by key; made at first use."""
+        meta = self._meta
+        if meta is None:
+            meta = self._meta = {} if self._origin is None else self._origin.initial_meta()
+        return meta
+
+    @meta.setter
+    def meta(self, meta: dict[str, Any]) -> None:
+        self._meta = meta
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where in the user's program this node comes from: file, line, source text, module path."""
+        origin = self._origin
+        return None if origin is None else origin.resolve()
+
+    @origin.setter
+    def origin(self, origin: Origin | None) -> None:
+        self._origin = origin
+
+    @property
+    def stack_trace(self) -> str | None:
+        """The user's stack when the node was recorded, outermost call first, or None."""
+        return self.meta.get("stack_trace")
+
+    @stack_trace.setter
+    def stack_trace(self, trace: str | None) -> None:
+        self.meta["stack_trace"] = trace
+
+    # ---- what it reads
+
+    @args.setter
+    def args(self, args: tuple[Argument, ...]) -> None:
+        self._read(tuple(args), self._kwargs)
+
+    @kwargs.setter
+    def kwargs(self, kwargs: Mapping[str, Argument]) -> None:
+        self._read(self._args, kwargs)
+
+    def _read(self, args: tuple[Argument, ...], kwargs: Mapping[str, Argument]) -> None:
+        """Replace both; the one writer of the use lists of a node that is in its graph."""
+        new_args = self._frozen(args)  # may raise: nothing has changed yet
+        new_kwargs = immutable_dict(zip(kwargs, self._frozen(tuple(kwargs.values())), strict=True)) if kwargs else None
+        for node in nodes_in(self._args):
+            node.users.pop(self, None)
+        if self._kwargs:
+            for node in nodes_in(self._kwargs):
+                node.users.pop(self, None)
+        self._args = new_args
+        for node in nodes_in(new_args):
+            node.users[self] = None
+        if new_kwargs:
+            for node in nodes_in(new_kwargs):
+                node.users[self] = None
+            self._kwargs = new_kwargs
+        else:
+            self._kwargs = EMPTY_KWARGS
+        self.graph._edited()
+
+    def _frozen(self, args: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """Make containers immutable, and refuse nodes of other graphs."""
+        for arg in args:
+            kind = type(arg)
+            if kind is Node:
+                if arg.graph is not self.graph:
+                    raise foreign_node(arg, self)
+            elif kind not in ATOMS and kind is not immutable_list and isinstance(arg, tuple | list | dict | slice):
+                break
+        else:
+            return args
+        return tuple([freeze(arg, self) for arg in args])
+
+    @property
+    def all_input_nodes(self) -> list[Node]:
+        """The nodes that this one reads, each once, in the order of its arguments."""
+        inputs = dict.fromkeys(nodes_in(self._args))
+        if self._kwargs:
+            inputs.update(dict.fromkeys(nodes_in(self._kwargs)))
+        return list(inputs)
+
+    @property
+    def _input_nodes(self) -> dict[Node, None]:
+        return dict.fromkeys(self.all_input_nodes)
+
+    def update_arg(self, idx: int, arg: Argument) -> None:
+        """Replace one positional argument."""
+        args = list(self._args)
+        args[idx] = arg
+        self.args = tuple(args)
+
+    def insert_arg(self, idx: int, arg: Argument) -> None:
+        """Insert a positional argument before the one at `idx`."""
+        if not 0 <= idx <= len(self._args):
+            raise AssertionError(f"insert_arg index {idx} must be between 0 and {len(self._args)}")
+        self.args = (*self._args[:idx], arg, *self._args[idx:])
+
+    def update_kwarg(self, key: str, arg: Argument) -> None:
+        """Replace or add one keyword argument."""
+        self.kwargs = {**self._kwargs, key: arg}
+
+    def replace_input_with(self, old_input: Node, new_input: Node) -> None:
+        """Read `new_input` wherever this node reads `old_input`."""
+        swap = _swap(old_input, new_input)
+        self._read(swap(self._args), swap(self._kwargs))
+
+    def replace_all_uses_with(
+        self,
+        replace_with: Node,
+        delete_user_cb: Callable[[Node], bool] = lambda user: True,
+        *,
+        propagate_meta: bool = False,
+    ) -> list[Node]:
+        """Make every user of this node read `replace_with` instead.
+
+        `delete_user_cb` says per user whether it follows. Returns the users this node had, whether or not
+        they were changed. With `propagate_meta`, the meta of this node goes to `replace_with`, which must have none.
+        """
+        if propagate_meta:
+            if replace_with._meta:
+                raise AssertionError(
+                    "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
+                )
+            replace_with.meta.update(self.meta)
+        users = list(self.users)
+        swap = _swap(self, replace_with)
+        for user in users:
+            if delete_user_cb(user):
+                user._read(swap(user._args), swap(user._kwargs))
+        return users
+
+    # ---- where it is
+
+    @property
+    def next(self) -> Node:
+        """The node after this one; after the last comes the graph's root."""
+        return self._next
+
+    @property
+    def prev(self) -> Node:
+        """The node before this one; before the first comes the graph's root."""
+        return self._prev
+
+    @property
+    def _erased(self) -> bool:
+        return self._position is None
+
+    def prepend(self, x: Node) -> None:
+        """Move `x` to just before this node."""
+        self.graph._move(x, self)
+
+    def append(self, x: Node) -> None:
+        """Move `x` to just after this node."""
+        self.graph._move(x, self._next)
+
+    def __lt__(self, other: Node) -> bool:
+        return self._position < other._position  # type: ignore[operator]
+
+    def __gt__(self, other: Node) -> bool:
+        return self._position > other._position  # type: ignore[operator]
+
+    def __le__(self, other: Node) -> bool:
+        return self is other or self < other
+
+    def __ge__(self, other: Node) -> bool:
+        return self is other or self > other
+
+    # ---- text
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"{self.name!r} is a node of a graph: its value, and so its items, exist when the graph runs")
+
+
+def map_arg(value: Any, change: Callable[[Node], Any]) -> Any:
+    """Rebuild nested arguments with `change` applied to every node; other leaves stay.
+
+    >>> from graphwright.ir import Graph
+    >>> x = Graph().placeholder("x")
+    >>> map_arg((x, 2, [x]), lambda node: node.name)
+    ('x', 2, ['x'])
+    """
+    if not callable(change):
+        raise AssertionError("map_arg(value, change): change must be callable")
+    return map_aggregate(value, lambda leaf: change(leaf) if isinstance(leaf, Node) else leaf)
+
+
+def nodes_in(value: Any) -> Iterator[Node]:
+    """Iterate over the nodes inside nested arguments, in order, repeated ones included."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is Node:
+            yield item
+        elif kind in ATOMS:
+            continue
+        elif isinstance(item, tuple | list):
+            stack.extend(reversed(item))
+        elif isinstance(item, dict):
+            stack.extend(reversed(item.values()))
+        elif kind is slice:
+            stack += (item.step, item.stop, item.start)
+
+
+def _swap(old: Node, new: Node) -> Callable[[Any], Any]:
+    def swap(value: Any) -> Any:
+        kind = type(value)
+        if kind is tuple:  # the common case: a flat tuple, one level, without the general walk
+            out = []
+            for item in value:
+                if item is old:
+                    item = new
+                elif type(item) not in ATOMS and type(item) is not Node:
+                    item = swap(item)
+                out.append(item)
+            return tuple(out)
+        if not value and kind is immutable_dict:
+            return value
+        return map_arg(value, lambda node: new if node is old else node)
+
+    return swap
+
+
+def freeze(value: Argument, owner: Node) -> Argument:
+    """Return the argument with its containers immutable; refuse nodes of other graphs."""
+    kind = type(value)
+    if kind is Node:
+        if value.graph is not owner.graph:
+            raise foreign_node(value, owner)
+        return value
+    if kind in ATOMS:
+        return value
+    if isinstance(value, tuple):
+        items = [freeze(item, owner) for item in value]
+        if kind is tuple:
+            return tuple(items)
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value  # a NamedTuple, a torch.Size: kept as it is where nothing changes
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    if isinstance(value, list):
+        return immutable_list([freeze(item, owner) for item in value])
+    if isinstance(value, dict):
+        return immutable_dict({key: freeze(item, owner) for key, item in value.items()})
+    if kind is slice:
+        return slice(freeze(value.start, owner), freeze(value.stop, owner), freeze(value.step, owner))
+    return value
+
+
+def foreign_node(node: Node, owner: Node) -> GraphError:
+    """The error for an argument that lives in another graph, or was erased from it."""
+    return GraphError(
+        f"Argument {node.name!r} of Node {owner._name or owner._target!r} does not belong to this Graph, "
+        "but was used as an argument",
+        at=node.origin,
+        fix="when copying between graphs, map values with node_copy(node, arg_transform)",
+    )

@@ -1,0 +1,135 @@
+"""The text form of nodes and graphs, and the names of functions in it."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.errors import GraphError
+from graphwright.ir.node import Node
+
+if TYPE_CHECKING:
+    from graphwright.ir.graph import Graph
+
+__all__ = ["format_graph", "format_node", "format_table", "qualified_name", "register_home"]
+
+# Modules to search for functions that do not say where they live (`torch.relu.__module__` is None). Filled by
+# whoever knows them: the ir knows no torch.
+_HOMES: list[ModuleType] = []
+_FOUND: dict[int, tuple[Any, str]] = {}  # id -> (function, qualified name), for functions found in a home
+
+
+def register_home(module: ModuleType) -> None:
+    """Search this module, too, for functions that do not say where they live."""
+    _HOMES.append(module)
+
+
+def qualified_name(function: Any) -> str:
+    """Write where a function is found: `torch.nn.functional.relu`, `operator.add`, `builtins.len`.
+
+    Raises GraphError for a function that no module holds under its own name.
+
+    >>> import operator
+    >>> qualified_name(operator.add), qualified_name(len)
+    ('operator.add', 'builtins.len')
+    """
+    name: str = getattr(function, "__name__", "")
+    if getattr(builtins, name, None) is function:
+        return f"builtins.{name}"
+    module: str | None = getattr(function, "__module__", None)
+    home = sys.modules.get(module) if module else None
+    if home is None or getattr(home, name, function) is not function:
+        found = _search_homes(function, name)
+        if found is not None:
+            return found
+    if not name:
+        raise GraphError(f"cannot name {function!r}: it has no __name__", fix="wrap it in a module-level function")
+    if module is None:
+        raise GraphError(f"cannot find out where {function!r} lives", fix="give it a __module__, or wrap it")
+    return f"{_public(module)}.{name}"
+
+
+def _public(module: str) -> str:
+    if module == "_operator":
+        return "operator"
+    if module.startswith("torch._ops."):
+        return "torch.ops." + module.removeprefix("torch._ops.")
+    return module
+
+
+def _search_homes(function: Any, name: str) -> str | None:
+    found = _FOUND.get(id(function))
+    if found is not None and found[0] is function:
+        return found[1]
+    for home in _HOMES:
+        if getattr(home, name, None) is function:
+            _FOUND[id(function)] = function, f"{home.__name__}.{name}"
+            return f"{home.__name__}.{name}"
+    return None
+
+
+def target_text(node: Node) -> str:
+    """A node's target as the text form shows it."""
+    target = node._target
+    if isinstance(target, str):
+        return target
+    try:
+        return qualified_name(target)
+    except GraphError:
+        return repr(target)
+
+
+def _type_text(kind: Any) -> str:
+    if isinstance(kind, type):
+        return kind.__name__ if kind.__module__ == "builtins" else f"{_type_module(kind)}.{kind.__qualname__}"
+    return str(kind)
+
+
+def _type_module(kind: type) -> str:
+    """`torch.Tensor` rather than `torch._tensor.Tensor`, where the short way leads to the same class."""
+    short = kind.__module__.partition("._")[0]
+    return short if getattr(sys.modules.get(short), kind.__name__, None) is kind else kind.__module__
+
+
+def _argument_text(value: Any) -> str:
+    if isinstance(value, Node):
+        return f"%{value.name}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_argument_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_argument_text, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_argument_text, value)) + (",)" if len(value) == 1 else ")")
+    return str(value)
+
+
+def format_node(node: Node) -> str:
+    """Write one node as a line: name, type, number of users, opcode, target and arguments."""
+    if node._op == "output":
+        annotation = f" -> {_type_text(node.type)}" if node.type is not None else ""
+        return f"return {node._args[0]!r}{annotation}" if node._args else "return None"
+    kind = f"{_type_text(node.type)} " if node.type is not None else ""
+    head = f"%{node.name} : {kind}[num_users={len(node.users)}] = {node._op}[target={target_text(node)}]"
+    if node._op == "placeholder":
+        return f"{head}(default={node._args[0]})" if node._args else head
+    if node._op == "get_attr":
+        return head
+    return f"{head}(args = {_argument_text(node._args)}, kwargs = {_argument_text(node._kwargs)})"
+
+
+def format_graph(graph: Graph) -> str:
+    """Write a graph as text, one node a line."""
+    return "\n".join(["graph():", *(f"    {format_node(node)}" for node in graph.nodes)])
+
+
+def format_table(graph: Graph, nodes: list[Node] | None = None) -> str:
+    """Write nodes as a table with the columns opcode, name, target, args, kwargs."""
+    header = ("opcode", "name", "target", "args", "kwargs")
+    chosen = graph.nodes if nodes is None else nodes
+    rows = [(n._op, n.name, str(n._target), str(n._args), str(n._kwargs)) for n in chosen]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(line.rstrip() for line in lines)
