@@ -12,7 +12,9 @@ __all__ = ["Origin"]
 class Origin:
     """A place in the user's program: where the operation is written and in which module it ran.
 
-    `module` is the dotted path of the module whose forward ran ("" for the root), `module_type` its class,
+    `line` is where the operation stands, `statement` the first line of the statement around it and `source` that
+    statement's text (its first line); `target` is the variable that the statement assigns the operation's value to,
+    "" where there is none. `module` is the dotted path of the module whose forward ran ("" for the root), `module_type` its class,
     `column` and `end_column` delimit the expression where Python tells (3.11 and later), counted from 0, `call` counts the calls of that module, from 0.
     """
 
@@ -20,6 +22,8 @@ class Origin:
     line: int
     function: str
     source: str
+    statement: int = 0
+    target: str = ""
     module: str = ""
     module_type: type | None = None
     call: int = 0

@@ -1,0 +1,32 @@
+"""Source text -> function, with the text where tracebacks and debuggers look for it."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import weakref
+from types import FunctionType
+from typing import Any
+
+__all__ = ["compile_source"]
+
+_numbers = itertools.count()
+
+
+def compile_source(src: str, names: dict[str, Any], title: str, function: str = "forward") -> FunctionType:
+    """Compile generated source and return the function of this name.
+
+    The source is in `linecache` under a file name that starts with `<graphwright title`, for tracebacks, pdb and
+    `inspect.getsource`, for as long as the function lives.
+
+    >>> add = compile_source("def add(x):\\n    return x + one\\n", {"one": 1}, "example", "add")
+    >>> add(2), add.__code__.co_filename.startswith("<graphwright example")
+    (3, True)
+    """
+    filename = f"<graphwright {title} {next(_numbers)}>"
+    namespace = dict(names)
+    exec(compile(src, filename, "exec"), namespace)
+    made: FunctionType = namespace.pop(function)
+    linecache.cache[filename] = (len(src), None, src.splitlines(keepends=True), filename)
+    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
+    return made

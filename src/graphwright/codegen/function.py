@@ -1,0 +1,304 @@
+"""A graph as the text of one function, a statement a node: torch.fx's form.
+
+    def forward(self, x):
+        param = self.param
+        add = x + param;  x = param = None
+        return add
+
+Each value is freed on the line of its last use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import keyword
+import math
+import operator
+from typing import Any
+
+import torch
+
+from graphwright.codegen.operators import ATOM, BINARY, COMPARISON, INPLACE, POWER, PRIMARY, UNARY, UNARY_OPERATORS
+from graphwright.codegen.spelling import Globals, annotation, argument
+from graphwright.errors import GraphError
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ir.arguments import ATOMS
+
+__all__ = ["PythonCode", "Writer", "attribute", "graph_to_source", "last_uses"]
+
+_PLAIN = frozenset({int, bool, type(None)})
+_NUMBERS = frozenset({int, float})
+_KEYWORDS = frozenset(keyword.kwlist)
+
+
+@dataclasses.dataclass(slots=True)
+class PythonCode:
+    """Generated source, the global names that it needs, and which node each line comes from.
+
+    `lines` maps a line of `src`, counted from 1, to the node whose value it computes.
+    """
+
+    src: str
+    globals: dict[str, Any]
+    lines: dict[int, Node] = dataclasses.field(default_factory=dict)
+
+
+def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> PythonCode:
+    """Write a graph as the source of a function whose first parameter is the module, called `root`."""
+    writer = Writer(graph, root)
+    body: list[str] = []
+    lines: list[Node | None] = []
+    free = last_uses(graph)
+    for node in graph.nodes:
+        op = node._op
+        if op == "placeholder":
+            renamed = writer.bind_parameter(node)
+            if renamed:
+                body.append(f"    {renamed}\n")
+                lines.append(node)
+            continue
+        if op == "output":
+            body.append(f"    return {writer.value(node._args[0]) if node._args else None}")
+            lines.append(node)
+            break
+        dead = free.get(node)
+        if not dead:
+            tail = "\n"
+        elif len(dead) == 1:
+            tail = f";  {dead[0]._name} = None\n"
+        else:
+            tail = f";  {' = '.join([used._name for used in dead])} = None\n"  # type: ignore[misc]
+        body.append(f"    {writer.statement(node)}{tail}")
+        lines.append(node)
+    header = writer.header(name)
+    if not body:
+        body.append("    pass")
+    first = header.count("\n") + 1
+    line_nodes = {first + i: node for i, node in enumerate(lines) if node is not None}
+    return PythonCode(f"{header}{''.join(body)}\n    ", writer.names.values, line_nodes)
+
+
+def last_uses(graph: Graph) -> dict[Node, list[Node]]:
+    """Map each node to the values that nothing needs after it, itself included where nothing ever reads it.
+
+    Inputs and outputs free nothing of their own; what the output returns is not freed.
+    """
+    seen: set[Node] = set()
+    free: dict[Node, list[Node]] = {}
+    for node in reversed(graph.nodes):
+        dead = []
+        reads = node._args
+        for arg in reads:
+            if type(arg) is not Node and type(arg) not in ATOMS:
+                reads = nodes_in(reads)  # containers inside: the general walk
+                break
+        for used in reads:
+            if type(used) is Node and used not in seen:
+                seen.add(used)
+                dead.append(used)
+        if node._kwargs:
+            for used in nodes_in(node._kwargs):
+                if used not in seen:
+                    seen.add(used)
+                    dead.append(used)
+        op = node._op
+        if op == "placeholder" or op == "output":
+            continue
+        if not node.users and node._target is not operator.setitem:  # that one is written without a name
+            dead.append(node)
+        if dead:
+            free[node] = dead
+    return free
+
+
+class Writer:
+    """Writes the nodes of one graph as expressions and statements."""
+
+    equals = " = "  # between a keyword argument and its value
+
+    def __init__(self, graph: Graph, root: str) -> None:
+        self.graph = graph
+        self.root = root
+        self.parameters: list[tuple[Node, str]] = []
+        self.returns = ""
+        graph._make_names()
+        self.names = Globals([node.name for node in graph.nodes])
+        for name, value in (
+            ("inf", math.inf),
+            ("nan", math.nan),
+            ("NoneType", type(None)),
+            ("torch", torch),
+            ("device", torch.device),
+        ):
+            self.names.values[name] = value
+
+    # ---- the signature
+
+    def bind_parameter(self, node: Node) -> str:
+        """Note a placeholder as a parameter; answer with the assignment that renames it, if one is needed."""
+        raw: str = node._target  # type: ignore[assignment]
+        text = raw
+        if node.type is not None:
+            text += f" : {annotation(node.type, self.names)}"
+        if node._args:
+            text += f" = {self.value(node._args[0])}"
+        self.parameters.append((node, text))
+        plain = raw.lstrip("*")
+        return "" if node.name == plain else f"{node.name} = {plain}"
+
+    def header(self, name: str) -> str:
+        """Write the `def` line. Keyword-only parameters are marked by a bare `*`, as in the original signature."""
+        output = next((node for node in reversed(self.graph.nodes) if node._op == "output"), None)
+        returns = f" -> {annotation(output.type, self.names)}" if output is not None and output.type is not None else ""
+        return f"\n\n\ndef {name}({', '.join(self._parameter_list())}){returns}:\n"
+
+    def _parameter_list(self) -> list[str]:
+        plain: list[str] = [self.root]
+        keyword_only: list[str] = []
+        positional_only = 0
+        var_positional = var_keyword = ""
+        for node, text in self.parameters:
+            kind = node._meta.get("parameter_kind") if node._meta else None
+            if text.startswith("**"):
+                var_keyword = text
+            elif text.startswith("*"):
+                var_positional = text
+            elif kind is inspect.Parameter.KEYWORD_ONLY:
+                keyword_only.append(text)
+            else:
+                plain.append(text)
+                if kind is inspect.Parameter.POSITIONAL_ONLY:
+                    positional_only = len(plain)
+        if positional_only:
+            plain.insert(positional_only, "/")
+        if var_positional or keyword_only:
+            plain.append(var_positional or "*")
+        return [text for text in (*plain, *keyword_only, var_keyword) if text]
+
+    # ---- statements
+
+    def statement(self, node: Node) -> str:
+        """Write the statement that computes a node, without what frees values after it."""
+        target = node._target
+        if node._op != "call_function" or getattr(target, "__module__", None) != "_operator":
+            pass
+        elif target in INPLACE and not node._kwargs and len(node._args) == 2:
+            # The name first: the variable on the left of `+=` is rebound, and others may still read it.
+            left, right = node._args
+            return f"{node.name} = {self.value(left)};  {node.name} {INPLACE[target]} {self.value(right)}"
+        elif target is operator.setitem and len(node._args) == 3 and not node._kwargs:
+            where, key, value = node._args
+            text = f"{self.operand(where, PRIMARY)}[{self.key(key)}] = {self.value(value)}"
+            return f"{text};  {node.name} = None" if node.users else text
+        if node.type is not None:
+            return f"{node.name} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
+        return f"{node._name} = {self.expression(node)[0]}"
+
+    # ---- expressions
+
+    def value(self, arg: Any) -> str:
+        """Write an argument where any expression may stand."""
+        kind = type(arg)
+        if kind is Node:
+            return arg._name  # type: ignore[no-any-return]
+        if kind in _PLAIN:
+            return repr(arg)
+        return argument(arg, self.names, self.node)[0]
+
+    def operand(self, arg: Any, strength: int) -> str:
+        """Write an argument as an operand, in parentheses where it binds less tightly than its place."""
+        kind = type(arg)
+        if kind is Node:
+            return arg._name  # type: ignore[no-any-return]
+        return self.literal_operand(arg, kind, strength)
+
+    def literal_operand(self, arg: Any, kind: type, strength: int) -> str:
+        """Write an operand that is no node."""
+        if kind is int and arg >= 0 and strength != PRIMARY:
+            return str(arg)
+        text, binds = argument(arg, self.names, self.node)
+        if strength == PRIMARY and kind in (int, float):
+            binds = 0  # `3.foo` and `3.0.foo` need parentheses though they are atoms
+        return text if binds >= strength else f"({text})"
+
+    def node(self, node: Node) -> tuple[str, int]:
+        """Write a use of a node."""
+        return node.name, ATOM
+
+    def expression(self, node: Node) -> tuple[str, int]:
+        """Write what a node computes, and say how tightly the text binds."""
+        op, args, kwargs = node._op, node._args, node._kwargs
+        if op == "call_function":
+            return self.function_call(node._target, args, kwargs)
+        if op == "call_method":
+            if not args:
+                raise GraphError(f"{node.name!r} calls the method {node._target!r} of nothing", at=node.origin)
+            return f"{self.operand(args[0], PRIMARY)}.{node._target}({self.call(args[1:], kwargs)})", PRIMARY
+        if op == "call_module":
+            return f"{self.path(node._target)}({self.call(args, kwargs)})", PRIMARY  # type: ignore[arg-type]
+        if op == "get_attr":
+            return self.path(node._target), PRIMARY  # type: ignore[arg-type]
+        raise GraphError(f"cannot write {node.format_node()}", at=node.origin)  # type: ignore[attr-defined]
+
+    def call(self, args: Any, kwargs: Any) -> str:
+        """Write the arguments of a call."""
+        value = self.value
+        if len(args) == 1 and not kwargs:
+            return value(args[0])
+        texts = [value(arg) for arg in args]
+        odd = {}  # keywords that are no names: only `**{...}` passes them
+        for key, arg in kwargs.items():
+            if key.isidentifier() and key not in _KEYWORDS:
+                texts.append(f"{key}{self.equals}{value(arg)}")
+            else:
+                odd[key] = arg
+        if odd:
+            texts.append(f"**{value(odd)}")
+        return ", ".join(texts)
+
+    def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
+        """Write a call of a function, as the operator that it is where it is one."""
+        if not kwargs:
+            count = len(args)
+            if count == 2:
+                binary = BINARY.get(target)
+                if binary is not None:
+                    return self.binary(binary, *args)
+                if target is operator.getitem:
+                    return f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}]", PRIMARY
+                if target is getattr and isinstance(args[1], str) and _is_plain_name(args[1]):
+                    return f"{self.operand(args[0], PRIMARY)}.{args[1]}", PRIMARY
+            elif count == 1:
+                unary = UNARY_OPERATORS.get(target)
+                if unary is not None:
+                    return f"{unary}{self.operand(args[0], UNARY)}", UNARY
+        return f"{self.names.function(target)}({self.call(args, kwargs)})", PRIMARY
+
+    def binary(self, spelling: tuple[str, int], left: Any, right: Any) -> tuple[str, int]:
+        """Write an operator between its operands with the parentheses that Python's grammar asks for."""
+        symbol, strength = spelling
+        if symbol == "**":
+            return f"{self.operand(left, PRIMARY + (type(left) in _NUMBERS))} ** {self.operand(right, UNARY)}", POWER
+        left_needs = strength + 1 if strength == COMPARISON else strength  # `a < b < c` would chain
+        return f"{self.operand(left, left_needs)} {symbol} {self.operand(right, strength + 1)}", strength
+
+    def key(self, key: Any) -> str:
+        """Write what stands between the brackets of a subscript."""
+        return self.value(key)
+
+    def path(self, target: str) -> str:
+        """Write a dotted path from the root; atoms that are no identifiers go through getattr."""
+        text = self.root
+        for atom in target.split("."):
+            text = attribute(text, atom)
+        return text
+
+
+def _is_plain_name(atom: str) -> bool:
+    return atom.isidentifier() and atom not in _KEYWORDS
+
+
+def attribute(owner: str, atom: str) -> str:
+    """Write the read of an attribute, by getattr where its name is no identifier."""
+    return f"{owner}.{atom}" if _is_plain_name(atom) else f'getattr({owner}, "{atom}")'

@@ -1,0 +1,198 @@
+"""Writing values as Python: literals, and names for everything that has no literal.
+
+Nothing is ever written by a `repr` that might not parse: what has no exact literal form becomes a name in
+`Globals`, which the generated function finds in its global namespace.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import sys
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from graphwright.codegen.operators import ATOM, PRIMARY, UNARY
+from graphwright.errors import GraphError
+from graphwright.ir import Namespace, Node, qualified_name
+
+__all__ = ["Globals", "constant"]
+
+_TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
+
+
+class Globals:
+    """The global names that one generated function uses, each with its object.
+
+    >>> import math
+    >>> names = Globals()
+    >>> names.function(torch.relu), names.function(math.sqrt), sorted(names.values)
+    ('torch.relu', 'math_sqrt', ['math_sqrt', 'torch'])
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.values: dict[str, Any] = {}
+        self._namespace = Namespace()
+        for name in taken:
+            self._namespace.take(name)
+        self._texts: dict[int, tuple[Any, str]] = {}  # id -> (object, how it is written)
+
+    def add(self, wish: str, value: Any) -> str:
+        """Bind a value to a global name, the wished one if it is free; the same value keeps its name."""
+        known = self.values.get(wish, self)
+        if known is value:
+            return wish
+        name = wish if known is self and wish not in self._namespace else self._namespace.create(wish)
+        self._namespace.take(name)
+        self.values[name] = value
+        return name
+
+    def torch(self) -> str:
+        """Make sure that `torch` is there."""
+        return self.add("torch", torch)
+
+    def function(self, target: Any) -> str:
+        """Write a function or class: as a path from `torch`, as a builtin, or as a global name of its own."""
+        known = self._texts.get(id(target))
+        if known is not None and known[0] is target:
+            return known[1]
+        text = self._spell(target)
+        self._texts[id(target)] = target, text
+        return text
+
+    def _spell(self, target: Any) -> str:
+        try:
+            path = qualified_name(target)
+        except GraphError:
+            return self.add(f"_{type(target).__name__}", target)
+        module, _, name = path.rpartition(".")
+        if module == "builtins":
+            return self.add(name, target)
+        if module.partition(".")[0] == "torch" and _follow(path) is target:
+            self.torch()
+            return path
+        if not name.isidentifier():  # <lambda>, or a function made inside another
+            name = "_function"
+        origin = getattr(target, "__module__", None) or module
+        return self.add(f"{origin}_{name}".replace(".", "_"), target)
+
+
+def _follow(path: str) -> Any:
+    """The object at a dotted path that starts with an imported module, or None."""
+    first, *rest = path.split(".")
+    value: Any = sys.modules.get(first)
+    for atom in rest:
+        value = getattr(value, atom, None)
+    return value
+
+
+def constant(value: Any, names: Globals) -> tuple[str, int]:
+    """Write a leaf value and say how tightly the text binds."""
+    kind = type(value)
+    if kind is int:
+        return str(value), ATOM if value >= 0 else UNARY
+    if kind is str or kind is bool or value is None or kind is bytes:
+        return repr(value), ATOM
+    if kind is float:
+        return _float(value, names)
+    if value is ...:
+        return "Ellipsis", ATOM
+    if kind is complex:
+        real, imaginary = _float(value.real, names)[0], _float(value.imag, names)[0]
+        return f"complex({real}, {imaginary})", PRIMARY
+    if isinstance(value, _TORCH_SINGLETONS):
+        names.torch()
+        return repr(value), PRIMARY
+    if kind is torch.device:
+        return f"{names.add('device', torch.device)}(type={value.type!r}" + (
+            f", index={value.index})" if value.index is not None else ")"
+        ), PRIMARY
+    if isinstance(value, enum.Enum) and getattr(kind, value.name, None) is value:
+        return f"{names.function(kind)}.{value.name}", PRIMARY
+    if kind is range:
+        return repr(value), PRIMARY
+    if kind is set or kind is frozenset:
+        items = ", ".join(constant(item, names)[0] for item in sorted(value, key=repr))
+        text = f"{{{items}}}" if items else "set()"
+        return (text, ATOM) if kind is set else (f"frozenset({text if items else ''})", PRIMARY)
+    if kind is types.ModuleType:
+        return names.add(value.__name__.replace(".", "_"), value), ATOM
+    if isinstance(value, type) or callable(value) and getattr(value, "__name__", None):
+        return names.function(value), PRIMARY
+    return names.add(f"_{kind.__name__}", value), ATOM
+
+
+def _float(value: float, names: Globals) -> tuple[str, int]:
+    if math.isfinite(value):
+        return repr(value), ATOM if math.copysign(1.0, value) > 0 else UNARY
+    if math.isnan(value):
+        return names.add("nan", math.nan), ATOM
+    text = names.add("inf", math.inf)
+    return (text, ATOM) if value > 0 else (f"-{text}", UNARY)
+
+
+def argument(value: Any, names: Globals, write_node: Any) -> tuple[str, int]:
+    """Write an argument, containers included; `write_node` writes the nodes in it."""
+    kind = type(value)
+    if kind is Node:
+        return write_node(value)  # type: ignore[no-any-return]
+    if isinstance(value, tuple):
+        items = [argument(item, names, write_node)[0] for item in value]
+        if kind is tuple:
+            return f"({', '.join(items)}{',' if len(items) == 1 else ''})", ATOM
+        if hasattr(kind, "_fields"):
+            return f"{names.function(kind)}({', '.join(items)})", PRIMARY
+        return f"{names.function(kind)}(({', '.join(items)}{',' if len(items) == 1 else ''}))", PRIMARY
+    if isinstance(value, list):
+        return f"[{', '.join([argument(item, names, write_node)[0] for item in value])}]", ATOM
+    if isinstance(value, dict):
+        items = [
+            f"{argument(key, names, write_node)[0]}: {argument(item, names, write_node)[0]}"
+            for key, item in value.items()
+        ]
+        return f"{{{', '.join(items)}}}", ATOM
+    if kind is slice:
+        parts = [argument(part, names, write_node)[0] for part in (value.start, value.stop, value.step)]
+        return f"slice({', '.join(parts)})", PRIMARY
+    return constant(value, names)
+
+
+def annotation(kind: Any, names: Globals) -> str:
+    """Write a type annotation so that it evaluates to the same type in the generated code."""
+    if kind is None or kind is type(None):
+        return "None"
+    if isinstance(kind, str):
+        return repr(kind)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is not None and args:
+        if origin is typing.Union or origin is types.UnionType:
+            rest = [arg for arg in args if arg is not type(None)]
+            if len(rest) == 1 and len(args) == 2:
+                return f"{names.add('typing_Optional', typing.Optional)}[{annotation(rest[0], names)}]"
+            return f"{names.add('typing_Union', typing.Union)}[{', '.join(annotation(arg, names) for arg in args)}]"
+        if origin in (list, tuple, dict, set, frozenset, type):
+            inside = ", ".join("..." if arg is ... else annotation(arg, names) for arg in args)
+            bare = getattr(kind, "_name", None)
+            if bare and type(kind).__module__ == "typing":  # typing.List[int] stays that, list[int] stays that
+                return f"{names.add(f'typing_{bare}', getattr(typing, bare))}[{inside}]"
+            return f"{names.function(origin)}[{inside}]"
+        return names.add(f"_{getattr(kind, '_name', None) or 'annotation'}", kind)
+    if isinstance(kind, type):
+        if kind.__module__ == "builtins":
+            return names.add(kind.__name__, kind)
+        short = f"{kind.__module__.partition('._')[0]}.{kind.__name__}"
+        if short.startswith("torch.") and _follow(short) is kind:
+            names.torch()
+            return short
+        return names.function(kind)
+    if getattr(kind, "__module__", "") == "typing":
+        bare = getattr(kind, "_name", None) or getattr(kind, "__name__", None)
+        if bare:
+            return names.add(f"typing_{bare}", kind)
+    return names.add("_annotation", kind)
+
+

@@ -1,0 +1,15 @@
+"""What operators mean: which calls have effects beyond their value.
+
+Nodes come in, facts go out; nothing is edited. Read effects.py first.
+"""
+
+import torch
+
+from graphwright.ir import register_home
+from graphwright.ops.effects import is_impure, is_inplace, is_random
+
+__all__ = ["is_impure", "is_inplace", "is_random"]
+
+# Where functions live that do not say so themselves.
+for _home in (torch, torch.nn.functional, torch._C._nn, torch.fft, torch.linalg, torch.special, torch._C):
+    register_home(_home)

@@ -1,0 +1,308 @@
+"""GraphModule: a graph, the modules and tensors that it uses, and the code generated from it."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import weakref
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, graph_to_source
+from graphwright.errors import GraphError
+from graphwright.ir import Graph
+from graphwright.runtime.guards import Guard, guards_of
+
+__all__ = ["GraphModule", "graph_of"]
+
+
+class _LazyForward:
+    """Stands where `forward` will be, in the class of one GraphModule: the first access generates and compiles it."""
+
+    def __get__(self, module: GraphModule | None, owner: type[GraphModule]) -> Any:
+        if module is None:
+            return self
+        return GraphModule._build(module).__get__(module, owner)
+
+
+class _State:
+    """What a GraphModule keeps for itself, in one attribute, out of the way of the user's names."""
+
+    __slots__ = ("code", "function", "graph", "is_readable", "original")
+
+    def __init__(self, graph: Graph, is_readable: bool = False, original: type | None = None) -> None:
+        self.graph = graph
+        self.is_readable = is_readable
+        self.original = original  # the class of the captured module, where the instance is one of it
+        self.code: PythonCode | None = None  # None: out of date
+        self.function: FunctionType | None = None
+
+
+class GraphModule(nn.Module):
+    """A module whose `forward` is generated from its graph.
+
+    `root` is the module that has what the graph's call_module and get_attr nodes name, or a dict from these
+    names to modules and tensors. Only what the graph uses is taken over; parameters are shared with `root`.
+
+    Editing the graph is enough: the next call, or the next look at `code`, generates the code anew.
+
+    >>> import operator
+    >>> graph = Graph()
+    >>> _ = graph.output(graph.call_function(operator.mul, (graph.placeholder("x"), 2)))
+    >>> twice = GraphModule(nn.Module(), graph)
+    >>> twice(21)
+    42
+    >>> next(iter(graph.find_nodes(op="call_function"))).target = operator.add
+    >>> twice(21)
+    23
+    """
+
+    _is_instance_class = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
+        # `forward` lives in a class, and every instance has its own: hence a class of its own.
+        base = next(kind for kind in cls.__mro__ if not kind.__dict__.get("_is_instance_class"))
+        return object.__new__(_instance_class(base.__name__, (base,)))
+
+    def __init__(
+        self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule"
+    ) -> None:
+        super().__init__()
+        type(self).__name__ = class_name
+        used = dict.fromkeys(
+            node.target for node in graph.nodes if node.op in ("call_module", "get_attr") and isinstance(node.target, str)
+        )
+        if isinstance(root, nn.Module):
+            self.training = root.training
+            for target in used:
+                _copy_path(root, self, target)
+        elif isinstance(root, Mapping):
+            missing = [target for target in used if target not in root]
+            if missing:
+                raise GraphError(
+                    f"a node references target {missing[0]!r} but that target was not provided in ``root``",
+                    fix=f"pass a dict with the keys {sorted(map(str, used))}",
+                )
+            for target in sorted(used, key=lambda path: path.count(".")):
+                _assign_path(self, target, root[target])
+        else:
+            raise GraphError(f"root is a {type(root).__name__}", fix="pass an nn.Module, or a dict of targets")
+        if graph._tracer_cls is not None and "<locals>" not in graph._tracer_cls.__qualname__:
+            self._tracer_cls = graph._tracer_cls
+        _adopt(self, _State(graph))
+
+    # ---- the graph and its code
+
+    @property
+    def graph(self) -> Graph:
+        """The graph; edits to it take effect by themselves. Assigning another graph replaces the program."""
+        return _state(self).graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph):
+            raise AssertionError(f"expected a Graph, got {type(graph).__name__}")
+        state = _state(self)
+        _adopt(self, _State(graph, state.is_readable, state.original))
+
+    @property
+    def code(self) -> str:
+        """The source of `forward`, as it runs."""
+        return _python_code(self).src
+
+    @property
+    def guards(self) -> list[Guard]:
+        """What the capture took for granted, each with the user's line; checked when the module is called."""
+        return guards_of(_state(self).graph)
+
+    def recompile(self) -> PythonCode:
+        """Generate the code anew. Edits of the graph do that by themselves at the next use; this is never needed."""
+        _invalidate(self)
+        return _python_code(self)
+
+    def _build(self) -> FunctionType:
+        """Compile the code, make it the `forward` of the instance's class, and return it."""
+        code = _python_code(self)
+        kind = type(self)
+        function = compile_source(code.src, code.globals, f"{kind.__name__}.forward")
+        function.__qualname__ = f"{kind.__name__}.forward"
+        _state(self).function = function
+        kind.forward = function  # type: ignore[method-assign,assignment]
+        return function
+
+    forward: Any = _LazyForward()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            _note_origin(error, self)
+            raise
+
+    # ---- printing
+
+    def print_readable(self, print_output: bool = True) -> str:
+        """Print the module as a class with its generated `forward`, and return that text."""
+        body = "".join(f"    {line}\n" if line.strip() else "\n" for line in _python_code(self).src.strip().splitlines())
+        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
+        if print_output:
+            print(text)
+        return text
+
+    def __str__(self) -> str:
+        return f"{nn.Module.__repr__(self)}\n{_python_code(self).src}"
+
+    # ---- copies
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        state = _state(self)
+        kind = type(self)
+        copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__))
+        memo[id(self)] = copied
+        for key, value in self.__dict__.items():
+            if key != _STATE:
+                copied.__dict__[key] = copy.deepcopy(value, memo)
+        _adopt(copied, _State(copy.deepcopy(state.graph, memo), state.is_readable, state.original))
+        return copied
+
+    def __copy__(self) -> GraphModule:
+        kind = type(self)
+        state = _state(self)
+        copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__))
+        copied.__dict__.update({key: value for key, value in self.__dict__.items() if key != _STATE})
+        for table in ("_modules", "_parameters", "_buffers"):
+            copied.__dict__[table] = self.__dict__[table].copy()
+        _adopt(copied, _State(copy.deepcopy(state.graph), state.is_readable, state.original))
+        return copied
+
+
+_STATE = "_graphwright_state"
+
+
+def graph_of(module: nn.Module) -> Graph:
+    """Return the graph of a captured module, whatever names its own class uses.
+
+    Raises GraphError for a module that is not a captured one.
+    """
+    return _state(module).graph
+
+
+def _state(module: nn.Module) -> _State:
+    state = module.__dict__.get(_STATE)
+    if state is None:
+        raise GraphError(
+            f"this {type(module).__name__} has no graph", fix="capture it first: graphwright.trace(module, args)"
+        )
+    return state  # type: ignore[no-any-return]
+
+
+def _adopt(module: GraphModule, state: _State) -> None:
+    """Give a module its graph."""
+    module.__dict__[_STATE] = state
+    state.graph.owning_module = module
+    _invalidate(module)
+
+
+def _invalidate(module: nn.Module) -> None:
+    state = _state(module)
+    state.code = state.function = None
+    type(module).forward = _LazyForward()  # type: ignore[method-assign]
+
+
+def _python_code(module: nn.Module) -> PythonCode:
+    state = _state(module)
+    if state.code is None:
+        write = graph_to_readable_source if state.is_readable else graph_to_source
+        state.code = write(state.graph, owner=module) if state.is_readable else write(state.graph)  # type: ignore[call-arg]
+        _watch(module, state)
+    return state.code
+
+
+def _watch(module: nn.Module, state: _State) -> None:
+    """Have the graph tell of its next edit, without keeping the module alive for it."""
+    reference = weakref.ref(module)
+
+    def edited() -> None:
+        owner = reference()
+        if owner is not None and owner.__dict__.get(_STATE) is state:
+            _invalidate(owner)
+
+    state.graph._watch(edited)
+
+
+def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any] | None = None) -> type:
+    """Make the class of one instance."""
+    home = bases[0]
+    namespace = {
+        "_is_instance_class": True,
+        "forward": _LazyForward(),
+        "__module__": home.__module__,
+        "__doc__": home.__doc__,
+        **(extra or {}),
+    }
+    return type(home)(name, bases, namespace)
+
+
+def _copy_path(source: nn.Module, destination: nn.Module, path: str) -> None:
+    """Take over what a dotted path names, with plain modules for the containers on the way."""
+    *parents, field = path.split(".")
+    for atom in parents:
+        below = getattr(source, atom, None)
+        if below is None:
+            raise GraphError(f"the graph uses {path!r}, but {type(source).__name__} has no {atom!r}")
+        container = destination._modules.get(atom)
+        if container is None:
+            if below is getattr(destination, atom, None):
+                return  # a parent was taken over whole
+            container = nn.Module()
+            container.training = getattr(below, "training", True)
+            destination.add_module(atom, container)
+        elif container is below:
+            return
+        source, destination = below, container
+    try:
+        value = getattr(source, field)
+    except AttributeError:
+        raise GraphError(f"the graph uses {path!r}, but {type(source).__name__} has no {field!r}") from None
+    _set(destination, field, value)
+
+
+def _assign_path(destination: nn.Module, path: str, value: Any) -> None:
+    *parents, field = path.split(".")
+    for atom in parents:
+        below = getattr(destination, atom, None)
+        if below is None:
+            below = nn.Module()
+            destination.add_module(atom, below)
+        destination = below
+    _set(destination, field, value)
+
+
+def _set(destination: nn.Module, field: str, value: Any) -> None:
+    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+        destination.register_buffer(field, value)
+    elif field == "training" or not isinstance(value, nn.Module):
+        setattr(destination, field, value)
+    else:
+        destination.add_module(field, value)
+
+
+def _note_origin(error: Exception, module: nn.Module) -> None:
+    """Add the user's line to an error that passed through generated code: Python 3.11 prints it below the message."""
+    state = module.__dict__.get(_STATE)
+    function = None if state is None else state.function
+    if function is None or state is None or state.code is None or sys.version_info < (3, 11):
+        return
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is function.__code__:
+            node = state.code.lines.get(trace.tb_lineno)
+            origin = None if node is None else node.origin
+            if origin is not None:
+                note = f"in the captured program: {origin}"
+                if note not in getattr(error, "__notes__", ()):
+                    error.add_note(note)
+        trace = trace.tb_next
