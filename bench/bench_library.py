@@ -1,0 +1,64 @@
+"""Measure what the library itself costs, question by question, against torch.fx.
+
+    python bench/bench_library.py [--impl torch.fx graphwright] [--part build edit ...] [--max-nodes 10000]
+
+Below 1 is faster than torch.fx. The whole takes the better part of an hour; `--max-nodes 10000` a third of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+import warnings
+
+import torch
+
+from implementations import BASELINE, AbsentError, load
+from programs import NODE_COUNTS
+
+PARTS = (
+    "imports",
+    "build",
+    "memory",
+    "edit",
+    "codegen",
+    "pattern",
+    "copying",
+    "passes",
+    "running",
+    "trace",
+    "capturers",
+)
+
+
+def main() -> None:
+    """Ask every question that was asked for."""
+    options = _parse()
+    torch.set_num_threads(1)
+    sys.setrecursionlimit(100_000)  # torch.fx copies and pickles long graphs by recursion
+    warnings.simplefilter("ignore")  # torch's own, about its older capturers
+    implementations = load(options.impl)
+    if not implementations or implementations[0].name != BASELINE:
+        sys.exit(f"the first implementation has to be {BASELINE}: ratios are taken to it")
+    node_counts = [nodes for nodes in NODE_COUNTS if nodes <= options.max_nodes]
+    for part in options.part:
+        start = time.monotonic()
+        try:
+            importlib.import_module(f"questions.{part}").run(implementations, node_counts)
+        except AbsentError as error:
+            print(f"   absent: {error}")
+        print(f"-- {part}: {time.monotonic() - start:.0f} s", flush=True)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--impl", nargs="+", default=[BASELINE, "graphwright"], help="packages with torch.fx's API")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS, help="the questions to ask")
+    parser.add_argument("--max-nodes", type=int, default=NODE_COUNTS[-1], help="leave larger graphs out")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

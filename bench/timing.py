@@ -1,0 +1,112 @@
+"""Time contenders against each other: interleaved rounds, CPU time, ratios.
+
+In goes a list of cases that do the same work, out comes one measurement per case. A time is never read on its own:
+every round runs each case once, in rotating order, in one process, and a result is the median over the rounds of
+(time of the case / time of the baseline in the same round).
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# CPU time of this process: what other programs do on the same cores does not count. One thread only.
+_clock = time.process_time
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One contender: `work(*prepare())` is run, and only `work` is timed.
+
+    With `collector` off Python's garbage collector is paused while the work is timed.
+    """
+
+    name: str
+    work: Callable[..., object]
+    prepare: Callable[[], tuple[Any, ...]] = tuple
+    collector: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Seconds of CPU time for one run of a case, and its ratio to the baseline's."""
+
+    name: str
+    median_s: float
+    best_s: float
+    ratio: float
+    lowest_ratio: float
+    highest_ratio: float
+    rounds: int
+
+
+def interleave(
+    cases: Sequence[Case], baseline: str, rounds: int = 7, sample_s: float = 0.0, budget_s: float = 120.0
+) -> list[Measurement]:
+    """Time the cases round by round and compare each with the baseline of the same round.
+
+    Every case runs once first, untimed. A case without preparation is repeated within a round until a sample lasts
+    about `sample_s` seconds. After `budget_s` seconds of wall-clock time no further round starts, but three are run.
+    """
+    repeats = {case.name: _repeats(case, sample_s) for case in cases}
+    times: dict[str, list[float]] = {case.name: [] for case in cases}
+    start = time.monotonic()
+    for turn in range(rounds):
+        if turn >= 3 and time.monotonic() - start > budget_s:
+            break
+        first = turn % len(cases)
+        for case in (*cases[first:], *cases[:first]):
+            times[case.name].append(_sample(case, repeats[case.name]))
+    return [_compare(case.name, times[case.name], times[baseline]) for case in cases]
+
+
+def rounds_for(nodes: int) -> int:
+    """Return how many rounds are worth their time for a graph of that size."""
+    return {1_000: 15, 10_000: 7}.get(nodes, 3)
+
+
+def runnable(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases that run, and say of the others why not; none at all without the first, the baseline."""
+    kept = []
+    for case in cases:
+        try:
+            case.work(*case.prepare())
+        except Exception as error:
+            print(f"   {case.name}: absent or failed: {error!r:.150}")
+        else:
+            kept.append(case)
+    return kept if kept and kept[0] is cases[0] else []
+
+
+def _repeats(case: Case, sample_s: float) -> int:
+    arguments = case.prepare()
+    case.work(*arguments)
+    if not sample_s or arguments:
+        return 1
+    return max(1, round(sample_s / max(_sample(case, 1), 1e-9)))
+
+
+def _sample(case: Case, repeats: int) -> float:
+    arguments = case.prepare()
+    # What an earlier case left behind is collected now: graphs are cycles, and nobody is to pay for another's.
+    gc.collect()
+    if not case.collector:
+        gc.disable()
+    try:
+        start = _clock()
+        for _ in range(repeats):
+            case.work(*arguments)
+        return (_clock() - start) / repeats
+    finally:
+        gc.enable()
+
+
+def _compare(name: str, times: list[float], baseline: list[float]) -> Measurement:
+    ratios = [own / base for own, base in zip(times, baseline, strict=True)]
+    return Measurement(
+        name, statistics.median(times), min(times), statistics.median(ratios), min(ratios), max(ratios), len(times)
+    )
