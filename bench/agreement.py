@@ -34,6 +34,15 @@ def check_same_results(first: Any, second: Any, arguments: tuple[Any, ...]) -> N
             raise DisagreementError(f"results differ: {type(first)} and {type(second)}")
 
 
+def check_compiled(module: Any) -> None:
+    """Tell a `forward` from a stub that would compile it later: a node takes several bytes of bytecode, a stub none.
+
+    Raises DisagreementError.
+    """
+    if len(module.forward.__code__.co_code) < 4 * len(module.graph.nodes):
+        raise DisagreementError(f"{type(module)} has not been compiled yet")
+
+
 def _describe(node: Any) -> str:
     return f"{node.op} {node.name} {node.args} {node.kwargs}"
 

@@ -17,15 +17,14 @@ from typing import Any
 import torch
 
 import models
-from agreement import check_same_nodes, check_same_results, check_same_source
+from agreement import check_compiled, check_same_nodes, check_same_results, check_same_source
 from implementations import BASELINE, AbsentError, Implementation, load
 from programs import captured, chain, created_graph, with_names
 from questions.memory import bytes_per_node
 from results import duration, versions
 from timing import Case, interleave
 
-ROUNDS = 11
-SAMPLE_S = 0.05
+ROUNDS = 21
 CREATED_NODES = (1_000, 10_000)
 MODELS = ("vit_b_16", "gpt12")  # 236 and 296 nodes
 
@@ -103,6 +102,8 @@ def capture(theirs: Implementation, ours: Implementation) -> Iterator[Row]:
         model = _model(name)
         modules = [captured(side, model) for side in (theirs, ours)]
         check_same_source(*(module.code for module in modules))
+        for module in modules:
+            check_compiled(module)
         check_same_results(*modules, models.inputs(name))
         cases = [Case(side.name, partial(captured, side, model)) for side in (theirs, ours)]
         yield _timed(name, cases, len(modules[0].graph.nodes))
@@ -148,7 +149,7 @@ def _print(question: Question, row: Row, margin: float) -> bool:
 
 
 def _timed(program: str, cases: list[Case], nodes: int) -> Row:
-    theirs, ours = interleave(cases, baseline=cases[0].name, rounds=ROUNDS, sample_s=SAMPLE_S)
+    theirs, ours = interleave(cases, baseline=cases[0].name, rounds=ROUNDS)
     before, after = (f"{duration(side.median_s)}, {side.median_s / nodes * 1e6:.2f} us/node" for side in (theirs, ours))
     return Row(program, before, after, ours.ratio, f"{ours.lowest_ratio:.3f}..{ours.highest_ratio:.3f}")
 

@@ -70,7 +70,5 @@ def captured(implementation: Implementation, program: Any) -> Any:
     """Capture a program up to a compiled forward, with nothing left for the first call."""
     module = implementation.symbolic_trace(program)
     module.code  # noqa: B018
-    build = getattr(module, "_build", None)  # where the text can be had without compiling it
-    if build is not None:
-        build()
+    module.forward  # noqa: B018  (an implementation may compile it when somebody looks at it)
     return module

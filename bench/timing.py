@@ -44,15 +44,14 @@ class Measurement:
     rounds: int
 
 
-def interleave(
-    cases: Sequence[Case], baseline: str, rounds: int = 7, sample_s: float = 0.0, budget_s: float = 120.0
-) -> list[Measurement]:
+def interleave(cases: Sequence[Case], baseline: str, rounds: int, budget_s: float = 120.0) -> list[Measurement]:
     """Time the cases round by round and compare each with the baseline of the same round.
 
-    Every case runs once first, untimed. A case without preparation is repeated within a round until a sample lasts
-    about `sample_s` seconds. After `budget_s` seconds of wall-clock time no further round starts, but three are run.
+    Every case runs once first, untimed. After `budget_s` seconds of wall-clock time no further round starts, but three
+    are run.
     """
-    repeats = {case.name: _repeats(case, sample_s) for case in cases}
+    for case in cases:
+        _sample(case)
     times: dict[str, list[float]] = {case.name: [] for case in cases}
     start = time.monotonic()
     for turn in range(rounds):
@@ -60,7 +59,7 @@ def interleave(
             break
         first = turn % len(cases)
         for case in (*cases[first:], *cases[:first]):
-            times[case.name].append(_sample(case, repeats[case.name]))
+            times[case.name].append(_sample(case))
     return [_compare(case.name, times[case.name], times[baseline]) for case in cases]
 
 
@@ -82,27 +81,25 @@ def runnable(cases: Sequence[Case]) -> list[Case]:
     return kept if kept and kept[0] is cases[0] else []
 
 
-def _repeats(case: Case, sample_s: float) -> int:
-    arguments = case.prepare()
-    case.work(*arguments)
-    if not sample_s or arguments:
-        return 1
-    return max(1, round(sample_s / max(_sample(case, 1), 1e-9)))
+def _sample(case: Case) -> float:
+    """Run a case once and return its seconds.
 
-
-def _sample(case: Case, repeats: int) -> float:
+    Graphs are cycles, left to the collector, and a full collection walks all of torch, which takes longer than building
+    a thousand nodes. So what earlier runs left is collected before, and what this one makes is kept until the clock has
+    stopped. Repeating work within a sample would charge the faster side, which repeats more, for the collections.
+    """
     arguments = case.prepare()
-    # What an earlier case left behind is collected now: graphs are cycles, and nobody is to pay for another's.
     gc.collect()
     if not case.collector:
         gc.disable()
     try:
         start = _clock()
-        for _ in range(repeats):
-            case.work(*arguments)
-        return (_clock() - start) / repeats
+        made = case.work(*arguments)
+        elapsed_s = _clock() - start
     finally:
         gc.enable()
+    del made
+    return elapsed_s
 
 
 def _compare(name: str, times: list[float], baseline: list[float]) -> Measurement:

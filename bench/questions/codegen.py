@@ -64,4 +64,4 @@ def _graph_module(implementations: Sequence[Implementation], name: str) -> None:
     for side in implementations:
         graph = side.Tracer().trace(model)
         cases.append(Case(side.name, partial(side.GraphModule, model, graph)))
-    record(f"GraphModule()/{name}", interleave(cases, BASELINE, 15, sample_s=0.05))
+    record(f"GraphModule()/{name}", interleave(cases, BASELINE, 15))

@@ -37,4 +37,4 @@ def _compare(implementations: Sequence[Implementation], name: str, program: Any,
     }
     for work_name, work in works.items():
         cases = [Case(side.name, partial(work, side)) for side in implementations]
-        record(f"{work_name}/{name}", interleave(cases, BASELINE, rounds, sample_s=0.05), nodes)
+        record(f"{work_name}/{name}", interleave(cases, BASELINE, rounds), nodes)
