@@ -100,6 +100,7 @@ class Graph:
         self.owning_module = owning_module
         self._tracer_cls = tracer_cls
         self._tracer_extras = tracer_extras
+        self.constants: dict[str, Any] = {}  # what get_attr nodes read that no module has, by name
         self.version = 0
         self._len = 0
         self._namespace = Namespace()
@@ -246,10 +247,8 @@ class Graph:
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
         """Make an input. `default_value` left out (`...`, or inspect's `empty`) means a required input."""
         has_default = default_value is not ... and getattr(default_value, "__name__", "") != "_empty"
-        return self.create_node(
-            "placeholder", name, (default_value,) if has_default else (), None, name.lstrip("*") if "*" not in name
-            else "_" + name.lstrip("*"), type_expr
-        )
+        args = (default_value,) if has_default else ()
+        return self.create_node("placeholder", name, args, None, None, type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """Make a node that reads an attribute of the owning module by dotted path.
@@ -453,6 +452,7 @@ class Graph:
         for node in self.nodes:
             values[node] = other.node_copy(node, values.__getitem__)
         other._namespace = self._namespace.copy()
+        other.constants = dict(self.constants)
         if self._meta is not None:
             other._meta = copy.copy(self._meta)
         if memo is not None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from graphwright.ir import Node
 
-__all__ = ["is_impure", "is_inplace", "is_random"]
+__all__ = ["RANDOM_FUNCTIONS", "is_impure", "is_inplace", "is_random"]
 
 _INPLACE_OPERATORS = frozenset({
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
@@ -28,6 +28,12 @@ _RANDOM_NAMES = frozenset({
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
     "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax", "native_dropout", "manual_seed", "seed",
 })  # fmt: skip
+# The functions that draw random numbers though no tensor is passed to them.
+RANDOM_FUNCTIONS = frozenset(
+    getattr(torch, name)
+    for name in ("rand", "randn", "randint", "randperm", "normal", "rand_like", "randn_like", "randint_like",
+                 "bernoulli", "multinomial", "poisson")
+)  # fmt: skip
 _DROPOUTS = frozenset({
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
 })  # fmt: skip

@@ -78,7 +78,10 @@ class GraphModule(nn.Module):
         if isinstance(root, nn.Module):
             self.training = root.training
             for target in used:
-                _copy_path(root, self, target)
+                if target in graph.constants and not hasattr(root, target):
+                    _set(self, target, graph.constants[target])
+                else:
+                    _copy_path(root, self, target)
         elif isinstance(root, Mapping):
             missing = [target for target in used if target not in root]
             if missing:

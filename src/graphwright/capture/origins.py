@@ -1,0 +1,189 @@
+"""From a running frame to a place in the user's source.
+
+While a program is captured only the code object and the instruction are noted; the file is read and parsed when
+somebody asks where a node comes from, or what the source calls its value.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import linecache
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from graphwright.ir import Origin
+
+__all__ = ["CallSite", "Scope", "assigned_name", "user_frame"]
+
+_INTERNAL = (os.path.dirname(os.path.abspath(torch.__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_is_internal: dict[CodeType, bool] = {}  # bounded by the code that a process has
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the nearest frame, from this one outwards, that runs neither torch's nor this library's code."""
+    while frame is not None:
+        code = frame.f_code
+        internal = _is_internal.get(code)
+        if internal is None:
+            internal = _is_internal[code] = code.co_filename.startswith(_INTERNAL) and not code.co_filename.startswith(
+                _EXAMPLES
+            )
+        if not internal:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+# Code of ours and torch's that is a program like any other: models, not machinery.
+_EXAMPLES = (os.path.join(_INTERNAL[1], "cli"), os.path.join(_INTERNAL[0], "nn", "modules", "container.py"))
+
+
+class Scope:
+    """A call of a module during capture: its path and class, which call of it this is, and the call around it."""
+
+    __slots__ = ("_meta", "call", "kind", "outer", "path")
+
+    def __init__(self, path: str, kind: type, call: int, outer: Scope | None) -> None:
+        self.path = path
+        self.kind = kind
+        self.call = call
+        self.outer = outer
+        self._meta: dict[str, tuple[str, type]] | None = None
+
+    def stack(self) -> tuple[tuple[str, type], ...]:
+        """(path, class) of the module calls that are running, outermost first, the root left out."""
+        calls: list[tuple[str, type]] = []
+        scope: Scope | None = self
+        while scope is not None and scope.outer is not None:
+            calls.append((scope.path, scope.kind))
+            scope = scope.outer
+        return tuple(reversed(calls))
+
+    def module_stack(self) -> dict[str, tuple[str, type]]:
+        """The same as a dict in torch.fx's form, made once per call of a module."""
+        if self._meta is None:
+            self._meta = {path: (path, kind) for path, kind in self.stack()}
+        return self._meta
+
+
+class CallSite:
+    """An instruction of the user's program, and the module call in which it ran; resolves to an Origin."""
+
+    __slots__ = ("_origin", "code", "instruction", "scope")
+
+    def __init__(self, code: CodeType, instruction: int, scope: Scope) -> None:
+        self.code = code
+        self.instruction = instruction
+        self.scope = scope
+        self._origin: Origin | None = None
+
+    def resolve(self) -> Origin:
+        """Read the source and say where this is."""
+        if self._origin is None:
+            place = place_of(self.code, self.instruction)
+            scope = self.scope
+            self._origin = Origin(
+                file=self.code.co_filename,
+                line=place.line,
+                function=self.code.co_qualname if sys.version_info >= (3, 11) else self.code.co_name,
+                source=place.source,
+                statement=place.statement,
+                target=place.target,
+                module=scope.path,
+                module_type=scope.kind,
+                call=scope.call,
+                column=place.column,
+                end_column=place.end_column,
+                stack=scope.stack(),
+            )
+        return self._origin
+
+    def initial_meta(self) -> dict[str, Any]:
+        """The meta that a node recorded here starts with."""
+        stack = self.scope.module_stack()
+        return {"nn_module_stack": stack} if stack else {}
+
+    def __str__(self) -> str:
+        return str(self.resolve())
+
+
+class Place(NamedTuple):
+    """Where an instruction stands: its line and columns, its statement's first line and text, what that assigns."""
+
+    line: int
+    column: int | None
+    end_column: int | None
+    statement: int
+    source: str
+    target: str
+
+
+def assigned_name(frame: FrameType) -> str:
+    """Return the variable that the statement running in a frame assigns the value of its current call to, or ""."""
+    return place_of(frame.f_code, frame.f_lasti).target
+
+
+@functools.lru_cache(16384)
+def place_of(code: CodeType, instruction: int) -> Place:
+    """Find an instruction in its source. Without source only the line is known."""
+    line, end_line, column, end_column = _position(code, instruction)
+    statements = _statements(code.co_filename).get(line, ())
+    text = linecache.getline(code.co_filename, line).strip()
+    if not statements:
+        return Place(line, column, end_column, line, text, "")
+    statement = statements[-1]  # the innermost one that stands on this line
+    source = linecache.getline(code.co_filename, statement.lineno).strip()
+    target = _target(statement, line, end_line, column, end_column)
+    return Place(line, column, end_column, statement.lineno, source, target)
+
+
+def _position(code: CodeType, instruction: int) -> tuple[int, int | None, int | None, int | None]:
+    first = code.co_firstlineno
+    if sys.version_info >= (3, 11):
+        position = next(itertools.islice(code.co_positions(), instruction // 2, None), (first, None, None, None))
+        return position[0] or first, position[1], position[2], position[3]
+    for start, end, line in code.co_lines():
+        if start <= instruction < end:
+            return line or first, None, None, None
+    return first, None, None, None
+
+
+@functools.lru_cache(256)
+def _statements(filename: str) -> dict[int, list[ast.stmt]]:
+    """Map each line of a file to the statements that stand on it, outermost first; empty without source."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError):
+        return {}
+    lines: dict[int, list[ast.stmt]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            for line in range(node.lineno, max(last, node.lineno) + 1):
+                lines.setdefault(line, []).append(node)
+    return lines
+
+
+def _target(statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None) -> str:
+    """The name that a statement assigns to, if the expression at this position is its whole right side."""
+    if isinstance(statement, ast.Assign):
+        if len(statement.targets) != 1:
+            return ""
+        target, value = statement.targets[0], statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        target, value = statement.target, statement.value
+    elif isinstance(statement, ast.AugAssign):
+        target, value = statement.target, statement  # type: ignore[assignment]
+    else:
+        return ""
+    if not isinstance(target, ast.Name) or column is None:
+        return ""
+    same = (value.lineno, value.end_lineno, value.col_offset, value.end_col_offset) == (line, end_line, column, end_column)
+    return target.id if same else ""

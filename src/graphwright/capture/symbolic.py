@@ -1,0 +1,34 @@
+"""`symbolic_trace`: a module or function in, a GraphModule out, without example inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from graphwright.capture.tracer import Tracer
+from graphwright.runtime import GraphModule
+
+__all__ = ["symbolic_trace"]
+
+
+def symbolic_trace(
+    root: nn.Module | Callable[..., Any], concrete_args: Mapping[str, Any] | None = None
+) -> GraphModule:
+    """Capture a module or function by running it on proxies.
+
+    Everything whose answer needs no value is captured as torch.fx does. `concrete_args` specializes parameters to
+    values. Raises TraceError, with the user's line, where the program asks for a value that only a run has.
+
+    >>> import torch
+    >>> print(symbolic_trace(lambda x: torch.relu(x) + 1).code.strip())
+    def forward(self, x):
+        relu = torch.relu(x);  x = None
+        add = relu + 1;  relu = None
+        return add
+    """
+    tracer = Tracer()
+    graph = tracer.trace(root, concrete_args)
+    name = type(root).__name__ if isinstance(root, nn.Module) else getattr(root, "__name__", type(root).__name__)
+    return GraphModule(tracer.root, graph, name)
