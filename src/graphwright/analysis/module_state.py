@@ -1,0 +1,163 @@
+"""The state of a module tree, taken before a run and put back after it.
+
+A forward may write to buffers and parameters, bind attributes anew and advance random states. Comparing two modules
+that share their parameters asks for all of that to be undone between the runs.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.analysis.values import Fact, facts_of
+
+__all__ = ["ModuleState", "random_facts", "same_randomness", "seed_everything"]
+
+
+class ModuleState:
+    """What a module tree was when this was made: attributes, containers in them, and the values of its tensors.
+
+    It holds a copy of every parameter and buffer. A root that is no module has no state.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self._attributes: list[tuple[str, nn.Module, dict[str, Any]]] = []
+        self._containers: dict[int, tuple[Any, Any]] = {}  # by id: the container itself, and a shallow copy
+        self._tensors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # by name: itself, an alias, a copy
+        if not isinstance(root, nn.Module):
+            return
+        for path, module in root.named_modules():
+            self._attributes.append((path, module, dict(vars(module))))
+            for value in vars(module).values():
+                if type(value) in _CONTAINERS:
+                    self._containers[id(value)] = (value, value.copy())
+        for name, tensor in (*root.named_parameters(), *root.named_buffers()):
+            self._tensors[name] = (tensor, tensor.data, tensor.detach().clone())
+
+    def restore(self) -> None:
+        """Put everything back that has changed."""
+        for _, module, before in self._attributes:
+            now = vars(module)
+            for name in [name for name in now if name not in before]:
+                del now[name]
+            for name, value in before.items():
+                if now.get(name) is not value or name not in now:
+                    now[name] = value
+        for container, items in self._containers.values():
+            if not _holds_the_same(container, items):
+                container.clear()
+                container.extend(items) if isinstance(container, list) else container.update(items)
+        for tensor, alias, values in self._tensors.values():
+            if _is_elsewhere(tensor, alias):
+                tensor.data = alias
+            if _has_changed(tensor, values):
+                tensor.data.copy_(values)  # through `.data`: autograd's version counter stays
+
+    def effects(self, root: Any) -> dict[str, list[Fact]]:
+        """What a run changed since this was made: by name, facts about the value it has now.
+
+        Covers parameters, buffers, and attributes that hold plain values or tensors.
+        """
+        if not isinstance(root, nn.Module):
+            return {}
+        changed: dict[str, list[Fact]] = {}
+        for name, tensor in (*root.named_parameters(), *root.named_buffers()):
+            known = self._tensors.get(name)
+            if known is None or known[0] is not tensor or _has_changed(tensor, known[2]):
+                changed[name] = facts_of(tensor, f"after the call: {name}")
+        for path, module, before in self._attributes:
+            for name, value in vars(module).items():
+                if name.startswith("_") or name == "training" or not self._is_new(name, value, before):
+                    continue
+                full = f"{path}.{name}" if path else name
+                changed[full] = facts_of(value, f"after the call: {full}")
+        return changed
+
+    def value(self, name: str) -> Any:
+        """The value that a parameter, buffer or attribute had; None where there was none of that name."""
+        known = self._tensors.get(name)
+        if known is not None:
+            return known[2]
+        owner, _, attribute = name.rpartition(".")
+        value = next((before.get(attribute) for path, _, before in self._attributes if path == owner), None)
+        return self._containers[id(value)][1] if id(value) in self._containers else value
+
+    def _is_new(self, name: str, value: Any, before: dict[str, Any]) -> bool:
+        if name not in before or before[name] is not value:
+            return True
+        return id(value) in self._containers and not _holds_the_same(value, self._containers[id(value)][1])
+
+
+_CONTAINERS = (dict, list, set, OrderedDict, defaultdict)
+
+
+def _holds_the_same(container: Any, before: Any) -> bool:
+    if len(container) != len(before):
+        return False
+    if isinstance(container, Mapping):
+        pairs = zip(container.items(), before.items(), strict=True)
+        return all(key is old_key and value is old_value for (key, value), (old_key, old_value) in pairs)
+    if isinstance(container, set):
+        return {id(item) for item in container} == {id(item) for item in before}
+    return all(item is old for item, old in zip(container, before, strict=True))
+
+
+def _is_elsewhere(tensor: Tensor, alias: Tensor) -> bool:
+    """Tell whether a tensor was given other memory, another shape or another dtype than its alias still has."""
+    if tensor.shape != alias.shape or tensor.dtype != alias.dtype or tensor.device != alias.device:
+        return True
+    return tensor.layout == torch.strided and not tensor.is_meta and tensor.data_ptr() != alias.data_ptr()
+
+
+def _has_changed(tensor: Tensor, before: Tensor) -> bool:
+    if tensor.shape != before.shape or tensor.dtype != before.dtype:
+        return True
+    return not tensor.is_meta and not torch.equal(tensor.detach(), before)
+
+
+# ---- random states
+
+
+def seed_everything(seed: int) -> None:
+    """Give torch, Python and NumPy (where it is loaded) the same start."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def random_facts() -> list[Fact]:
+    """Facts about the random states, to see whether two runs drew the same amount."""
+    facts = facts_of(torch.get_rng_state(), "after the call: torch's random state")
+    facts += facts_of(hash(random.getstate()), "after the call: Python's random state")
+    if torch.cuda.is_initialized():
+        facts += facts_of(torch.cuda.get_rng_state(), "after the call: CUDA's random state")
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        _, numbers, *rest = numpy.random.get_state()
+        facts += facts_of(hash((numbers.tobytes(), *rest)), "after the call: NumPy's random state")
+    return facts
+
+
+@contextmanager
+def same_randomness() -> Iterator[None]:
+    """Leave all random states as they were found."""
+    python = random.getstate()
+    numpy = sys.modules.get("numpy")
+    arrays = None if numpy is None else numpy.random.get_state()
+    try:
+        # Not before CUDA is in use: asking its random states would start it.
+        with torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
+            yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(arrays)
