@@ -9,7 +9,8 @@ them notice nothing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
@@ -17,29 +18,29 @@ from torch import nn
 
 __all__ = ["Shells"]
 
-_CONTAINERS = (list, dict, set, tuple)
-
-
 class Shells:
     """The shells of one module tree.
 
-    `call` is what runs instead of a module's own `__call__`: it gets the original module, a function that runs
-    it (hooks and all), and the arguments.
+    `call` is what runs instead of a module's own `__call__`: it gets the original module, its shell and the
+    arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all. `prepare` may change each shell once.
     """
 
-    def __init__(self, root: nn.Module, call: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        root: nn.Module,
+        call: Callable[..., Any],
+        prepare: Callable[[nn.Module, nn.Module, str], None] | None = None,
+    ) -> None:
         self._call = call
         self._of: dict[int, nn.Module] = {}
         self._original: dict[int, nn.Module] = {}
         self._paths: dict[int, str] = {}  # of originals and shells alike
-        self._keep: list[Any] = []
         self.root_module = root
-        self.root = self._shell(root)
-        for path, module in _walk(root):
-            shell = self._of[id(module)]
-            self._paths[id(module)] = self._paths[id(shell)] = path
-        for module in list(self._original.values()):
-            self._fill(module, self._of[id(module)])
+        self.root = self._shell(root, "")
+        for original, shell in self.all():
+            self._fill(original, shell)
+            if prepare is not None:
+                prepare(original, shell, self._paths[id(original)])
 
     def path(self, module: nn.Module) -> str | None:
         """The dotted path of a module or shell of this tree, None for a module outside of it."""
@@ -53,57 +54,52 @@ class Shells:
         """The module behind a shell; other modules are answered as they are."""
         return self._original.get(id(shell), shell)
 
-    def all(self) -> Iterator[tuple[nn.Module, nn.Module]]:
-        """Iterate over (original, shell)."""
-        for shell_id, module in self._original.items():
-            shell = self._of[id(module)]
-            assert id(shell) == shell_id
-            yield module, shell
+    def all(self) -> list[tuple[nn.Module, nn.Module]]:
+        """List (original, shell), parents before children, in the order of `named_modules`."""
+        return [(original, self._of[id(original)]) for original in self._original.values()]
 
-    def _shell(self, module: nn.Module) -> nn.Module:
-        """Make the shell of a module and of everything below it, yet without its plain attributes."""
-        known = self._of.get(id(module))
-        if known is not None:
-            return known
+    def _shell(self, module: nn.Module, path: str) -> nn.Module:
+        """Make the shell of a module and of everything below it, its plain attributes not yet its own."""
         shell: nn.Module = object.__new__(type(module))
         self._of[id(module)] = shell
         self._original[id(shell)] = module
+        self._paths[id(module)] = self._paths[id(shell)] = path
         state = shell.__dict__
         state.update(module.__dict__)
-        state["_modules"] = {name: None if child is None else self._shell(child) for name, child in module._modules.items()}
+        known = self._of
+        prefix = f"{path}." if path else ""
+        state["_modules"] = {
+            name: child if child is None else known.get(id(child)) or self._shell(child, prefix + name)
+            for name, child in module._modules.items()
+        }
         state["_parameters"] = module._parameters.copy()
         state["_buffers"] = module._buffers.copy()
-        run = functools.partial(nn.Module._call_impl, shell)
-        state["_compiled_call_impl"] = functools.partial(self._call, module, run)
+        state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
         return shell
 
     def _fill(self, module: nn.Module, shell: nn.Module) -> None:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
         memo: dict[int, Any] = {}
         for name, value in module.__dict__.items():
-            if name in _OWN_TABLES or value is None or isinstance(value, bool | int | float | str):
-                continue
-            mine = self._mapped(value, memo)
-            if mine is not value:
-                shell.__dict__[name] = mine
+            if name not in _MODULE_TABLES and (type(value) in _MAPPED or isinstance(value, nn.Module)):
+                mine = self._mapped(value, memo)
+                if mine is not value:
+                    shell.__dict__[name] = mine
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
-        if kind is MethodType and id(value.__self__) in self._of:
-            return MethodType(value.__func__, self._of[id(value.__self__)])
-        if isinstance(value, nn.Module):
-            return self._of.get(id(value), value)
-        if kind not in _CONTAINERS:
-            return value
+        if kind not in _MAPPED:
+            return self._of.get(id(value), value) if isinstance(value, nn.Module) else value
+        if kind is MethodType:
+            owner = self._of.get(id(value.__self__))
+            return value if owner is None else MethodType(value.__func__, owner)
         if id(value) in memo:
             return memo[id(value)]
         if kind is tuple:
             items = tuple([self._mapped(item, memo) for item in value])
-            same = all(new is old for new, old in zip(items, value, strict=True))
-            return value if same else items
+            return value if all(map(operator.is_, items, value)) else items
         mine: Any = kind()
         memo[id(value)] = mine
-        self._keep.append(value)
         if kind is dict:
             for key, item in value.items():
                 mine[key] = self._mapped(item, memo)
@@ -114,21 +110,6 @@ class Shells:
         return mine
 
 
-# Replaced one by one when the shell is made; hooks are read, never written, during a call.
-_OWN_TABLES = frozenset({"_modules", "_parameters", "_buffers", "_compiled_call_impl", "training"})
-
-
-def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Each module of a tree once, with its first path: `named_modules` without nested generators."""
-    seen: set[int] = set()
-    stack: list[tuple[str, nn.Module]] = [("", root)]
-    while stack:
-        path, module = stack.pop()
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield path, module
-        prefix = f"{path}." if path else ""
-        for name, child in reversed(module._modules.items()):
-            if child is not None:
-                stack.append((prefix + name, child))
+_MAPPED = frozenset({list, dict, set, tuple, MethodType})
+# The attributes of every module: its tables are replaced when the shell is made, hooks are only read.
+_MODULE_TABLES = frozenset(nn.Module().__dict__)

@@ -12,6 +12,7 @@ import inspect
 import opcode
 import sys
 import typing
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, FunctionType, MethodType
 from typing import Any, NoReturn
@@ -34,6 +35,7 @@ __all__ = ["GraphAppendingTracer", "Tracer", "TracerBase"]
 
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator, range, enum.Enum)
+_NO_TENSORS = frozenset({bool, int, float, str, type(None), tuple, list, dict, OrderedDict})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _is_method: dict[Any, bool] = {}
 
@@ -279,7 +281,8 @@ class Tracer(TracerBase):
         self.root: nn.Module = nn.Module()
         self._shells: Shells | None = None
         self._calls: dict[str, int] = {}
-        self._tensor_paths: dict[int, str] | None = None
+        self._parameter_paths: dict[int, str] | None = None  # id -> path, made at first need
+        self._tensor_paths: dict[int, str] | None = None  # the same for buffers and plain attributes
         self.parameter_proxy_cache: dict[str, Proxy] = {}
 
     # ---- decisions to override
@@ -330,9 +333,8 @@ class Tracer(TracerBase):
         """
         if isinstance(root, nn.Module):
             self.root = root
-            self._shells = Shells(root, self._call)
+            self._shells = Shells(root, self._call, self._prepare)
             shell = self._shells.root
-            self._watch_state(self._shells)
             forward = type(root).forward if "forward" not in root.__dict__ else root.__dict__["forward"]
             function = shell.forward
             if root._forward_hooks or root._forward_pre_hooks:
@@ -347,7 +349,7 @@ class Tracer(TracerBase):
             raise TypeError(f"trace(root): {type(root).__name__} is neither an nn.Module nor callable")
         self.graph = Graph(tracer_cls=type(self))
         self._scope = Scope("", type(root), 0, None)
-        self._calls, self._tensor_paths, self.parameter_proxy_cache = {}, None, {}
+        self._calls, self._parameter_paths, self._tensor_paths, self.parameter_proxy_cache = {}, None, None, {}
         install_pending()
         annotations = _annotations(forward)
         try:
@@ -406,32 +408,30 @@ class Tracer(TracerBase):
             torch._assert(proxy == value if value is not None else _is_none(proxy), message)
         return value
 
-    def _call(self, module: nn.Module, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _call(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__` during capture."""
         shells = self._shells
         if shells is None:  # a shell that outlived its capture: an ordinary module
-            return run(*args, **kwargs)
+            return nn.Module._call_impl(shell, *args, **kwargs)
         path = shells.path(module) or ""
         outer = self._scope
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
         self._scope = Scope(path, type(module), call, outer)
         try:
-            return self.call_module(module, run, args, kwargs)
+            return self.call_module(module, functools.partial(nn.Module._call_impl, shell), args, kwargs)
         finally:
             self._scope = outer
 
-    def _watch_state(self, shells: Shells) -> None:
-        """Make parameter reads and the training flag of every shell part of the program."""
-        for module, shell in shells.all():
-            path = shells.path(module)
-            prefix = f"{path}." if path else ""
-            state = shell.__dict__
-            if state["_parameters"]:
-                state["_parameters"] = _Watched(self, prefix, state["_parameters"])
-            if self.proxy_buffer_attributes and state["_buffers"]:
-                state["_buffers"] = _Watched(self, prefix, state["_buffers"])
-            state["training"] = TrainingFlag(self, f"{prefix}training", module.training)
+    def _prepare(self, module: nn.Module, shell: nn.Module, path: str) -> None:
+        """Make parameter reads and the training flag of a shell part of the program."""
+        prefix = f"{path}." if path else ""
+        state = shell.__dict__
+        if state["_parameters"]:
+            state["_parameters"] = _Watched(self, prefix, state["_parameters"])
+        if self.proxy_buffer_attributes and state["_buffers"]:
+            state["_buffers"] = _Watched(self, prefix, state["_buffers"])
+        state["training"] = TrainingFlag(self, prefix, module.training)
 
     # ---- arguments
 
@@ -449,16 +449,26 @@ class Tracer(TracerBase):
         return super().create_arg(a)
 
     def _path_of_tensor(self, tensor: torch.Tensor) -> str | None:
-        """The dotted path under which the root holds a tensor, as parameter, buffer or plain attribute."""
-        if self._tensor_paths is None:
-            self._tensor_paths = {}
-            for path, module in _modules(self.root):
-                prefix = f"{path}." if path else ""
-                for table in (module._parameters, module._buffers, module.__dict__):
-                    for name, value in table.items():
-                        if isinstance(value, torch.Tensor):
-                            self._tensor_paths.setdefault(id(value), prefix + name)
-        return self._tensor_paths.get(id(tensor))
+        """The dotted path under which the root holds a tensor: as parameter, else as buffer or plain attribute."""
+        if self._parameter_paths is None:
+            self._parameter_paths = self._tensors_in("_parameters")
+        path = self._parameter_paths.get(id(tensor))
+        if path is None and not isinstance(tensor, nn.Parameter):
+            if self._tensor_paths is None:
+                self._tensor_paths = {**self._tensors_in("__dict__"), **self._tensors_in("_buffers")}
+            path = self._tensor_paths.get(id(tensor))
+        return path
+
+    def _tensors_in(self, table: str) -> dict[int, str]:
+        """Map id -> path for the tensors in one table of every module below the root, the first path of each."""
+        paths: dict[int, str] = {}
+        for module, _ in self._shells.all() if self._shells is not None else ():
+            held = module.__dict__ if table == "__dict__" else module.__dict__[table]
+            for name, value in held.items():
+                if type(value) not in _NO_TENSORS and isinstance(value, torch.Tensor) and id(value) not in paths:
+                    path = self.path_of_module(module)
+                    paths[id(value)] = f"{path}.{name}" if path else name
+        return paths
 
     def _constant(self, tensor: torch.Tensor) -> str:
         """Keep a tensor that no module has, and return the name it is read by."""
@@ -476,9 +486,9 @@ class Tracer(TracerBase):
 class TrainingFlag(Proxy):
     """The `training` flag of a module during capture: passed on it stays live, asked about it is guarded."""
 
-    def __init__(self, tracer: Tracer, path: str, value: bool) -> None:
+    def __init__(self, tracer: Tracer, prefix: str, value: bool) -> None:
         self.tracer = tracer
-        self._path = path
+        self._prefix = prefix
         self._value = value
         self._node: Node | None = None
         self._guarded = False
@@ -487,13 +497,13 @@ class TrainingFlag(Proxy):
     def node(self) -> Node:  # type: ignore[override]
         """The node that reads the flag of the captured module when it runs."""
         if self._node is None:
-            self._node = self.tracer.create_node("get_attr", self._path, (), {})
+            self._node = self.tracer.create_node("get_attr", f"{self._prefix}training", (), {})
         return self._node
 
     def __bool__(self) -> bool:
         if not self._guarded:
             self._guarded = True
-            where = self.tracer._here() or self._path
+            where = self.tracer._here() or self.node.name
             self.tracer.create_node("call_function", expect, (self.node, self._value, where), {})
         return self._value
 
@@ -561,10 +571,6 @@ def _is_none(value: Any) -> Any:
 
 def _same_object(value: Any, other: Any) -> bool:
     return value is other
-
-
-def _modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    return iter(root.named_modules())
 
 
 def _annotations(function: Any) -> dict[str, Any]:

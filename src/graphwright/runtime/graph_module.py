@@ -253,19 +253,24 @@ def _copy_path(source: nn.Module, destination: nn.Module, path: str) -> None:
     """Take over what a dotted path names, with plain modules for the containers on the way."""
     *parents, field = path.split(".")
     for atom in parents:
-        below = getattr(source, atom, None)
+        below = source._modules.get(atom)
         if below is None:
-            raise GraphError(f"the graph uses {path!r}, but {type(source).__name__} has no {atom!r}")
+            if not hasattr(source, atom):
+                raise GraphError(f"the graph uses {path!r}, but {type(source).__name__} has no {atom!r}")
+            _set(destination, atom, getattr(source, atom))
+            return
         container = destination._modules.get(atom)
         if container is None:
-            if below is getattr(destination, atom, None):
-                return  # a parent was taken over whole
             container = nn.Module()
-            container.training = getattr(below, "training", True)
-            destination.add_module(atom, container)
+            container.training = below.training
+            destination._modules[atom] = container
         elif container is below:
-            return
+            return  # a parent was taken over whole
         source, destination = below, container
+    value = source._modules.get(field)
+    if value is not None:
+        destination._modules[field] = value
+        return
     try:
         value = getattr(source, field)
     except AttributeError:
