@@ -1,0 +1,130 @@
+"""The submodules that a graph calls, for passes that put others in their place.
+
+The original model may share its modules with the captured one, so a pass never changes a module: it makes a new one
+and binds it in the captured module, beside or instead of the old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import nn
+
+from graphwright.ir import Node
+from graphwright.runtime import GraphModule, graph_of
+
+__all__ = ["CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "is_untouched"]
+
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
+LINEAR_LIKE = (*CONVOLUTIONS, nn.Linear)
+LinearLike = (
+    nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+)
+
+
+class Calls:
+    """Which nodes of a graph call which module. Made once per pass; `replace` keeps it up to date."""
+
+    def __init__(self, gm: GraphModule) -> None:
+        self._gm = gm
+        self._graph = graph_of(gm)
+        self._module: dict[Node, nn.Module] = {}
+        self._nodes: dict[int, list[Node]] = {}  # by id of the module
+        for node in self._graph.find_nodes(op="call_module"):
+            self._note(node, gm.get_submodule(node.target))
+        self._paths: dict[int, list[str]] = {}  # by id of the module, of all that were there at the start
+        for path, module in gm.named_modules(remove_duplicate=False):
+            self._paths.setdefault(id(module), []).append(path)
+        self._read: set[int] = set()
+        for node in self._graph.find_nodes(op="get_attr"):
+            self._read.update(_owners(gm, node.target))
+
+    def module(self, node: object) -> nn.Module | None:
+        """The module that a node calls with one argument, or None where it is no such node."""
+        if not isinstance(node, Node) or node not in self._module or len(node.args) != 1 or node.kwargs:
+            return None
+        return self._module[node]
+
+    def nodes(self, module: nn.Module) -> list[Node]:
+        """The nodes that call a module, under whatever path."""
+        return self._nodes.get(id(module), [])
+
+    def is_read(self, module: nn.Module) -> bool:
+        """Tell whether the graph also reads the module or its tensors directly."""
+        return id(module) in self._read
+
+    def replace(self, nodes: list[Node], new: nn.Module, suffix: str) -> None:
+        """Make nodes that call one module call a new one.
+
+        It takes the old one's path where nothing else uses the old one, else a path of its own, the old
+        one's with a suffix.
+        """
+        old, path = self._module[nodes[0]], nodes[0].target
+        if len(self.nodes(old)) > len(nodes) or self.is_read(old) or self._is_inside_used(path):
+            path = self._free_path(f"{path}_{suffix}")
+        parent, _, name = path.rpartition(".")
+        setattr(self._gm.get_submodule(parent), name, new)
+        for node in nodes:
+            self._nodes[id(old)].remove(node)
+            self._note(node, new)
+            node.target = path
+
+    def erase(self, node: Node) -> None:
+        """Erase a node, and the module that it called where nothing uses that any more."""
+        self._graph.erase_node(node)
+        module = self._module.pop(node, None)
+        if module is None:
+            return
+        self._nodes[id(module)].remove(node)
+        if self._nodes[id(module)] or self.is_read(module):
+            return
+        for path in self._paths.pop(id(module), ()):
+            if not self._is_inside_used(path):
+                parent, _, name = path.rpartition(".")
+                self._gm.get_submodule(parent)._modules.pop(name, None)  # gone already where two paths share a parent
+
+    def _note(self, node: Node, module: nn.Module) -> None:
+        self._module[node] = module
+        self._nodes.setdefault(id(module), []).append(node)
+
+    def _is_inside_used(self, path: str) -> bool:
+        """Tell whether a module around this path is called or read whole: it may be the original's own."""
+        atoms = path.split(".")
+        return any(
+            self._graph.find_nodes(op=op, target=".".join(atoms[:length]), sort=False)
+            for length in range(1, len(atoms))
+            for op in ("call_module", "get_attr")
+        )
+
+    def _free_path(self, path: str) -> str:
+        if self._is_inside_used(path):
+            path = path.replace(".", "_")
+        parent = self._gm.get_submodule(path.rpartition(".")[0])
+        free, number = path, 1
+        while hasattr(parent, free.rpartition(".")[2]):
+            free, number = f"{path}_{number}", number + 1
+        return free
+
+
+def _owners(gm: nn.Module, path: str) -> Iterable[int]:
+    """The ids of all modules on the way to what a path names, itself included."""
+    value: object = gm
+    for atom in path.split("."):
+        value = getattr(value, atom, None)
+        if isinstance(value, nn.Module):
+            yield id(value)
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Tell whether calling a module does what its class says and nothing else: no hooks, no `forward` of its own.
+
+    >>> norm = nn.BatchNorm2d(3)
+    >>> is_untouched(norm)
+    True
+    >>> _ = norm.register_forward_hook(print)
+    >>> is_untouched(norm)
+    False
+    """
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return "forward" not in vars(module) and not any(vars(module).get(table) for table in hooks)
