@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import weakref
 from collections.abc import Mapping
 from types import FunctionType
@@ -15,6 +14,7 @@ from graphwright.codegen import PythonCode, compile_source, graph_to_readable_so
 from graphwright.errors import GraphError
 from graphwright.ir import Graph
 from graphwright.runtime.guards import Guard, guards_of
+from graphwright.runtime.pickling import graph_to_record, record_to_graph
 
 __all__ = ["GraphModule", "graph_of"]
 
@@ -67,14 +67,10 @@ class GraphModule(nn.Module):
         base = next(kind for kind in cls.__mro__ if not kind.__dict__.get("_is_instance_class"))
         return object.__new__(_instance_class(base.__name__, (base,)))
 
-    def __init__(
-        self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule"
-    ) -> None:
+    def __init__(self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
         type(self).__name__ = class_name
-        used = dict.fromkeys(
-            node.target for node in graph.nodes if node.op in ("call_module", "get_attr") and isinstance(node.target, str)
-        )
+        used = dict.fromkeys(node.target for node in graph.nodes if node._op == "call_module" or node._op == "get_attr")
         if isinstance(root, nn.Module):
             self.training = root.training
             for target in used:
@@ -133,7 +129,7 @@ class GraphModule(nn.Module):
         function = compile_source(code.src, code.globals, f"{kind.__name__}.forward")
         function.__qualname__ = f"{kind.__name__}.forward"
         _state(self).function = function
-        kind.forward = function  # type: ignore[method-assign,assignment]
+        kind.forward = function
         return function
 
     forward: Any = _LazyForward()
@@ -149,7 +145,8 @@ class GraphModule(nn.Module):
 
     def print_readable(self, print_output: bool = True) -> str:
         """Print the module as a class with its generated `forward`, and return that text."""
-        body = "".join(f"    {line}\n" if line.strip() else "\n" for line in _python_code(self).src.strip().splitlines())
+        lines = _python_code(self).src.strip().splitlines()
+        body = "".join(f"    {line}\n" if line.strip() else "\n" for line in lines)
         text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
         if print_output:
             print(text)
@@ -180,6 +177,23 @@ class GraphModule(nn.Module):
             copied.__dict__[table] = self.__dict__[table].copy()
         _adopt(copied, _State(copy.deepcopy(state.graph), state.is_readable, state.original))
         return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Never the class of the instance, which no other process can import: its bases and its name.
+        state = _state(self)
+        kind = type(self)
+        program = kind.__bases__, kind.__name__, graph_to_record(state.graph), state.is_readable, state.original
+        return rebuild_graph_module, program, {key: value for key, value in self.__dict__.items() if key != _STATE}
+
+
+def rebuild_graph_module(
+    bases: tuple[type, ...], name: str, record: dict[str, Any], is_readable: bool, original: type | None
+) -> GraphModule:
+    """Make a module from what pickle saved of its program; pickle itself then restores its attributes."""
+    module: GraphModule = object.__new__(_instance_class(name, bases))
+    nn.Module.__init__(module)
+    _adopt(module, _State(record_to_graph(record), is_readable, original))
+    return module
 
 
 _STATE = "_graphwright_state"
@@ -212,7 +226,7 @@ def _adopt(module: GraphModule, state: _State) -> None:
 def _invalidate(module: nn.Module) -> None:
     state = _state(module)
     state.code = state.function = None
-    type(module).forward = _LazyForward()  # type: ignore[method-assign]
+    type(module).forward = _LazyForward()  # type: ignore[assignment]
 
 
 def _python_code(module: nn.Module) -> PythonCode:
@@ -299,10 +313,11 @@ def _set(destination: nn.Module, field: str, value: Any) -> None:
 
 
 def _note_origin(error: Exception, module: nn.Module) -> None:
-    """Add the user's line to an error that passed through generated code: Python 3.11 prints it below the message."""
+    """Add the user's line to an error that passed through generated code, to be printed below its message."""
     state = module.__dict__.get(_STATE)
     function = None if state is None else state.function
-    if function is None or state is None or state.code is None or sys.version_info < (3, 11):
+    add_note = getattr(error, "add_note", None)  # Python 3.11 and later
+    if function is None or state is None or state.code is None or add_note is None:
         return
     trace = error.__traceback__
     while trace is not None:
@@ -312,5 +327,5 @@ def _note_origin(error: Exception, module: nn.Module) -> None:
             if origin is not None:
                 note = f"in the captured program: {origin}"
                 if note not in getattr(error, "__notes__", ()):
-                    error.add_note(note)
+                    add_note(note)
         trace = trace.tb_next

@@ -29,9 +29,7 @@ class Interpreter:
     42
     """
 
-    def __init__(
-        self, module: nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None
-    ) -> None:
+    def __init__(self, module: nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
         self.module = module
         self.graph = graph_of(module) if graph is None else graph
         self.submodules = dict(module.named_modules())
@@ -130,7 +128,7 @@ class Interpreter:
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Call a submodule by dotted path."""
-        module = self.submodules.get(target)  # type: ignore[arg-type]
+        module = self.submodules.get(target)
         if module is None:
             module = self.fetch_attr(target)  # type: ignore[arg-type]
         return module(*args, **kwargs)
@@ -186,4 +184,3 @@ def _thawed(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(_thawed(item) for item in value)
     return value
-

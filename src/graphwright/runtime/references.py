@@ -1,0 +1,124 @@
+"""Where an object is found when its module is imported: by reference, as pickle and import statements need it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import sys
+import types
+from typing import Any
+
+from graphwright.errors import GraphError
+from graphwright.ir import qualified_name
+
+__all__ = ["Reference", "describe", "reference_to", "why_unimportable"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reference:
+    """An object by the module that holds it and its dotted path in there; the path is empty for the module itself."""
+
+    module: str
+    path: str
+
+    def resolve(self) -> Any:
+        """Import the module and follow the path. Raises ImportError or AttributeError where that fails."""
+        value: Any = importlib.import_module(self.module)
+        for atom in self.path.split(".") if self.path else ():
+            value = getattr(value, atom)
+        return value
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.path}" if self.path else self.module
+
+
+def reference_to(value: Any) -> Reference | None:
+    """Return where an object can be imported from, the public place where there is one; None for nowhere.
+
+    What lives in the script that is running (`__main__`) counts as nowhere: another process runs another script.
+
+    >>> import math
+    >>> print(reference_to(math.sqrt), reference_to(lambda x: x))
+    math.sqrt None
+    """
+    if isinstance(value, types.ModuleType):
+        return Reference(value.__name__, "") if sys.modules.get(value.__name__) is value else None
+    for path in _candidates(value):
+        reference = _split(path)
+        if reference is not None and reference.module != "__main__" and _leads_to(reference, value):
+            return reference
+    return None
+
+
+def _candidates(value: Any) -> list[str]:
+    """Dotted paths worth trying, the shortest first."""
+    found = []
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", None))
+    if name is None:
+        name = getattr(value, "_name", None)  # typing.List and its like, before Python 3.10 named them
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, type) and name:  # a class method: MyFunction.apply
+        found.append(f"{owner.__module__}.{owner.__qualname__}.{getattr(value, '__name__', name)}")
+    with contextlib.suppress(GraphError):
+        found.append(qualified_name(value))
+    if isinstance(module, str) and isinstance(name, str):
+        parts = module.split(".")
+        if parts[0] == "torch":  # torch.nn.Linear rather than torch.nn.modules.linear.Linear
+            found[:0] = [".".join([*parts[:length], name]) for length in range(1, len(parts))]
+        found.append(f"{module}.{name}")
+    return [path for path in found if all(atom.isidentifier() for atom in path.split("."))]
+
+
+def _split(path: str) -> Reference | None:
+    """Split a dotted path after the longest part that is an imported module."""
+    atoms = path.split(".")
+    for length in range(len(atoms) - 1, 0, -1):
+        module = ".".join(atoms[:length])
+        if module in sys.modules:
+            return Reference(module, ".".join(atoms[length:]))
+    return None
+
+
+def _leads_to(reference: Reference, value: Any) -> bool:
+    try:
+        found = reference.resolve()
+    except Exception:  # a module may run anything when an attribute is asked for
+        return False
+    if found is value:
+        return True
+    is_method = isinstance(value, types.MethodType | types.BuiltinMethodType)  # made anew at each access
+    return is_method and type(found) is type(value) and bool(found == value)
+
+
+def describe(value: Any) -> str:
+    """Name an object for an error message, a function with the place where it is defined.
+
+    >>> describe(3.5), describe(len)
+    ('3.5', 'len')
+    """
+    code = getattr(value, "__code__", None)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if code is not None:
+        return f"{name} ({code.co_filename}:{code.co_firstlineno})"
+    text = name if isinstance(name, str) else repr(value)
+    return text if len(text) <= 80 else f"a {type(value).__name__}"
+
+
+def why_unimportable(value: Any) -> tuple[str, str]:
+    """Say why no other process can import an object, and what to do about it."""
+    name = str(getattr(value, "__qualname__", ""))
+    kind = "class" if isinstance(value, type) else "function"
+    if "<lambda>" in name:
+        return "it is a lambda", "make it a function with a name, at the top level of a module"
+    if "<locals>" in name:
+        return f"it is defined inside a function, {name.partition('.<locals>')[0]}", (
+            f"move the {kind} to the top level of a module"
+        )
+    if getattr(value, "__module__", None) == "__main__" and name:
+        return "it lives in the script that is running", f"move the {kind} from the script to a module"
+    if name:
+        return "its module does not hold it under its name", f"make the {kind} importable under its own name"
+    return f"it is an object of type {type(value).__name__}, which no module holds", (
+        "pass it as an argument, or register it on the module as a buffer or submodule"
+    )
