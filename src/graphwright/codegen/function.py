@@ -11,15 +11,27 @@ Each value is freed on the line of its last use.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import keyword
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from graphwright.codegen.operators import ATOM, BINARY, COMPARISON, INPLACE, POWER, PRIMARY, UNARY, UNARY_OPERATORS
+from graphwright.codegen.operators import (
+    ATOM,
+    BINARY,
+    COMPARISON,
+    INPLACE,
+    POWER,
+    PRIMARY,
+    STATEMENTS,
+    UNARY,
+    UNARY_OPERATORS,
+)
 from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, nodes_in
@@ -27,7 +39,8 @@ from graphwright.ir.arguments import ATOMS
 
 __all__ = ["PythonCode", "Writer", "attribute", "graph_to_source", "last_uses"]
 
-_PLAIN = frozenset({int, bool, type(None)})
+_PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
+_KEEPING = frozenset({"placeholder", "output"})  # free nothing
 _NUMBERS = frozenset({int, float})
 _KEYWORDS = frozenset(keyword.kwlist)
 
@@ -36,78 +49,79 @@ _KEYWORDS = frozenset(keyword.kwlist)
 class PythonCode:
     """Generated source, the global names that it needs, and which node each line comes from.
 
-    `lines` maps a line of `src`, counted from 1, to the node whose value it computes.
+    `statements` gives the node of each line of `src` from `first` on, lines being counted from 1.
     """
 
     src: str
     globals: dict[str, Any]
-    lines: dict[int, Node] = dataclasses.field(default_factory=dict)
+    first: int = 1
+    statements: list[Node | None] = dataclasses.field(default_factory=list)
+
+    @property
+    def lines(self) -> dict[int, Node]:
+        """Map each line of `src` to the node whose value it computes."""
+        return {line: node for line, node in enumerate(self.statements, self.first) if node is not None}
 
 
 def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> PythonCode:
     """Write a graph as the source of a function whose first parameter is the module, called `root`."""
     writer = Writer(graph, root)
     body: list[str] = []
-    lines: list[Node | None] = []
-    free = last_uses(graph)
-    for node in graph.nodes:
+    statements: list[Node | None] = []
+    free = last_uses(writer.nodes)
+    statement = writer.statement
+    for node in writer.nodes:
         op = node._op
         if op == "placeholder":
-            renamed = writer.bind_parameter(node)
-            if renamed:
-                body.append(f"    {renamed}\n")
-                lines.append(node)
-            continue
-        if op == "output":
+            text = writer.bind_parameter(node)
+            if not text:
+                continue
+        elif op == "output":
             body.append(f"    return {writer.value(node._args[0]) if node._args else None}")
-            lines.append(node)
+            statements.append(node)
             break
-        dead = free.get(node)
-        if not dead:
-            tail = "\n"
-        elif len(dead) == 1:
-            tail = f";  {dead[0]._name} = None\n"
         else:
-            tail = f";  {' = '.join([used._name for used in dead])} = None\n"  # type: ignore[misc]
-        body.append(f"    {writer.statement(node)}{tail}")
-        lines.append(node)
+            text = statement(node)
+        dead = free.get(node)
+        if dead is None:
+            body.append(f"    {text}\n")
+        elif len(dead) == 1:
+            body.append(f"    {text};  {dead[0]._name} = None\n")
+        else:
+            body.append(f"    {text};  {' = '.join([used._name for used in dead])} = None\n")  # type: ignore[misc]
+        statements.append(node)
     header = writer.header(name)
-    if not body:
-        body.append("    pass")
-    first = header.count("\n") + 1
-    line_nodes = {first + i: node for i, node in enumerate(lines) if node is not None}
-    return PythonCode(f"{header}{''.join(body)}\n    ", writer.names.values, line_nodes)
+    src = f"{header}{''.join(body) or '    pass'}\n    "
+    return PythonCode(src, writer.names.values, header.count("\n") + 1, statements)
 
 
-def last_uses(graph: Graph) -> dict[Node, list[Node]]:
+def last_uses(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     """Map each node to the values that nothing needs after it, itself included where nothing ever reads it.
 
     Inputs and outputs free nothing of their own; what the output returns is not freed.
     """
     seen: set[Node] = set()
     free: dict[Node, list[Node]] = {}
-    for node in reversed(graph.nodes):
+    for node in reversed(nodes):
         dead = []
-        reads = node._args
-        for arg in reads:
-            if type(arg) is not Node and type(arg) not in ATOMS:
-                reads = nodes_in(reads)  # containers inside: the general walk
-                break
-        for used in reads:
-            if type(used) is Node and used not in seen:
-                seen.add(used)
-                dead.append(used)
-        if node._kwargs:
-            for used in nodes_in(node._kwargs):
+        for used in node._args:
+            if type(used) is Node:
                 if used not in seen:
                     seen.add(used)
                     dead.append(used)
-        op = node._op
-        if op == "placeholder" or op == "output":
-            continue
+            elif type(used) not in ATOMS:
+                for inner in nodes_in(used):
+                    if inner not in seen:
+                        seen.add(inner)
+                        dead.append(inner)
+        if node._kwargs:
+            for inner in nodes_in(node._kwargs):
+                if inner not in seen:
+                    seen.add(inner)
+                    dead.append(inner)
         if not node.users and node._target is not operator.setitem:  # that one is written without a name
             dead.append(node)
-        if dead:
+        if dead and node._op not in _KEEPING:
             free[node] = dead
     return free
 
@@ -123,7 +137,8 @@ class Writer:
         self.parameters: list[tuple[Node, str]] = []
         self.returns = ""
         graph._make_names()
-        self.names = Globals([node.name for node in graph.nodes])
+        self.nodes = list(graph.nodes)
+        self.names = Globals([node._name for node in self.nodes])  # type: ignore[misc]
         for name, value in (
             ("inf", math.inf),
             ("nan", math.nan),
@@ -149,7 +164,7 @@ class Writer:
 
     def header(self, name: str) -> str:
         """Write the `def` line. Keyword-only parameters are marked by a bare `*`, as in the original signature."""
-        output = next((node for node in reversed(self.graph.nodes) if node._op == "output"), None)
+        output = next((node for node in reversed(self.nodes) if node._op == "output"), None)
         returns = f" -> {annotation(output.type, self.names)}" if output is not None and output.type is not None else ""
         return f"\n\n\ndef {name}({', '.join(self._parameter_list())}){returns}:\n"
 
@@ -181,16 +196,15 @@ class Writer:
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
         target = node._target
-        if node._op != "call_function" or getattr(target, "__module__", None) != "_operator":
-            pass
-        elif target in INPLACE and not node._kwargs and len(node._args) == 2:
-            # The name first: the variable on the left of `+=` is rebound, and others may still read it.
-            left, right = node._args
-            return f"{node.name} = {self.value(left)};  {node.name} {INPLACE[target]} {self.value(right)}"
-        elif target is operator.setitem and len(node._args) == 3 and not node._kwargs:
-            where, key, value = node._args
-            text = f"{self.operand(where, PRIMARY)}[{self.key(key)}] = {self.value(value)}"
-            return f"{text};  {node.name} = None" if node.users else text
+        if target in STATEMENTS and node._op == "call_function" and not node._kwargs:
+            args = node._args
+            if target is operator.setitem and len(args) == 3:
+                text = f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}] = {self.value(args[2])}"
+                return f"{text};  {node.name} = None" if node.users else text
+            if len(args) == 2 and target is not operator.setitem:
+                # The name first: the variable on the left of `+=` is rebound, and others may still read it.
+                left, right = args
+                return f"{node.name} = {self.value(left)};  {node.name} {INPLACE[target]} {self.value(right)}"  # type: ignore[index]
         if node.type is not None:
             return f"{node.name} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
         return f"{node._name} = {self.expression(node)[0]}"
@@ -202,7 +216,7 @@ class Writer:
         kind = type(arg)
         if kind is Node:
             return arg._name  # type: ignore[no-any-return]
-        if kind in _PLAIN:
+        if kind in _PLAIN or (kind is float and arg - arg == 0):
             return repr(arg)
         return argument(arg, self.names, self.node)[0]
 
@@ -243,10 +257,22 @@ class Writer:
 
     def call(self, args: Any, kwargs: Any) -> str:
         """Write the arguments of a call."""
+        texts = []
+        for arg in args:
+            kind = type(arg)
+            if kind is Node:
+                texts.append(arg._name)
+            elif kind in _PLAIN:
+                texts.append(repr(arg))
+            else:
+                texts.append(self.value(arg))
+        if kwargs:
+            self.keywords(kwargs, texts)
+        return ", ".join(texts)
+
+    def keywords(self, kwargs: Any, texts: list[str]) -> None:
+        """Write keyword arguments, adding to the texts of the positional ones."""
         value = self.value
-        if len(args) == 1 and not kwargs:
-            return value(args[0])
-        texts = [value(arg) for arg in args]
         odd = {}  # keywords that are no names: only `**{...}` passes them
         for key, arg in kwargs.items():
             if key.isidentifier() and key not in _KEYWORDS:
@@ -255,7 +281,6 @@ class Writer:
                 odd[key] = arg
         if odd:
             texts.append(f"**{value(odd)}")
-        return ", ".join(texts)
 
     def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
         """Write a call of a function, as the operator that it is where it is one."""
@@ -289,10 +314,7 @@ class Writer:
 
     def path(self, target: str) -> str:
         """Write a dotted path from the root; atoms that are no identifiers go through getattr."""
-        text = self.root
-        for atom in target.split("."):
-            text = attribute(text, atom)
-        return text
+        return _dotted(self.root, target)
 
 
 def _is_plain_name(atom: str) -> bool:
@@ -302,3 +324,11 @@ def _is_plain_name(atom: str) -> bool:
 def attribute(owner: str, atom: str) -> str:
     """Write the read of an attribute, by getattr where its name is no identifier."""
     return f"{owner}.{atom}" if _is_plain_name(atom) else f'getattr({owner}, "{atom}")'
+
+
+@functools.lru_cache(65536)
+def _dotted(root: str, target: str) -> str:
+    text = root
+    for atom in target.split("."):
+        text = attribute(text, atom)
+    return text

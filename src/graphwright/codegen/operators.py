@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "ANY", "ATOM", "BINARY", "COMPARISON", "INPLACE", "POWER", "PRIMARY", "UNARY", "UNARY_OPERATORS",
+    "ANY", "ATOM", "BINARY", "COMPARISON", "INPLACE", "POWER", "PRIMARY", "STATEMENTS", "UNARY", "UNARY_OPERATORS",
 ]  # fmt: skip
 
 # Binding strength, from the Python grammar: an operand weaker than its place needs parentheses.
@@ -53,3 +53,6 @@ INPLACE: dict[Callable[..., Any], str] = {
     operator.ixor: "^=",
     operator.ior: "|=",
 }
+
+# What is written as a statement rather than as an expression.
+STATEMENTS = frozenset({*INPLACE, operator.setitem})

@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.function import PythonCode, Writer, attribute
-from graphwright.codegen.operators import ATOM, INPLACE
+from graphwright.codegen.operators import ATOM, STATEMENTS
 from graphwright.ir import Graph, Node, nodes_in
 
 if TYPE_CHECKING:
@@ -35,15 +35,12 @@ def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forw
     writer = _ReadableWriter(graph, root, owner)
     statements = writer.statements()
     header = writer.header(name)
-    out: list[str] = []
-    lines: dict[int, Node] = {}
-    line = header.count("\n") + 1
+    lines: list[Node | None] = []
     for node, text in statements:
-        if node is not None:
-            lines[line + text.count("\n")] = node
-        out.append(text + "\n")
-        line += text.count("\n") + 1
-    return PythonCode(f"{header}{''.join(out) or '    pass'}", writer.names.values, lines)
+        lines += [None] * text.count("\n")
+        lines.append(node)
+    body = "".join(f"{text}\n" for _, text in statements)
+    return PythonCode(f"{header}{body or '    pass'}", writer.names.values, header.count("\n") + 1, lines)
 
 
 def readable_source(gm: Any, path: str, root: str = "self") -> str:
@@ -154,6 +151,12 @@ class _ReadableWriter(Writer):
         text, binds = self.node(arg)
         return text if binds >= strength else f"({text})"
 
+    def call(self, args: Any, kwargs: Any) -> str:
+        """Write the arguments of a call."""
+        texts = [self.value(arg) for arg in args]
+        self.keywords(kwargs, texts)
+        return ", ".join(texts)
+
     def key(self, key: Any) -> str:
         """Write a subscript with Python's own slices: `x[1:, None, ..., ::2]`."""
         if type(key) is tuple and key:
@@ -210,7 +213,7 @@ def _in_order_of_evaluation(node: Node) -> list[Node]:
 
 def _is_statement(node: Node) -> bool:
     """Tell whether a node is written as a statement: an assignment to an item, or in place."""
-    return node._target is operator.setitem or node._target in INPLACE
+    return node._target in STATEMENTS
 
 
 def _same_statement(one: Node, other: Node) -> bool:

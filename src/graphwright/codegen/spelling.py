@@ -37,8 +37,7 @@ class Globals:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.values: dict[str, Any] = {}
         self._namespace = Namespace()
-        for name in taken:
-            self._namespace.take(name)
+        self._namespace.take(*taken)
         self._texts: dict[int, tuple[Any, str]] = {}  # id -> (object, how it is written)
 
     def add(self, wish: str, value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
 from graphwright.ir.lint import lint
-from graphwright.ir.names import Namespace, candidate_for
+from graphwright.ir.names import Namespace, candidate_for, is_reserved
 from graphwright.ir.node import OPCODES, Argument, Node, Target, foreign_node, freeze, map_arg, nodes_in
 from graphwright.ir.order import place
 from graphwright.ir.text import format_graph, format_table
@@ -70,7 +70,10 @@ class _InsertPoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph._point = self._before
+        point, after = self._before
+        while point._position is None:  # erased meanwhile: go on before what came after it
+            point, after = point._next, False
+        self._graph._point = point, after
 
 
 class Graph:
@@ -200,7 +203,7 @@ class Graph:
             for arg in args:
                 kind = type(arg)
                 if kind is Node:
-                    if arg.graph is not self:
+                    if arg.graph is not self or arg._position is None:
                         raise foreign_node(arg, node)
                     users.append(arg)
                 elif kind not in ATOMS:
@@ -327,15 +330,15 @@ class Graph:
     # ---- editing
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
-        """Put new nodes before `n` (without it: at the end) while the `with` block lasts."""
-        return _InsertPoint(self, (self._own(n) if n is not None else self._root, False))
+        """Put new nodes before `n` while the `with` block lasts; without `n`, each directly at the beginning."""
+        return _InsertPoint(self, (self._root, True) if n is None else (self._own(n), False))
 
     def inserting_after(self, n: Node | None = None) -> _InsertPoint:
-        """Put each new node directly after `n` (without it: at the beginning) while the `with` block lasts.
+        """Put each new node directly after `n` while the `with` block lasts; without `n`, at the end.
 
         Several nodes made in one block thus come out in reverse order; each of them is directly after `n`.
         """
-        return _InsertPoint(self, (self._own(n) if n is not None else self._root, True))
+        return _InsertPoint(self, (self._root, False) if n is None else (self._own(n), True))
 
     def erase_node(self, to_erase: Node) -> None:
         """Remove a node. Raises GraphError while other nodes still read its value."""
@@ -419,8 +422,12 @@ class Graph:
     def _rename(self, node: Node, name: str) -> None:
         if node.name == name:
             return
-        if not name.isidentifier():
-            raise GraphError(f"{name!r} is not a legal name for a value", fix="use a Python identifier")
+        if not (name.isidentifier() and name.isascii()) or is_reserved(name):
+            raise GraphError(
+                f"{name!r} is not a legal name for a value",
+                at=node.origin,
+                fix="use letters, digits and underscores, and no keyword or builtin",
+            )
         if name in self._namespace and any(other.name == name for other in self.nodes):
             raise GraphError(f"the name {name!r} is taken by another value of this graph", at=node.origin)
         self._namespace.take(name)

@@ -89,9 +89,9 @@ class Namespace:
         taken.add(candidate)
         return candidate
 
-    def take(self, name: str) -> None:
-        """Mark a name as taken without making it unique."""
-        self._taken.add(name)
+    def take(self, *names: str) -> None:
+        """Mark names as taken without making them unique."""
+        self._taken.update(names)
 
     def release(self, name: str) -> None:
         """Free a name whose value was renamed."""

@@ -84,6 +84,12 @@ class Node:
 
     @target.setter
     def target(self, target: Target) -> None:
+        # Whether it is of the opcode's kind is for lint to say: passes assign opcode and target in either order.
+        if not (isinstance(target, str) or callable(target)):
+            raise GraphError(
+                f"Node target {target!r} has type {type(target).__name__} but a str or a Callable is expected",
+                at=self.origin,
+            )
         self.graph._before_retarget(self)
         self._target = target
         self.graph._after_retarget(self)
@@ -142,6 +148,8 @@ class Node:
 
     def _read(self, args: tuple[Argument, ...], kwargs: Mapping[str, Argument]) -> None:
         """Replace both; the one writer of the use lists of a node that is in its graph."""
+        if self._position is None:
+            raise GraphError(f"{self.name} was erased: its arguments cannot be changed", at=self.origin)
         new_args = self._frozen(args)  # may raise: nothing has changed yet
         new_kwargs = immutable_dict(zip(kwargs, self._frozen(tuple(kwargs.values())), strict=True)) if kwargs else None
         for node in nodes_in(self._args):
@@ -165,9 +173,9 @@ class Node:
         for arg in args:
             kind = type(arg)
             if kind is Node:
-                if arg.graph is not self.graph:
+                if arg.graph is not self.graph or arg._position is None:
                     raise foreign_node(arg, self)
-            elif kind not in ATOMS and kind is not immutable_list and isinstance(arg, tuple | list | dict | slice):
+            elif kind not in ATOMS and isinstance(arg, tuple | list | dict | slice):
                 break
         else:
             return args
@@ -195,7 +203,13 @@ class Node:
         """Insert a positional argument before the one at `idx`."""
         if not 0 <= idx <= len(self._args):
             raise AssertionError(f"insert_arg index {idx} must be between 0 and {len(self._args)}")
-        self.args = (*self._args[:idx], arg, *self._args[idx:])
+        if self._position is None:
+            raise GraphError(f"{self.name} was erased: its arguments cannot be changed", at=self.origin)
+        (inserted,) = self._frozen((arg,))
+        self._args = (*self._args[:idx], inserted, *self._args[idx:])
+        for node in nodes_in(inserted):
+            node.users[self] = None
+        self.graph._edited()
 
     def update_kwarg(self, key: str, arg: Argument) -> None:
         """Replace or add one keyword argument."""
@@ -218,17 +232,16 @@ class Node:
         `delete_user_cb` says per user whether it follows. Returns the users this node had, whether or not
         they were changed. With `propagate_meta`, the meta of this node goes to `replace_with`, which must have none.
         """
-        if propagate_meta:
-            if replace_with._meta:
-                raise AssertionError(
-                    "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
-                )
-            replace_with.meta.update(self.meta)
+        if propagate_meta and replace_with._meta:
+            raise AssertionError(
+                "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
+            )
         users = list(self.users)
         swap = _swap(self, replace_with)
-        for user in users:
-            if delete_user_cb(user):
-                user._read(swap(user._args), swap(user._kwargs))
+        for user in [user for user in users if delete_user_cb(user)]:
+            user._read(swap(user._args), swap(user._kwargs))
+        if propagate_meta:
+            replace_with.meta.update(self.meta)
         return users
 
     # ---- where it is
@@ -330,7 +343,7 @@ def freeze(value: Argument, owner: Node) -> Argument:
     """Return the argument with its containers immutable; refuse nodes of other graphs."""
     kind = type(value)
     if kind is Node:
-        if value.graph is not owner.graph:
+        if value.graph is not owner.graph or value._position is None:
             raise foreign_node(value, owner)
         return value
     if kind in ATOMS:
@@ -352,10 +365,16 @@ def freeze(value: Argument, owner: Node) -> Argument:
 
 
 def foreign_node(node: Node, owner: Node) -> GraphError:
-    """The error for an argument that lives in another graph, or was erased from it."""
+    """The error for an argument that lives in another graph, or was erased from its own."""
+    reader = f"Node {owner._name or owner._target!r}"
+    if node.graph is owner.graph:
+        return GraphError(
+            f"Argument {node.name!r} of {reader} was erased from this Graph, but was used as an argument",
+            at=node.origin,
+            fix="read another value, or erase the node only once nothing needs it",
+        )
     return GraphError(
-        f"Argument {node.name!r} of Node {owner._name or owner._target!r} does not belong to this Graph, "
-        "but was used as an argument",
+        f"Argument {node.name!r} of {reader} does not belong to this Graph, but was used as an argument",
         at=node.origin,
         fix="when copying between graphs, map values with node_copy(node, arg_transform)",
     )

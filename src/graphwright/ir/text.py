@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["format_graph", "format_node", "format_table", "qualified_name", "register_home"]
 
-# Modules to search for functions that do not say where they live (`torch.relu.__module__` is None). Filled by
-# whoever knows them: the ir knows no torch.
-_HOMES: list[ModuleType] = []
+# Modules and classes to search for functions that do not say where they live (`torch.relu.__module__` is None).
+# Filled by whoever knows them: the ir knows no torch.
+_HOMES: list[ModuleType | type] = []
 _FOUND: dict[int, tuple[Any, str]] = {}  # id -> (function, qualified name), for functions found in a home
 
 
-def register_home(module: ModuleType) -> None:
-    """Search this module, too, for functions that do not say where they live."""
-    _HOMES.append(module)
+def register_home(home: ModuleType | type) -> None:
+    """Search this module or class, too, for functions that do not say where they live."""
+    _HOMES.append(home)
 
 
 def qualified_name(function: Any) -> str:
@@ -40,10 +40,13 @@ def qualified_name(function: Any) -> str:
         return f"builtins.{name}"
     module: str | None = getattr(function, "__module__", None)
     home = sys.modules.get(module) if module else None
-    if home is None or getattr(home, name, function) is not function:
+    if home is None or getattr(home, name, None) is not function:
         found = _search_homes(function, name)
         if found is not None:
             return found
+        owner = getattr(function, "__objclass__", None)  # a method written in C: `str.upper`
+        if owner is not None:
+            return f"{qualified_name(owner)}.{name}"
     if not name:
         raise GraphError(f"cannot name {function!r}: it has no __name__", fix="wrap it in a module-level function")
     if module is None:
@@ -65,8 +68,9 @@ def _search_homes(function: Any, name: str) -> str | None:
         return found[1]
     for home in _HOMES:
         if getattr(home, name, None) is function:
-            _FOUND[id(function)] = function, f"{home.__name__}.{name}"
-            return f"{home.__name__}.{name}"
+            path = f"{_type_text(home) if isinstance(home, type) else home.__name__}.{name}"
+            _FOUND[id(function)] = function, path
+            return path
     return None
 
 
@@ -108,8 +112,7 @@ def _argument_text(value: Any) -> str:
 def format_node(node: Node) -> str:
     """Write one node as a line: name, type, number of users, opcode, target and arguments."""
     if node._op == "output":
-        annotation = f" -> {_type_text(node.type)}" if node.type is not None else ""
-        return f"return {node._args[0]!r}{annotation}" if node._args else "return None"
+        return f"return {node._args[0]}" if node._args else "return None"
     kind = f"{_type_text(node.type)} " if node.type is not None else ""
     head = f"%{node.name} : {kind}[num_users={len(node.users)}] = {node._op}[target={target_text(node)}]"
     if node._op == "placeholder":

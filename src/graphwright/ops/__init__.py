@@ -11,5 +11,5 @@ from graphwright.ops.effects import is_impure, is_inplace, is_random
 __all__ = ["is_impure", "is_inplace", "is_random"]
 
 # Where functions live that do not say so themselves.
-for _home in (torch, torch.nn.functional, torch._C._nn, torch.fft, torch.linalg, torch.special, torch._C):
+for _home in (torch, torch.nn.functional, torch._C._nn, torch.fft, torch.linalg, torch.special, torch._C, torch.Tensor):
     register_home(_home)

@@ -112,7 +112,6 @@ class _Match:
     layer_node: Node
     relu: Node
     addition: Node | None = None
-    other: Node | None = None  # what is added to the layer's value
 
 
 def _match(relu: Node, calls: Calls) -> _Match | None:
@@ -128,19 +127,18 @@ def _match(relu: Node, calls: Calls) -> _Match | None:
     layer = _layer(layer_node, calls)
     if layer is None or before.next is not relu or len(before.users) != 1 or not _is_addition(before):
         return None
-    one, two = before.args
-    other = two if one is layer_node else one
-    if layer_node not in (one, two) or not isinstance(other, Node) or other is layer_node:
+    other = _other_operand(before, layer_node)
+    if layer_node not in before.args or not isinstance(other, Node) or other is layer_node:
         return None
     if not _writes_to_first(before):
-        return _Match("add, relu", layer, layer_node, relu, before, other)
-    if one is layer_node:
-        return _Match("add into, relu", layer, layer_node, relu, before, other)
+        return _Match("add, relu", layer, layer_node, relu, before)
+    if before.args[0] is layer_node:
+        return _Match("add into, relu", layer, layer_node, relu, before)
     # `other += layer`: out of place is the same only where nobody else sees `other`, and nothing is promoted.
     known = _layer(other, calls)
     if known is None or known.weight.dtype != layer.weight.dtype:
         return None
-    return _Match("add, relu", layer, layer_node, relu, before, other)
+    return _Match("add, relu", layer, layer_node, relu, before)
 
 
 def _is_relu(node: Node, calls: Calls) -> bool:
@@ -171,6 +169,11 @@ def _is_addition(node: Node) -> bool:
     return node.op == "call_function" and node.target in _ADDITIONS
 
 
+def _other_operand(addition: Node, layer_node: Node) -> object:
+    one, two = addition.args
+    return two if one is layer_node else one
+
+
 def _writes_to_first(addition: Node) -> bool:
     return addition.target in (operator.iadd, "add_")
 
@@ -187,5 +190,6 @@ def _join(group: list[_Match], calls: Calls) -> None:
         match.relu.replace_all_uses_with(match.layer_node)
         calls.erase(match.relu)
         if match.addition is not None:
+            other = _other_operand(match.addition, match.layer_node)  # by now perhaps a layer that took in its ReLU
             calls.erase(match.addition)
-            match.layer_node.args = (*match.layer_node.args, match.other)
+            match.layer_node.args = (*match.layer_node.args, other)
