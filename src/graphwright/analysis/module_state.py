@@ -24,10 +24,11 @@ __all__ = ["ModuleState", "random_facts", "same_randomness", "seed_everything"]
 class ModuleState:
     """What a module tree was when this was made: attributes, containers in them, and the values of its tensors.
 
-    It holds a copy of every parameter and buffer. A root that is no module has no state.
+    It holds a copy of every parameter and buffer, those aside that `beside` holds already. A root that is no module
+    has no state.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, beside: ModuleState | None = None) -> None:
         self._attributes: list[tuple[str, nn.Module, dict[str, Any]]] = []
         self._containers: dict[int, tuple[Any, Any]] = {}  # by id: the container itself, and a shallow copy
         self._tensors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # by name: itself, an alias, a copy
@@ -38,8 +39,10 @@ class ModuleState:
             for value in vars(module).values():
                 if type(value) in _CONTAINERS:
                     self._containers[id(value)] = (value, value.copy())
+        copies = {} if beside is None else {id(tensor): values for tensor, _, values in beside._tensors.values()}
         for name, tensor in (*root.named_parameters(), *root.named_buffers()):
-            self._tensors[name] = (tensor, tensor.data, tensor.detach().clone())
+            values = copies.get(id(tensor))
+            self._tensors[name] = (tensor, tensor.data, tensor.detach().clone() if values is None else values)
 
     def restore(self) -> None:
         """Put everything back that has changed."""

@@ -63,7 +63,9 @@ def verify(
     if not modes or not set(modes) <= {"train", "eval"}:
         raise GraphwrightError(f"modes is {modes!r}", fix='pass a tuple of "train" and "eval"')
     _refuse_lazy(model)
-    comparison = _Comparison(_Side(model), _Side(gm), Tolerance(rtol, atol), seed, grads)
+    original = _Side(model)
+    captured = _Side(gm, beside=original.state)
+    comparison = _Comparison(original, captured, Tolerance(rtol, atol), seed, grads)
     with same_randomness():
         return VerifyReport(
             tuple(comparison.case(i, mode, *call) for (i, call), mode in itertools.product(enumerate(calls), modes))
@@ -102,11 +104,11 @@ def _refuse_lazy(model: Any) -> None:
 class _Side:
     """One of the two: what to call, and how it was found."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], beside: ModuleState | None = None) -> None:
         self.function = function
         if isinstance(function, nn.Module):
             getattr(function, "code", None)  # a captured module generates its code at first use: let that be done
-        self.state = ModuleState(function)
+        self.state = ModuleState(function, beside)
 
 
 @dataclass(frozen=True, slots=True)
