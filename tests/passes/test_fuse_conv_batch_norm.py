@@ -186,6 +186,12 @@ def test_a_relu_joins_across_a_residual_addition(add: Any, in_place: bool) -> No
     assert last.in_place is in_place
 
 
+def test_residual_blocks_after_one_another() -> None:
+    block = residual(lambda m, out, x: out + x)
+    gm = check_fused(nn.Sequential(block, copy.deepcopy(block), copy.deepcopy(block)), IMAGE, changes=6)
+    assert calls(gm) == ["ConvAddReLU"] * 3
+
+
 NOT_JOINED = [
     pytest.param(lambda m, out, x: out + 1, id="a number"),
     pytest.param(lambda m, out, x: out + out, id="itself"),
