@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphwright.errors import GraphError
 from graphwright.ir.names import is_reserved
 from graphwright.ir.node import OPCODES, Node, nodes_in
+from graphwright.ir.text import format_node
 
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
@@ -20,7 +21,7 @@ CHECKS = {
     3: "a value is used only after the node that makes it, within one graph",
     4: "use lists agree with arguments, both ways",
     5: "names are unique, legal and not reserved",
-    6: "placeholders come first",
+    6: "placeholders come first, and their targets are different names of parameters",
     7: "there is at most one output, it is last and nothing uses it",
     8: "call_module and get_attr targets exist in the owning module",
 }
@@ -28,74 +29,119 @@ CHECKS = {
 
 def lint(graph: Graph) -> None:
     """Check `CHECKS` in one walk; raise GraphError for the first that fails."""
-    seen: set[Node] = set()
-    names: dict[str, Node] = {}
-    uses: dict[Node, list[Node]] = {}
-    past_inputs = False
-    output: Node | None = None
-    before = graph._root
-    position = float("-inf")
+    walk = _Walk(graph)
     for node in graph.nodes:
-        op = node._op
-        if node._prev is not before or node.graph is not graph or not node._position > position:  # type: ignore[operator]
-            _fail(1, node, f"{node.name!r} is not linked into this graph in order")
-        before, position = node, node._position  # type: ignore[assignment]
-        if op not in OPCODES:
-            _fail(2, node, f"Node {node} had unknown opcode {op}")
-        if callable(node._target) is isinstance(node._target, str) or (op == "call_function") is isinstance(node._target, str):
-            wanted = "a Callable" if op == "call_function" else "a str"
-            _fail(2, node, f"Node {node} target {node._target} has type {type(node._target).__name__} but {wanted} is expected")
-        if op == "placeholder":
-            if past_inputs:
-                _fail(6, node, f"placeholder {node.name!r} comes after a node that computes")
-        else:
-            past_inputs = True
-        if output is not None:
-            _fail(7, node, f"{node.name!r} comes after the output")
-        if op == "output":
-            output = node
-            if node.users:
-                _fail(7, node, "something uses the output")
-        for used in _reads(node):
-            if used.graph is not graph:
-                _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} does not belong to this Graph, but was used as an argument")
-            if used not in seen:
-                why = "was erased" if used._position is None else "was used before it has been defined"
-                _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} {why}: the nodes are not in topological order")
-            uses.setdefault(used, []).append(node)
-        seen.add(node)
-        other = names.setdefault(node.name, node)
-        if other is not node:
-            _fail(5, node, f"Node redefined name {node.name!r}, which {other.format_node()} has")
-        if op != "output" and (not node.name.isidentifier() or is_reserved(node.name)):
-            _fail(5, node, f"{node.name!r} is not a legal name for a value")
-    if graph._root._prev is not before or len(seen) != graph._len:
-        _fail(1, before, "the ring of nodes is broken")
-    for node in seen:
-        if node.users.keys() != set(uses.get(node, ())):
-            _fail(4, node, f"the users of {node.name!r} are {list(node.users)}, but {uses.get(node, [])} read it")
+        walk.visit(node)
+    walk.finish()
     if graph.owning_module is not None:
         for node in graph.nodes:
             if node._op in ("call_module", "get_attr"):
-                _check_target(node, graph.owning_module)
+                _check_target_exists(node, graph.owning_module)
 
 
-def _reads(node: Node) -> set[Node]:
-    return {*nodes_in(node._args), *nodes_in(node._kwargs)}
+class _Walk:
+    """What the checks remember of the nodes passed so far."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.before = graph._root
+        self.position = float("-inf")
+        self.names: dict[str, Node] = {}
+        self.parameters: set[str] = set()
+        self.uses: dict[Node, dict[Node, None]] = {}  # value -> its users; a key for every node passed
+        self.past_inputs = False
+        self.output: Node | None = None
+
+    def visit(self, node: Node) -> None:
+        self.check_links(node)
+        _check_opcode(node)
+        if node._op == "placeholder":
+            self.check_parameter(node)
+        else:
+            self.past_inputs = True
+        self.check_output(node)
+        self.check_arguments(node)
+        self.check_name(node)
+        self.uses[node] = {}
+
+    def check_links(self, node: Node) -> None:
+        position = node._position
+        if node._prev is not self.before or node.graph is not self.graph or position is None:
+            _fail(1, node, f"{node.name!r} is not linked into this graph")
+        if not position > self.position:
+            _fail(1, node, f"{node.name!r} has a position that is not after that of {self.before.name!r}")
+        self.before, self.position = node, position
+
+    def check_parameter(self, node: Node) -> None:
+        if self.past_inputs:
+            _fail(6, node, f"placeholder {node.name!r} comes after a node that computes")
+        parameter = str(node._target).lstrip("*")
+        if not parameter.isidentifier():
+            _fail(6, node, f"the target of placeholder {node.name!r}, {node._target!r}, is not the name of a parameter")
+        if parameter in self.parameters:
+            _fail(6, node, f"placeholder {node.name!r} is a second parameter called {parameter!r}")
+        self.parameters.add(parameter)
+
+    def check_output(self, node: Node) -> None:
+        if self.output is not None:
+            _fail(7, node, f"{node.name!r} comes after the output")
+        if node._op == "output":
+            self.output = node
+            if node.users:
+                _fail(7, node, f"{', '.join(user.name for user in node.users)} uses the output")
+
+    def check_arguments(self, node: Node) -> None:
+        for used in (*nodes_in(node._args), *nodes_in(node._kwargs)):
+            users = self.uses.get(used)
+            if users is None:
+                _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} {self.why_not_usable(used)}")
+            users[node] = None
+
+    def why_not_usable(self, value: Node) -> str:
+        if value.graph is not self.graph:
+            return "does not belong to this Graph, but was used as an argument"
+        why = "was erased" if value._position is None else "was used before it has been defined"
+        return f"{why}: the nodes are not in topological order"
+
+    def check_name(self, node: Node) -> None:
+        name = node.name
+        other = self.names.setdefault(name, node)
+        if other is not node:
+            _fail(5, node, f"Node redefined name {name!r}, which {format_node(other)} has")
+        if not (name.isidentifier() and name.isascii()) or is_reserved(name):
+            _fail(5, node, f"{name!r} is not a legal name for a value")
+
+    def finish(self) -> None:
+        if self.graph._root._prev is not self.before or len(self.uses) != self.graph._len:
+            _fail(
+                1, self.before, f"the graph says that it has {self.graph._len} nodes, and {len(self.uses)} are linked"
+            )
+        for node, users in self.uses.items():
+            if node.users.keys() != users.keys():
+                _fail(4, node, f"the users of {node.name!r} are {list(node.users)}, but {list(users)} read it")
 
 
-def _check_target(node: Node, owner: Any) -> None:
-    """Check 8: follow the dotted path, saying which step of it is missing."""
-    value = owner
-    for atom in node._target.split("."):  # type: ignore[union-attr]
+def _check_opcode(node: Node) -> None:
+    op, target = node._op, node._target
+    if op not in OPCODES:
+        _fail(2, node, f"Node {node} had unknown opcode {op}")
+    is_text = isinstance(target, str)
+    if is_text if op == "call_function" else not is_text:
+        wanted = "a Callable" if op == "call_function" else "a str"
+        _fail(2, node, f"Node {node} target {target} has type {type(target).__name__} but {wanted} is expected")
+
+
+def _check_target_exists(node: Node, owner: Any) -> None:
+    """Follow the dotted path, saying which step of it is missing."""
+    value, target = owner, str(node._target)
+    for atom in target.split("."):
         if not hasattr(value, atom):
-            _fail(8, node, f"Node {node} target {node._target} references nonexistent attribute {atom} of {type(value).__name__}")
+            where = type(value).__name__
+            _fail(8, node, f"Node {node} target {target} references nonexistent attribute {atom} of {where}")
         value = getattr(value, atom)
     if node._op == "call_module" and not (callable(value) and hasattr(value, "forward")):
-        _fail(8, node, f"Node {node} target {node._target} references {type(value).__name__}, which is not a module")
+        _fail(8, node, f"Node {node} target {target} references {type(value).__name__}, which is not a module")
 
 
-def _fail(number: int, node: Node, message: str) -> None:
+def _fail(number: int, node: Node, message: str) -> NoReturn:
     raise GraphError(f"[GW{number}] {message}", at=node.origin)
-
-

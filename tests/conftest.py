@@ -1,0 +1,30 @@
+"""Settings for every test: reproducible properties, one thread, a fixed random state."""
+
+from __future__ import annotations
+
+import random
+
+import hypothesis
+import pytest
+import torch
+
+# Examples are found by a search seeded from the test itself, so that a failure comes back on every machine; a
+# failure prints the blob that replays it. Time limits per example would only measure how busy the machine is.
+hypothesis.settings.register_profile(
+    "graphwright",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    max_examples=60,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
+hypothesis.settings.load_profile("graphwright")
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seed() -> None:
+    """Start every test from the same random state."""
+    random.seed(0)
+    torch.manual_seed(0)
