@@ -32,7 +32,7 @@ class immutable_list(list):  # type: ignore[type-arg]
 
     __slots__ = ()
     __delitem__ = __iadd__ = __imul__ = __setitem__ = append = clear = extend = insert = pop = remove = reverse = (
-        sort  # type: ignore[assignment]
+        sort
     ) = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -50,7 +50,7 @@ class immutable_dict(dict):  # type: ignore[type-arg]
     """
 
     __slots__ = ()
-    __delitem__ = __ior__ = __setitem__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __delitem__ = __ior__ = __setitem__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

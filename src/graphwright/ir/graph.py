@@ -480,4 +480,3 @@ def _index_key(op: str, target: Target) -> tuple[str, Any]:
 
 def _position_of(node: Node) -> float:
     return node._position  # type: ignore[return-value]
-

@@ -74,7 +74,7 @@ class Node:
 
     # ---- what it is
 
-    @op.setter
+    @op.setter  # type: ignore[no-redef]
     def op(self, op: str) -> None:
         if op not in OPCODES:
             raise GraphError(f"{op!r} is not an opcode", fix=f"use one of {', '.join(sorted(OPCODES))}")
@@ -82,7 +82,7 @@ class Node:
         self._op = op
         self.graph._after_retarget(self)
 
-    @target.setter
+    @target.setter  # type: ignore[no-redef]
     def target(self, target: Target) -> None:
         # Whether it is of the opcode's kind is for lint to say: passes assign opcode and target in either order.
         if not (isinstance(target, str) or callable(target)):
@@ -138,11 +138,11 @@ class Node:
 
     # ---- what it reads
 
-    @args.setter
+    @args.setter  # type: ignore[no-redef]
     def args(self, args: tuple[Argument, ...]) -> None:
         self._read(tuple(args), self._kwargs)
 
-    @kwargs.setter
+    @kwargs.setter  # type: ignore[no-redef]
     def kwargs(self, kwargs: Mapping[str, Argument]) -> None:
         self._read(self._args, kwargs)
 

@@ -14,8 +14,9 @@ class Origin:
 
     `line` is where the operation stands, `statement` the first line of the statement around it and `source` that
     statement's text (its first line); `target` is the variable that the statement assigns the operation's value to,
-    "" where there is none. `module` is the dotted path of the module whose forward ran ("" for the root), `module_type` its class,
-    `column` and `end_column` delimit the expression where Python tells (3.11 and later), counted from 0, `call` counts the calls of that module, from 0.
+    "" where there is none. `module` is the dotted path of the module whose forward ran ("" for the root),
+    `module_type` its class, and `call` counts the calls of that module, from 0. `column` and `end_column` delimit the
+    expression where Python tells (3.11 and later), counted from 0.
     """
 
     file: str
