@@ -5,6 +5,7 @@ Read node.py first, then graph.py. No torch in here.
 """
 
 from graphwright.ir.arguments import EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
+from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
@@ -23,11 +24,14 @@ __all__ = [
     "NodeList",
     "Opcode",
     "Origin",
+    "PlainSpelling",
+    "Spelling",
     "Target",
     "candidate_for",
     "format_graph",
     "format_node",
     "format_table",
+    "graph_to_text",
     "immutable_dict",
     "immutable_list",
     "is_reserved",
@@ -38,4 +42,5 @@ __all__ = [
     "qualified_name",
     "register_home",
     "snake_case",
+    "text_to_graph",
 ]

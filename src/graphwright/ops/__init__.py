@@ -1,4 +1,4 @@
-"""What operators mean: which calls have effects beyond their value.
+"""What operators mean: which calls have effects beyond their value, and how their values are spelled.
 
 Nodes come in, facts go out; nothing is edited. Read effects.py first.
 """
@@ -7,8 +7,9 @@ import torch
 
 from graphwright.ir import register_home
 from graphwright.ops.effects import is_impure, is_inplace, is_random
+from graphwright.ops.spelling import TorchSpelling
 
-__all__ = ["is_impure", "is_inplace", "is_random"]
+__all__ = ["TorchSpelling", "is_impure", "is_inplace", "is_random"]
 
 # Where functions live that do not say so themselves.
 for _home in (torch, torch.nn.functional, torch._C._nn, torch.fft, torch.linalg, torch.special, torch._C, torch.Tensor):
