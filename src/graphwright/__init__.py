@@ -1,7 +1,7 @@
 """Capture PyTorch programs as graphs, rewrite them, and get them back as ordinary Python."""
 
 from graphwright import conveniences
-from graphwright.capture import GraphAppendingTracer, Proxy, Tracer, TracerBase, Transformer, symbolic_trace, wrap
+from graphwright.capture import GraphAppendingTracer, Proxy, Tracer, TracerBase, Transformer, symbolic_trace, trace, wrap
 from graphwright.errors import GraphwrightError, TraceError
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.runtime import GraphModule, Interpreter
@@ -22,5 +22,6 @@ __all__ = [
     "Transformer",
     "map_arg",
     "symbolic_trace",
+    "trace",
     "wrap",
 ]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from graphwright.analysis.report import Difference
 
-__all__ = ["Fact", "Tolerance", "compare_facts", "describe_inputs", "facts_of", "tensors_in"]
+__all__ = ["Fact", "Tolerance", "compare_facts", "describe_inputs", "facts_of", "largest_difference", "tensors_in"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -256,6 +256,15 @@ def compare_facts(original: list[Fact], captured: list[Fact], tolerance: Toleran
             differences.append(Difference(fact.path, f"{fact.kind} was not there before"))
             worst = math.inf
     return differences, worst
+
+
+def largest_difference(original: Any, captured: Any) -> float:
+    """Return the largest absolute difference between two values' numbers, infinite where their structure differs.
+
+    >>> largest_difference([torch.zeros(2)], [torch.tensor([0.0, 0.5])])
+    0.5
+    """
+    return compare_facts(facts_of(original, "value"), facts_of(captured, "value"), Tolerance())[1]
 
 
 def _is_below(path: str, above: str) -> bool:

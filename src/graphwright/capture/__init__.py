@@ -6,6 +6,7 @@ tracer.py first, then trace.py for capture with example inputs.
 
 from graphwright.capture.proxy import Attribute, Proxy
 from graphwright.capture.symbolic import symbolic_trace
+from graphwright.capture.trace import trace
 from graphwright.capture.tracer import GraphAppendingTracer, Tracer, TracerBase
 from graphwright.capture.transformer import Transformer
 from graphwright.capture.wrap import wrap
@@ -18,5 +19,6 @@ __all__ = [
     "TracerBase",
     "Transformer",
     "symbolic_trace",
+    "trace",
     "wrap",
 ]

@@ -19,7 +19,7 @@ import torch
 
 from graphwright.ir import Origin
 
-__all__ = ["CallSite", "Scope", "assigned_name", "user_frame"]
+__all__ = ["CallSite", "Scope", "place_of", "user_frame"]
 
 _INTERNAL = (os.path.dirname(os.path.abspath(torch.__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _is_internal: dict[CodeType, bool] = {}  # bounded by the code that a process has
@@ -114,7 +114,10 @@ class CallSite:
 
 
 class Place(NamedTuple):
-    """Where an instruction stands: its line and columns, its statement's first line and text, what that assigns."""
+    """Where an instruction stands: its line and columns, its statement's first line and text, what that assigns.
+
+    `targets` are the variables that the statement unpacks the instruction's value into.
+    """
 
     line: int
     column: int | None
@@ -122,11 +125,7 @@ class Place(NamedTuple):
     statement: int
     source: str
     target: str
-
-
-def assigned_name(frame: FrameType) -> str:
-    """Return the variable that the statement running in a frame assigns the value of its current call to, or ""."""
-    return place_of(frame.f_code, frame.f_lasti).target
+    targets: tuple[str, ...] = ()
 
 
 @functools.lru_cache(16384)
@@ -139,8 +138,9 @@ def place_of(code: CodeType, instruction: int) -> Place:
         return Place(line, column, end_column, line, text, "")
     statement = statements[-1]  # the innermost one that stands on this line
     source = linecache.getline(code.co_filename, statement.lineno).strip()
-    target = _target(statement, line, end_line, column, end_column)
-    return Place(line, column, end_column, statement.lineno, source, target)
+    targets = _targets(statement, line, end_line, column, end_column)
+    target = targets if isinstance(targets, str) else ""
+    return Place(line, column, end_column, statement.lineno, source, target, () if target else tuple(targets))
 
 
 def _position(code: CodeType, instruction: int) -> tuple[int, int | None, int | None, int | None]:
@@ -171,19 +171,28 @@ def _statements(filename: str) -> dict[int, list[ast.stmt]]:
     return lines
 
 
-def _target(statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None) -> str:
-    """The name that a statement assigns to, if the expression at this position is its whole right side."""
-    if isinstance(statement, ast.Assign):
-        if len(statement.targets) != 1:
-            return ""
+def _targets(
+    statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None
+) -> str | list[str]:
+    """What a statement assigns the expression at this position to, if that is its whole right side.
+
+    A name, or the names of an unpacking, "" for those that are no plain names.
+    """
+    value: ast.AST
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0], statement.value
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
         target, value = statement.target, statement.value
     elif isinstance(statement, ast.AugAssign):
-        target, value = statement.target, statement  # type: ignore[assignment]
+        target, value = statement.target, statement
     else:
         return ""
-    if not isinstance(target, ast.Name) or column is None:
+    if column is None or (value.lineno, value.end_lineno, value.col_offset, value.end_col_offset) != (
+        line, end_line, column, end_column,
+    ):  # fmt: skip
         return ""
-    same = (value.lineno, value.end_lineno, value.col_offset, value.end_col_offset) == (line, end_line, column, end_column)
-    return target.id if same else ""
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in target.elts):
+        return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in target.elts]
+    return ""

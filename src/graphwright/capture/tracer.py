@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode, is_tensor_method_or_property
 
 from graphwright.capture.origins import CallSite, Scope, user_frame
 from graphwright.capture.proxy import Attribute, Proxy, find_tracer
-from graphwright.capture.shells import Shells
+from graphwright.runtime.shells import Shells
 from graphwright.capture.wrap import install_pending
 from graphwright.errors import TraceError
 from graphwright.ir import Argument, Graph, Node, Target

@@ -32,6 +32,7 @@ from graphwright.codegen.operators import (
     UNARY,
     UNARY_OPERATORS,
 )
+from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, nodes_in
@@ -70,12 +71,25 @@ def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> 
     statements: list[Node | None] = []
     free = last_uses(writer.nodes)
     statement = writer.statement
+    exits = region_exits(writer.nodes)
+    closing = {exit_node: enter for enter, exit_node in exits.items()}
+    indent = "    "
     for node in writer.nodes:
         op = node._op
         if op == "placeholder":
             text = writer.bind_parameter(node)
             if not text:
                 continue
+        elif node in exits:
+            body.append(f"{indent}with {writer.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:\n")
+            statements.append(node)
+            indent += "    "
+            continue
+        elif node in closing:
+            body.append(f"{indent}pass\n")
+            statements.append(node)
+            indent = indent[:-4]
+            continue
         elif op == "output":
             body.append(f"    return {writer.value(node._args[0]) if node._args else None}")
             statements.append(node)
@@ -84,11 +98,11 @@ def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> 
             text = statement(node)
         dead = free.get(node)
         if dead is None:
-            body.append(f"    {text}\n")
+            body.append(f"{indent}{text}\n")
         elif len(dead) == 1:
-            body.append(f"    {text};  {dead[0]._name} = None\n")
+            body.append(f"{indent}{text};  {dead[0]._name} = None\n")
         else:
-            body.append(f"    {text};  {' = '.join([used._name for used in dead])} = None\n")  # type: ignore[misc]
+            body.append(f"{indent}{text};  {' = '.join([used._name for used in dead])} = None\n")  # type: ignore[misc]
         statements.append(node)
     header = writer.header(name)
     src = f"{header}{''.join(body) or '    pass'}\n    "
@@ -131,14 +145,14 @@ class Writer:
 
     equals = " = "  # between a keyword argument and its value
 
-    def __init__(self, graph: Graph, root: str) -> None:
+    def __init__(self, graph: Graph, root: str, short: bool = False) -> None:
         self.graph = graph
         self.root = root
         self.parameters: list[tuple[Node, str]] = []
         self.returns = ""
         graph._make_names()
         self.nodes = list(graph.nodes)
-        self.names = Globals([node._name for node in self.nodes])  # type: ignore[misc]
+        self.names = Globals([node._name for node in self.nodes], short)  # type: ignore[misc]
         for name, value in (
             ("inf", math.inf),
             ("nan", math.nan),

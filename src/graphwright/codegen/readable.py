@@ -5,26 +5,26 @@
     hidden_states = self.encoder.layer[0].output.dense(context);  del context
 
 Statements follow the user's: values are named as the source names them, and an operation whose value the source does
-not name, and which one other operation of the same statement reads, is written inside that one. The order of
-evaluation is exactly the order of the nodes.
+not name, and which one other operation of the same statement reads, is written inside that one (nesting.py). The order
+of evaluation is exactly the order of the nodes.
 """
 
 from __future__ import annotations
 
-import operator
 import os
 from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.function import PythonCode, Writer, attribute
-from graphwright.codegen.operators import ATOM, STATEMENTS
-from graphwright.ir import Graph, Node, nodes_in
+from graphwright.codegen.nesting import Statement, statement_key, statements_of, unpacked_items
+from graphwright.codegen.operators import ATOM, INPLACE
+from graphwright.codegen.regions import region_exits
+from graphwright.ir import Graph, Node
+from graphwright.ops import exit_context
 
 if TYPE_CHECKING:
     from graphwright.ir import Origin
 
 __all__ = ["graph_to_readable_source", "readable_source"]
-
-_LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
 
 
 def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forward", owner: Any = None) -> PythonCode:
@@ -33,13 +33,13 @@ def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forw
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`.
     """
     writer = _ReadableWriter(graph, root, owner)
-    statements = writer.statements()
+    blocks = writer.blocks()
     header = writer.header(name)
     lines: list[Node | None] = []
-    for node, text in statements:
+    for node, text in blocks:
         lines += [None] * text.count("\n")
         lines.append(node)
-    body = "".join(f"{text}\n" for _, text in statements)
+    body = "".join(f"{text}\n" for _, text in blocks)
     return PythonCode(f"{header}{body or '    pass'}", writer.names.values, header.count("\n") + 1, lines)
 
 
@@ -49,10 +49,10 @@ def readable_source(gm: Any, path: str, root: str = "self") -> str:
     Raises ValueError where no operation of the graph ran there.
     """
     writer = _ReadableWriter(gm.graph, root, gm)
-    chosen = [text for node, text in writer.statements() if node is not None and _is_inside(node, path)]
+    chosen = [text for node, text in writer.blocks() if _is_inside(node, path)]
     if not chosen:
         raise ValueError(f"no operation of the graph ran inside {path!r}")
-    return "\n".join(chosen)
+    return "\n".join(chosen).lstrip("\n")
 
 
 def _is_inside(node: Node, path: str) -> bool:
@@ -61,84 +61,59 @@ def _is_inside(node: Node, path: str) -> bool:
 
 
 class _ReadableWriter(Writer):
-    """Writes statements that nest the operations of one source statement."""
+    """Writes expressions inside one another, containers by subscript, and statements with comments."""
 
     equals = "="
 
     def __init__(self, graph: Graph, root: str, owner: Any) -> None:
-        super().__init__(graph, root)
+        super().__init__(graph, root, short=True)
         self.owner = owner
-        self._inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
+        self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
 
-    def statements(self) -> list[tuple[Node | None, str]]:
-        """Return each statement with the node that it computes; comments stand before the statement they explain."""
-        out: list[tuple[Node | None, str]] = []
+    # ---- blocks of lines
+
+    def blocks(self) -> list[tuple[Node, str]]:
+        """Return each statement, after the comments that explain it, with the node whose value it computes."""
+        plan = statements_of(self)
+        exits = region_exits(self.nodes)
+        closing = {exit_node: enter for enter, exit_node in exits.items()}
+        free = _free_after(plan, exits)
         comments = _Comments()
-        waiting: list[Node] = []  # in order of evaluation; a suffix of it may go inside the next expression
-        plan: list[tuple[Node, str, list[Node]]] = []  # (node, text, nodes whose values the text reads)
-        reads: dict[Node, list[Node]] = {}
-
-        def settle(count: int) -> None:
-            """Write the first waiting expressions as statements of their own."""
-            for node in waiting[:count]:
-                text, _ = self._inside.pop(node)
-                plan.append((node, f"{node.name} = {text}", reads.pop(node)))
-            del waiting[:count]
-
-        for node in self.graph.nodes:
-            if node._op == "placeholder":
-                renamed = self.bind_parameter(node)
-                if renamed:
-                    plan.append((node, renamed, []))
-                continue
-            mentioned = _in_order_of_evaluation(node)
-            held = [used for used in mentioned if used in self._inside]
-            keep = len(waiting) - len(held)
-            if held != waiting[keep:] or any(not _same_statement(used, node) for used in held):
-                settle(len(waiting))
-                held = []
-            read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
-            if node._op == "output":
-                settle(len(waiting) - len(held))
-                plan.append((node, f"return {self.value(node._args[0]) if node._args else None}", read))
-                break
-            if not _may_stand_inside(node):
-                settle(len(waiting) - len(held))
-                plan.append((node, self.statement(node), read))
-            else:
-                text, strength = self.expression(node)
-                self._inside[node] = text, strength
-                reads[node] = read
-            if held:
-                del waiting[len(waiting) - len(held) :]
-                for used in held:
-                    self._inside.pop(used, None)
-            if node in self._inside:
-                waiting.append(node)
-                if len(self._inside[node][0]) > _LONGEST_INSIDE:
-                    settle(len(waiting))
-        else:
-            settle(len(waiting))
-
-        last: dict[Node, int] = {}
-        for i, (_, _, read) in enumerate(plan):
-            for used in read:
-                last[used] = i
-        free: dict[int, list[Node]] = {}
-        for used, i in last.items():
-            if used._op != "placeholder":
-                free.setdefault(i, []).append(used)
+        out: list[tuple[Node, str]] = []
+        indent = "    "
         for i, (node, text, _) in enumerate(plan):
-            dead = free.get(i, [])
-            if not node.users and node._op not in ("output", "placeholder") and text.startswith(f"{node.name} = "):
-                text = text.removeprefix(f"{node.name} = ")  # nothing reads the value: only its effect counts
-            tail = "" if node._op == "output" or not dead else f";  del {', '.join(n.name for n in dead)}"
-            out.append((node, f"{comments.before(node)}    {text}{tail}"))
+            if node in closing:
+                if out and out[-1][0] is closing[node]:
+                    out.append((node, f"{indent}pass"))
+                indent = indent[:-4]
+                if i in free:
+                    out.append((node, f"{indent}del {', '.join(used.name for used in free[i])}"))
+                continue
+            comment = "".join(f"{indent if line else ''}{line}\n" for line in comments.before(node))
+            tail = f";  del {', '.join(used.name for used in free[i])}" if i in free and node not in exits else ""
+            if node in exits:
+                text = f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
+            out.append((node, f"{comment}{indent}{text}{tail}"))
+            if node in exits:
+                indent += "    "
         return out
+
+    def statement(self, node: Node) -> str:
+        """Write the statement that computes a node, without what frees values after it."""
+        items = unpacked_items(node)
+        if items:
+            return f"{', '.join('_' if item is None else item.name for item in items)} = {self.value(node._args[0])}"
+        if node.users:
+            return super().statement(node)
+        if node._op == "call_function" and node._target in INPLACE and len(node._args) == 2:
+            return f"{self.value(node._args[0])} {INPLACE[node._target]} {self.value(node._args[1])}"
+        return super().statement(node).removeprefix(f"{node.name} = ")  # nothing reads the value: only the effect counts
+
+    # ---- expressions
 
     def node(self, node: Node) -> tuple[str, int]:
         """Write a use of a node: its expression where that was kept to stand inside, else its name."""
-        return self._inside.get(node) or (node.name, ATOM)
+        return self.inside.get(node) or (node.name, ATOM)
 
     def value(self, arg: Any) -> str:
         """Write an argument where any expression may stand."""
@@ -175,9 +150,9 @@ class _ReadableWriter(Writer):
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
         text, value = self.root, self.owner
         for atom in target.split("."):
-            holds_by = None if value is None or atom.isidentifier() else _subscript(value, atom)
-            text = f"{text}[{holds_by}]" if holds_by else attribute(text, atom)
-            value = getattr(value, atom, None) if value is not None else None
+            subscript = None if value is None or atom.isidentifier() else _subscript(value, atom)
+            text = f"{text}[{subscript}]" if subscript else attribute(text, atom)
+            value = None if value is None else getattr(value, atom, None)
         return text
 
 
@@ -192,37 +167,18 @@ def _subscript(container: Any, atom: str) -> str | None:
         return None
 
 
-def _may_stand_inside(node: Node) -> bool:
-    """Tell whether a node is an expression that the source does not name and exactly one place reads."""
-    origin = node.origin
-    if origin is None or origin.target or node.type is not None or len(node.users) != 1:
-        return False
-    (user,) = node.users
-    if sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs))) != 1:
-        return False
-    return node._op != "call_function" or not _is_statement(node)
-
-
-def _in_order_of_evaluation(node: Node) -> list[Node]:
-    """The nodes whose values a statement reads, as Python comes to them: `a[k] = v` evaluates v first."""
-    args = node._args
-    if node._op == "call_function" and node._target is operator.setitem:
-        args = (args[-1], *args[:-1])
-    return [*nodes_in(args), *nodes_in(node._kwargs)]
-
-
-def _is_statement(node: Node) -> bool:
-    """Tell whether a node is written as a statement: an assignment to an item, or in place."""
-    return node._target in STATEMENTS
-
-
-def _same_statement(one: Node, other: Node) -> bool:
-    a, b = one.origin, other.origin
-    return a is not None and b is not None and _statement_key(a) == _statement_key(b)
-
-
-def _statement_key(origin: Origin) -> tuple[Any, ...]:
-    return origin.file, origin.function, origin.statement, origin.module, origin.call
+def _free_after(plan: list[Statement], exits: dict[Node, Node]) -> dict[int, list[Node]]:
+    """Map each statement, by its number, to the named values that nothing reads after it."""
+    last: dict[Node, int] = {}
+    for i, (_, _, read) in enumerate(plan):
+        for used in read:
+            last[used] = i
+    free: dict[int, list[Node]] = {}
+    end = len(plan) - 1
+    for used, i in last.items():
+        if used._op != "placeholder" and used not in exits and not (i == end and plan[end][0]._op == "output"):
+            free.setdefault(i, []).append(used)
+    return free
 
 
 class _Comments:
@@ -232,18 +188,18 @@ class _Comments:
         self._function: tuple[Any, ...] | None = None
         self._statement: tuple[Any, ...] | None = None
 
-    def before(self, node: Node) -> str:
-        origin = node.origin
-        if origin is None or node._op in ("placeholder", "output"):
-            return ""
-        text = ""
+    def before(self, node: Node) -> list[str]:
+        """The lines to write before a statement."""
+        origin: Origin | None = node.origin
+        if origin is None or node._op == "placeholder" or node._target is exit_context:
+            return []
+        lines = []
         function = (origin.file, origin.function, origin.module, origin.call)
         if function != self._function:
             where = f", {origin.module}" if origin.module else ""
-            text += f"\n    # {origin.function} ({os.path.basename(origin.file)}){where}\n"
-            self._function = function
-            self._statement = None
-        if _statement_key(origin) != self._statement and origin.source:
-            text += f"    # {origin.statement}: {origin.source}\n"
-            self._statement = _statement_key(origin)
-        return text
+            lines += ["", f"# {origin.function} ({os.path.basename(origin.file)}){where}"]
+            self._function, self._statement = function, None
+        if statement_key(origin) != self._statement and origin.source:
+            lines.append(f"# {origin.statement}: {origin.source}")
+            self._statement = statement_key(origin)
+        return lines

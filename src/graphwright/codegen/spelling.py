@@ -23,6 +23,7 @@ from graphwright.ir import Namespace, Node, qualified_name
 __all__ = ["Globals", "constant"]
 
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
+_PLAIN_MODULES = ("math", "operator")  # read better with their name in front
 
 
 class Globals:
@@ -34,7 +35,8 @@ class Globals:
     ('torch.relu', 'math_sqrt', ['math_sqrt', 'torch'])
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(self, taken: Iterable[str] = (), short: bool = False) -> None:
+        self._short = short  # as a person would import things, rather than by unmistakable long names
         self.values: dict[str, Any] = {}
         self._namespace = Namespace()
         self._namespace.take(*taken)
@@ -71,11 +73,20 @@ class Globals:
         module, _, name = path.rpartition(".")
         if module == "builtins":
             return self.add(name, target)
+        if self._short:
+            for public in ("torch", "torch.nn.functional"):
+                if getattr(sys.modules[public], name, None) is target:
+                    self.torch()
+                    return f"{public}.{name}"
         if module.partition(".")[0] == "torch" and _follow(path) is target:
             self.torch()
             return path
         if not name.isidentifier():  # <lambda>, or a function made inside another
             name = "_function"
+        if self._short and module in _PLAIN_MODULES:
+            return f"{self.add(module, sys.modules[module])}.{name}"
+        if self._short:
+            return self.add(name, target)
         origin = getattr(target, "__module__", None) or module
         return self.add(f"{origin}_{name}".replace(".", "_"), target)
 

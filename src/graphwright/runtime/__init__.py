@@ -3,8 +3,19 @@
 A graph and the modules that it calls come in; a callable `nn.Module` goes out. Read graph_module.py first.
 """
 
+from graphwright.runtime.captured import captured_module
 from graphwright.runtime.graph_module import GraphModule, graph_of
-from graphwright.runtime.guards import Guard, expect, expect_values, guards_of
+from graphwright.runtime.guards import Guard, expect, expect_tensors, expect_values, guards_of
 from graphwright.runtime.interpreter import Interpreter
 
-__all__ = ["Guard", "GraphModule", "Interpreter", "expect", "expect_values", "graph_of", "guards_of"]
+__all__ = [
+    "Guard",
+    "GraphModule",
+    "Interpreter",
+    "captured_module",
+    "expect",
+    "expect_tensors",
+    "expect_values",
+    "graph_of",
+    "guards_of",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import weakref
 from collections.abc import Mapping
 from types import FunctionType
@@ -128,6 +129,9 @@ class GraphModule(nn.Module):
         kind = type(self)
         function = compile_source(code.src, code.globals, f"{kind.__name__}.forward")
         function.__qualname__ = f"{kind.__name__}.forward"
+        original = _state(self).original
+        if original is not None:  # the signature with the annotations and defaults that the user wrote
+            function.__signature__ = inspect.signature(original.forward)  # type: ignore[attr-defined]
         _state(self).function = function
         kind.forward = function
         return function

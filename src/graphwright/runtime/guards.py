@@ -12,7 +12,7 @@ from typing import Any
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 
-__all__ = ["Guard", "expect", "expect_values", "guards_of"]
+__all__ = ["Guard", "expect", "expect_tensors", "expect_values", "guards_of"]
 
 
 def expect(value: Any, captured: Any, where: str) -> None:
@@ -43,6 +43,23 @@ def expect_values(where: str, captured: dict[str, Any], **values: Any) -> None:
             )
 
 
+def expect_tensors(where: str, captured: dict[str, tuple[Any, int]], **values: Any) -> None:
+    """Raise GuardError unless tensors have the dtype and the rank that they had when the program was captured.
+
+    >>> import torch
+    >>> expect_tensors("Model.forward", {"x": (torch.float32, 2)}, x=torch.ones(2, 3))
+    """
+    for name, value in values.items():
+        dtype, rank = captured[name]
+        if value.dtype != dtype or value.dim() != rank:
+            raise GuardError(
+                f"argument {name!r} was a {dtype} tensor of {rank} dimensions when the program was captured; "
+                f"now it is a {value.dtype} tensor of {value.dim()}",
+                at=where,
+                fix="capture again with an example of this dtype and rank",
+            )
+
+
 def _brief(value: Any) -> str:
     return repr(value) if value is None or isinstance(value, bool | int | float | str) else type(value).__name__
 
@@ -68,4 +85,10 @@ def guards_of(graph: Graph) -> list[Guard]:
         elif node.target is expect_values:
             where, captured = node.args
             found.extend(Guard(f"{where}: {name} is {_brief(value)}", node) for name, value in captured.items())
+        elif node.target is expect_tensors:
+            where, captured = node.args
+            found.extend(
+                Guard(f"{where}: {name} is a {dtype} tensor of {rank} dimensions", node)
+                for name, (dtype, rank) in captured.items()
+            )
     return found

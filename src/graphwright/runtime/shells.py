@@ -21,22 +21,24 @@ __all__ = ["Shells"]
 class Shells:
     """The shells of one module tree.
 
-    `call` is what runs instead of a module's own `__call__`: it gets the original module, its shell and the
+    Without `call` they are a second tree of ordinary modules that shares the parameters of the first; `root_class` makes
+    its root an object of another class. `call` is what runs instead of a module's own `__call__`: it gets the original module, its shell and the
     arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all. `prepare` may change each shell once.
     """
 
     def __init__(
         self,
         root: nn.Module,
-        call: Callable[..., Any],
+        call: Callable[..., Any] | None = None,
         prepare: Callable[[nn.Module, nn.Module, str], None] | None = None,
+        root_class: type[nn.Module] | None = None,
     ) -> None:
         self._call = call
         self._of: dict[int, nn.Module] = {}
         self._original: dict[int, nn.Module] = {}
         self._paths: dict[int, str] = {}  # of originals and shells alike
         self.root_module = root
-        self.root = self._shell(root, "")
+        self.root = self._shell(root, "", root_class)
         for original, shell in self.all():
             self._fill(original, shell)
             if prepare is not None:
@@ -58,9 +60,9 @@ class Shells:
         """List (original, shell), parents before children, in the order of `named_modules`."""
         return [(original, self._of[id(original)]) for original in self._original.values()]
 
-    def _shell(self, module: nn.Module, path: str) -> nn.Module:
+    def _shell(self, module: nn.Module, path: str, kind: type[nn.Module] | None = None) -> nn.Module:
         """Make the shell of a module and of everything below it, its plain attributes not yet its own."""
-        shell: nn.Module = object.__new__(type(module))
+        shell: nn.Module = object.__new__(kind or type(module))
         self._of[id(module)] = shell
         self._original[id(shell)] = module
         self._paths[id(module)] = self._paths[id(shell)] = path
@@ -74,7 +76,8 @@ class Shells:
         }
         state["_parameters"] = module._parameters.copy()
         state["_buffers"] = module._buffers.copy()
-        state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
+        if self._call is not None:
+            state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
         return shell
 
     def _fill(self, module: nn.Module, shell: nn.Module) -> None:

@@ -1,0 +1,84 @@
+"""Example values: what each operation gives for the example inputs.
+
+Usually fake tensors: capture then allocates nothing and runs no kernel. Where sizes depend on data (nonzero, boolean
+indexing) fake tensors cannot answer, and copies of the real inputs are used instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+
+__all__ = ["Examples", "NeedsRealValues"]
+
+
+class NeedsRealValues(BaseException):
+    """Raised during capture when an operation has no answer on fake tensors: capture again with real ones.
+
+    A BaseException, so that a model's own `except Exception` does not swallow it.
+    """
+
+
+class Examples:
+    """Converts tensors and modules to stand-ins on which operations may run, and runs them.
+
+    Everything is converted: neither the user's tensors nor the user's modules ever take part.
+    """
+
+    def __init__(self, real: bool = False) -> None:
+        self.is_real = real
+        self._mode: Any = contextlib.nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True)
+        self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
+        self._modules: dict[int, nn.Module] = {}
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the stand-in of a tensor, always the same one."""
+        known = self._known.get(id(tensor))
+        if known is not None:
+            return known[1]
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            if self.is_real:
+                stand_in = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            else:
+                stand_in = self._mode.from_tensor(tensor, static_shapes=True)
+        self._known[id(tensor)] = tensor, stand_in
+        return stand_in
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
+        try:
+            with torch._C.DisableTorchFunction(), self._mode:
+                return function(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise NeedsRealValues(str(error)) from error
+
+    def module(self, module: nn.Module) -> nn.Module:
+        """Return a module of the same class whose parameters, buffers and children are stand-ins."""
+        known = self._modules.get(id(module))
+        if known is not None:
+            return known
+        shadow: nn.Module = object.__new__(type(module))
+        self._modules[id(module)] = shadow
+        state = shadow.__dict__
+        state.update({name: self._attribute(value) for name, value in module.__dict__.items()})
+        for table in ("_parameters", "_buffers"):
+            state[table] = {
+                name: None if tensor is None else self.of(tensor) for name, tensor in module.__dict__[table].items()
+            }
+        state["_modules"] = {
+            name: None if child is None else self.module(child) for name, child in module._modules.items()
+        }
+        state["_compiled_call_impl"] = None
+        return shadow
+
+    def _attribute(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.of(value)
+        if type(value) is list and any(isinstance(item, torch.Tensor) for item in value):
+            return [self._attribute(item) for item in value]  # an RNN's flat weights
+        return value

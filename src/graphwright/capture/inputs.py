@@ -1,0 +1,147 @@
+"""The inputs and outputs of a traced program: the user's values in, placeholders and proxies out, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from graphwright.capture.recorder import Recorder
+from graphwright.capture.symbols import as_number
+from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+from graphwright.runtime import expect_tensors, expect_values
+
+__all__ = ["Inputs"]
+
+_KNOWN = (str, bytes, enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))
+
+
+class Inputs:
+    """Binds example arguments to a signature, makes the placeholders, and collects what the capture takes for granted.
+
+    Tensors, integers and floats become symbolic, inside tuples, lists, dicts and dataclasses too. Bools, strings, None
+    and their like are known: the program is specialized to them, and `known` says so by parameter.
+    """
+
+    def __init__(self, recorder: Recorder, signature: inspect.Signature, where: str) -> None:
+        self._recorder = recorder
+        self._signature = signature
+        self._where = where
+        self._known: dict[str, tuple[Node, Any]] = {}
+        self._tensors: dict[str, tuple[Callable[[], Node], torch.Tensor]] = {}
+        self._last: Node | None = None
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Make placeholders for all parameters; return the arguments to run the program with.
+
+        Raises CaptureError where the example does not fit the signature.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CaptureError(
+                f"the example inputs do not fit {self._where}{self._signature}: {error}",
+                fix="pass args as a tuple and kwargs as a dict, as in model(*args, **kwargs)",
+            ) from None
+        bound.apply_defaults()
+        graph = self._recorder.graph
+        made: list[tuple[inspect.Parameter, Node]] = []
+        for name, parameter in self._signature.parameters.items():
+            stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+            default = () if parameter.default is parameter.empty else (parameter.default,)
+            node = graph.create_node("placeholder", stars + name, default, {}, name)
+            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_ONLY):
+                node.meta["parameter_kind"] = parameter.kind
+            made.append((parameter, node))
+            self._last = node
+        for parameter, node in made:
+            bound.arguments[parameter.name] = self._value(parameter.name, bound.arguments[parameter.name], node)
+        return bound.args, bound.kwargs
+
+    def _value(self, path: str, value: Any, node: Node) -> Any:
+        """Turn one example argument into what the program is run with."""
+        return self._item(path, value, lambda: node)
+
+    def _item(self, path: str, value: Any, make: Callable[[], Node]) -> Any:
+        kind = type(value)
+        if isinstance(value, torch.Tensor):
+            self._tensors[path] = make, value
+            example = self._recorder.examples.of(value)
+            return TensorProxy.make(self._recorder, example, None, make)
+        if kind is int or kind is float:
+            return as_number(self._recorder.input_symbol(make(), value))
+        if kind is bool or isinstance(value, _KNOWN):
+            self._known[path] = make(), value
+            return value
+        if isinstance(value, tuple | list):
+            items = [self._item(f"{path}_{i}", item, self._item_maker(make, i)) for i, item in enumerate(value)]
+            self._known[f"len_{path}"] = self._call(len, make()), len(items)
+            if kind is tuple:
+                return tuple(items)
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        if isinstance(value, dict):
+            self._known[f"keys_{path}"] = self._call(list, make()), list(value)
+            items = {key: self._item(f"{path}_{key}", item, self._item_maker(make, key)) for key, item in value.items()}
+            return kind(**items) if dataclasses.is_dataclass(kind) else kind(items)
+        if dataclasses.is_dataclass(value):
+            fields = {
+                field.name: self._item(
+                    f"{path}_{field.name}", getattr(value, field.name), self._field_maker(make, field.name)
+                )
+                for field in dataclasses.fields(value)
+            }
+            return dataclasses.replace(value, **{n: v for n, v in fields.items()})
+        if callable(value) and not isinstance(value, torch.nn.Module):
+            self._known[path] = make(), value
+            return value
+        raise CaptureError(
+            f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
+            fix="pass tensors, numbers, strings, or tuples, lists, dicts and dataclasses of them",
+        )
+
+    def _item_maker(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
+        return _once(lambda: self._call(operator.getitem, make(), key))
+
+    def _field_maker(self, make: Callable[[], Node], name: str) -> Callable[[], Node]:
+        return _once(lambda: self._call(getattr, make(), name))
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Node:
+        return self._recorder.graph.call_function(function, args)
+
+    def guard(self) -> None:
+        """Write, before the program's first operation, the checks of what it was specialized to."""
+        graph = self._recorder.graph
+        after = self._last
+        if after is None:
+            return
+        while after.next.op == "call_function" and after.next in {node for node, _ in self._known.values()}:
+            after = after.next
+        if self._recorder.kinds_asked and self._tensors:
+            kinds = {name: (value.dtype, value.dim()) for name, (_, value) in self._tensors.items()}
+            with graph.inserting_before(after.next):
+                nodes = {name: make() for name, (make, _) in self._tensors.items()}
+                graph.call_function(expect_tensors, (self._where, kinds), nodes, name="guard")
+        if self._known:
+            nodes = {name: node for name, (node, _) in self._known.items()}
+            values = {name: value for name, (_, value) in self._known.items()}
+            last = max(nodes.values())
+            with graph.inserting_before((last if last > after else after).next):
+                graph.call_function(expect_values, (self._where, values), nodes, name="guard")
+
+
+def _once(make: Callable[[], Node]) -> Callable[[], Node]:
+    made: list[Node] = []
+
+    def get() -> Node:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get

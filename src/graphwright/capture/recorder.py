@@ -1,0 +1,537 @@
+"""Recording a program that runs on example values: what `trace` does between its first and its last operation.
+
+A `TorchFunctionMode`, which acts in the capturing thread alone, sees every torch call. Calls become nodes, their results
+`TensorProxy`s; calls of modules arrive through the shells.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from graphwright.capture.examples import Examples
+from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
+from graphwright.runtime.shells import Shells
+from graphwright.capture.spellings import (
+    DATA_METHODS,
+    KIND_METHODS,
+    PIECES,
+    RESHAPES_IN_PLACE,
+    operator_call,
+    property_name,
+    tensor_method_name,
+)
+from graphwright.capture.symbols import Number, Symbol, as_number, symbol_of
+from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument, Graph, Node
+from graphwright.ir.arguments import ATOMS
+from graphwright.ops import enter_context, exit_context, unpack
+from graphwright.runtime import expect
+
+__all__ = ["Recorder"]
+
+_PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
+
+
+class Recorder:
+    """One capture: the graph being written, the shells it runs on, and the example values."""
+
+    def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool]) -> None:
+        self.graph = Graph()
+        self.examples = examples
+        self.scope = Scope("", type(None), 0, None)
+        self.shells: Shells | None = None
+        self.kinds_asked = False  # whether the program asked for a dtype or rank
+        self.pending: BaseException | None = None
+        self._is_leaf = is_leaf
+        self._calls: dict[str, int] = {}
+        self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
+        self._attributes: dict[str, Node] = {}
+        self._symbols: dict[tuple[Any, ...], Symbol] = {}
+        self._answers: set[tuple[Any, ...]] = set()
+        self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
+        self._grad_regions: list[tuple[bool, Node]] = []
+        self._contexts: list[Any] = []
+        self._keep: list[Any] = []  # tensors known by id must not die during the capture
+
+    # ---- running
+
+    def run(self, root: nn.Module | None, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run the program with everything recorded."""
+        with _RecordingMode(self):
+            result = function(*args, **kwargs)
+        if self.pending is not None:
+            raise self.pending
+        return result
+
+    def own_tensors(self, shells: Shells) -> None:
+        """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
+        self.shells = shells
+        for module, shell in shells.all():
+            path = shells.path(module)
+            prefix = f"{path}." if path else ""
+            shell.__dict__["training"] = as_number(self.training_symbol(prefix, module.training))
+            tables = (module._parameters, module._buffers, module.__dict__)
+            for table in tables:
+                for name, value in table.items():
+                    if isinstance(value, torch.Tensor):
+                        self._paths.setdefault(id(value), prefix + name)
+
+    def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
+        shells = self.shells
+        path = "" if shells is None else shells.path(module) or ""
+        outer = self.scope
+        count = self._calls.get(path, 0)
+        self._calls[path] = count + 1
+        if self._is_leaf(module, path):
+            return self._record_leaf(module, path, args, kwargs)
+        self.scope = Scope(path, type(module), count, outer)
+        try:
+            return nn.Module._call_impl(shell, *args, **kwargs)
+        finally:
+            self.scope = outer
+
+    def _record_leaf(self, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+        shadow = self.examples.module(module)
+        return self._record("call_module", path, shadow, args, kwargs)
+
+    # ---- calls of torch
+
+    def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record one call of torch, or answer it from what is known."""
+        if self.pending is not None:
+            raise self.pending
+        prop = property_name(function)
+        if prop is not None:
+            return self._read_property(prop, function, args)
+        name = tensor_method_name(function)
+        if name is None:
+            if function is torch._C._set_grad_enabled:
+                return self._set_grad_mode(*args)
+            if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
+                return function(*args, **kwargs)
+            return self._record("call_function", function, function, args, kwargs)
+        owner = args[0] if args else None
+        if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
+            return self._measure(owner, name, args[1:], kwargs)
+        if name in KIND_METHODS:
+            self.kinds_asked |= isinstance(owner, TensorProxy)
+            return function(*self._to_examples(args), **self._to_examples(kwargs))
+        if name in DATA_METHODS and isinstance(owner, TensorProxy):
+            self._refuse_data(name, owner)
+        target = operator_call(name, user_frame(sys._getframe(1)), args)
+        if target is not None:
+            return self._record("call_function", target[0], target[0], target[1], {})
+        if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            for dim in range(owner.example.dim()):  # sizes read before are those from before
+                known = self._symbols.pop(("size", owner, dim), None)
+                if known is not None:
+                    self.node_of_symbol(known)
+        return self._record("call_method", name, function, args, kwargs)
+
+    def _read_property(self, name: str, function: Any, args: tuple[Any, ...]) -> Any:
+        owner = args[0]
+        if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
+            example = self.examples.of(owner) if not isinstance(owner, TensorProxy) else owner.example
+            if len(args) > 1:
+                self._record("call_function", setattr, setattr, (owner, name, args[1]), {})
+                return None
+            if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
+                return self._record("call_function", getattr, getattr, (owner, name), {})
+            return getattr(example, name) if name != "device" else owner.device
+        if name == "shape":
+            return self._measure(owner, "size", (), {})
+        if name == "ndim":
+            return self._measure(owner, "dim", (), {})
+        if name == "device":
+            device = torch.device(str(owner.example.device))  # an object of its own: its identity tells its tensor
+            self._devices[id(device)] = device, owner
+            return device
+        with torch._C.DisableTorchFunction():
+            value = getattr(owner.example, name)
+        if isinstance(value, torch.Tensor):
+            return self._record("call_function", getattr, getattr, (owner, name), {})
+        self.kinds_asked = True
+        return value
+
+    def _measure(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
+        if not isinstance(owner, TensorProxy):
+            with torch._C.DisableTorchFunction():
+                return getattr(torch.Tensor, name)(owner, *args, **kwargs)
+        rank = owner.example.dim()
+        if name in ("dim", "ndimension"):
+            self.kinds_asked = True
+            return rank
+        if name == "__len__":
+            return self.answer(self.size_symbol(owner, 0))
+        if name in ("numel", "nelement"):
+            return as_number(self._symbol(("numel", owner), owner.example.numel(), "numel", (owner,)))
+        dim = args[0] if args else kwargs.get("dim")
+        if dim is not None:
+            symbol = self.size_symbol(owner, operator.index(dim))
+            frame = user_frame(sys._getframe(1))
+            if frame is not None and not symbol.name:
+                symbol.name = place_of(frame.f_code, frame.f_lasti).target
+            return as_number(symbol)
+        names = self._unpacked_names()
+        sizes = [self.size_symbol(owner, i) for i in range(rank)]
+        if len(names) == rank:
+            for symbol, known in zip(sizes, names, strict=True):
+                symbol.name = symbol.name or known
+        return torch.Size(map(as_number, sizes))
+
+    def _set_grad_mode(self, enabled: bool) -> Any:
+        """Record where no_grad and enable_grad are entered and left: each region restores what was before it."""
+        before = torch.is_grad_enabled()
+        if self._grad_regions and self._grad_regions[-1][0] == enabled:
+            _, entered = self._grad_regions.pop()
+            self._node("call_function", exit_context, (entered,), {})
+        else:
+            manager = torch.enable_grad if enabled else torch.no_grad
+            node = self._node("call_function", enter_context, (manager,), {}, manager.__name__)
+            self._grad_regions.append((before, node))
+        return torch._C._set_grad_enabled(enabled)
+
+    # ---- nodes
+
+    def _record(
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None
+    ) -> Any:
+        """Run an operation on the examples, make its node, and give the results as proxies."""
+        example = self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
+        node_args = tuple([self.argument(arg) for arg in args])
+        node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
+        node = self._node(op, target, node_args, node_kwargs, name)
+        changed = _written_argument(op, target, args, kwargs)
+        if isinstance(changed, TensorProxy) and example is changed.example:
+            return changed
+        if isinstance(example, torch.Tensor):
+            return TensorProxy.make(self, example, node)
+        names = self._unpacked_names()
+        if isinstance(example, tuple | list) and (_name_of(target) in PIECES or len(names) == len(example)):
+            node = self._node("call_function", unpack, (node, len(example)), {})
+        return self._items(example, node, names)
+
+    def _node(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> Node:
+        frame = user_frame(sys._getframe(1))
+        if frame is None:
+            return self.graph.create_node(op, target, args, kwargs, name)
+        assigned = place_of(frame.f_code, frame.f_lasti).target
+        if not assigned and op in ("call_module", "get_attr"):
+            assigned = _module_name(target)
+        node = self.graph.create_node(op, target, args, kwargs, name or assigned or None)
+        node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope)
+        return node
+
+    def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
+        """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
+
+        Each item gets a node at once; those that nothing uses are erased at the end.
+        """
+        if isinstance(value, torch.Tensor):
+            return TensorProxy.make(self, value, node)
+        if isinstance(value, tuple | list):
+            named = [*names, *[""] * len(value)]
+            items = [
+                self._items(item, self._item_node(node, i, named[i])) if _holds_tensors(item) else item
+                for i, item in enumerate(value)
+            ]
+            kind = type(value)
+            if kind is list or kind is tuple:
+                return kind(items)
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        if isinstance(value, dict):
+            return type(value)((key, self._items(item, self._item_node(node, key))) for key, item in value.items())
+        return value
+
+    def _item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+        node = self._node("call_function", operator.getitem, (owner, key), {}, name or "getitem")
+        return node
+
+    def _unpacked_names(self) -> Sequence[str]:
+        """The variables that the user's statement unpacks the running call's value into."""
+        frame = user_frame(sys._getframe(1))
+        return () if frame is None else place_of(frame.f_code, frame.f_lasti).targets
+
+    def argument(self, value: Any) -> Argument:
+        """Turn a value of the program into an argument of a node."""
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        if kind is TensorProxy:
+            return value.node_of()
+        symbol = symbol_of(value)
+        if symbol is not None:
+            return self.node_of_symbol(symbol)
+        if isinstance(value, torch.Tensor):
+            return self._attribute_node(value)
+        if kind is torch.device:
+            known = self._devices.get(id(value))
+            if known is None:
+                return value
+            return self._node("call_function", getattr, (known[1].node_of(), "device"), {})
+        if isinstance(value, torch.Size) or kind is tuple:
+            return tuple([self.argument(item) for item in value])
+        if kind is list:
+            return [self.argument(item) for item in value]
+        if kind is slice:
+            return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
+        if isinstance(value, _PLAIN_LEAVES) or isinstance(value, int | float | str | complex):
+            return value
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return kind(*[self.argument(item) for item in value])
+        if isinstance(value, tuple):  # torch's own result types
+            return tuple([self.argument(item) for item in value])
+        if kind is dict:
+            return {key: self.argument(item) for key, item in value.items()}
+        if isinstance(value, type) or callable(value) and hasattr(value, "__name__"):
+            return value
+        fields = _constructor_fields(value)
+        if fields is not None:
+            return self._node("call_function", kind, (), {name: self.argument(item) for name, item in fields.items()})
+        raise CaptureError(
+            f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
+            at=self.where(),
+            fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
+        )
+
+    def _attribute_node(self, tensor: torch.Tensor) -> Node:
+        """The node that reads a tensor of the module, or a constant that no module has."""
+        path = self._paths.get(id(tensor))
+        if path is None:
+            path = f"_tensor_constant{len(self.graph.constants)}"
+            with torch._C.DisableTorchFunction():
+                self.graph.constants[path] = tensor.detach()
+            self._paths[id(tensor)] = path
+            self._keep.append(tensor)
+        node = self._attributes.get(path)
+        if node is None:
+            node = self._attributes[path] = self._node("get_attr", path, (), {})
+        return node
+
+    def _to_examples(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        if kind is TensorProxy:
+            return value.example
+        symbol = symbol_of(value)
+        if symbol is not None:
+            return symbol.hint
+        if isinstance(value, torch.Tensor):
+            return self.examples.of(value)
+        if isinstance(value, tuple):
+            items = [self._to_examples(item) for item in value]
+            if kind is tuple:
+                return tuple(items)
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        if isinstance(value, list):
+            return [self._to_examples(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._to_examples(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(*map(self._to_examples, (value.start, value.stop, value.step)))
+        return value
+
+    def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
+        return any(isinstance(value, torch.Tensor) for value in _leaves((args, kwargs)))
+
+    def _makes_tensor(self, function: Any, args: Any, kwargs: Any) -> bool:
+        """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
+        example = self.examples.run(function, self._to_examples(args), self._to_examples(kwargs))
+        return any(isinstance(value, torch.Tensor) for value in _leaves(example))
+
+    # ---- numbers
+
+    def _symbol(self, key: tuple[Any, ...], hint: Number, function: Any, args: tuple[Any, ...]) -> Symbol:
+        known = self._symbols.get(key)
+        if known is None:
+            known = Symbol(self, hint, function, args, self._site())
+            known.key = key
+            self._symbols[key] = known
+        return known
+
+    def size_symbol(self, tensor: TensorProxy, dim: int) -> Symbol:
+        """The symbol of one size of a tensor. Raises IndexError for a dimension that it does not have."""
+        rank = tensor.example.dim()
+        if not -rank <= dim < rank:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+        dim %= rank
+        return self._symbol(("size", tensor, dim), tensor.example.shape[dim], "size", (tensor, dim))
+
+    def training_symbol(self, prefix: str, value: bool) -> Symbol:
+        """The symbol of a module's training flag."""
+        path = f"{prefix}training"
+        return self._symbol(("training", path), value, "training", (path,))
+
+    def input_symbol(self, node: Node, value: Number) -> Symbol:
+        """The symbol of a number that is passed to the program."""
+        symbol = Symbol(self, value, "input", (node,), None)
+        symbol.node = node
+        return symbol
+
+    def constant_symbol(self, value: Number) -> Symbol:
+        """A plain number where torch wants a symbol beside another."""
+        return Symbol(self, value, "constant", (value,), None)
+
+    def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
+        """The symbol of a function of symbols; of constants alone it is a constant again."""
+        hint = function(*[arg.hint for arg in args])
+        if all(arg.function == "constant" for arg in args):
+            return self.constant_symbol(hint)
+        simple = _identity(function, args)
+        if simple is not None:
+            return simple
+        return self._symbol((function, *(arg.key for arg in args)), hint, function, args)
+
+    def node_of_symbol(self, symbol: Symbol) -> Any:
+        """The node that computes a number, made at its first use; a constant is itself."""
+        if symbol.function == "constant":
+            return symbol.hint
+        if symbol.node is None:
+            args = tuple(
+                self.node_of_symbol(arg) if isinstance(arg, Symbol) else self.argument(arg) for arg in symbol.args
+            )
+            op = "call_method" if isinstance(symbol.function, str) else "call_function"
+            if symbol.function == "training":
+                symbol.node = self._node("get_attr", symbol.args[0], (), {}, "training")
+                return symbol.node
+            site = symbol.site
+            name = symbol.name
+            if op == "call_function" and site is not None:
+                name = site.resolve().target
+            symbol.node = self.graph.create_node(op, symbol.function, args, {}, name or None)
+            symbol.node._origin = site
+        return symbol.node
+
+    def answer(self, symbol: Symbol) -> Any:
+        """Answer what Python asks of a number with its value for the example, under a guard."""
+        if symbol.function != "constant" and symbol.key not in self._answers:
+            self._answers.add(symbol.key)
+            node = self.node_of_symbol(symbol)
+            self._node("call_function", expect, (node, symbol.hint, self.where() or ""), {}, "guard")
+        return symbol.hint
+
+    # ---- errors and places
+
+    def _refuse_data(self, name: str, owner: TensorProxy) -> NoReturn:
+        self.pending = DataQuestion(
+            f"the program asks for the data of a tensor ({name.strip('_')}), which is known only when it runs",
+            at=self.where(),
+            fix="use torch.where, or keep the value a tensor",
+        )
+        raise self.pending
+
+    def _site(self) -> CallSite | None:
+        frame = user_frame(sys._getframe(1))
+        return None if frame is None else CallSite(frame.f_code, frame.f_lasti, self.scope)
+
+    def where(self) -> str | None:
+        """The user's line that is running."""
+        site = self._site()
+        if site is None:
+            return None
+        origin = site.resolve()
+        return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
+
+class DataQuestion(BaseException):
+    """The program branches on data. A BaseException, so that a model's own `except` does not swallow it."""
+
+    def __init__(self, message: str, at: str | None, fix: str) -> None:
+        super().__init__(message)
+        self.error = CaptureError(message, at=at, fix=fix)
+
+
+class _RecordingMode(TorchFunctionMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._recorder.torch_function(function, args, kwargs or {})
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in _leaves(value))
+
+
+def _name_of(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, slice):
+        yield from _leaves((value.start, value.stop, value.step))
+    else:
+        yield value
+
+
+def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
+    """`n + 0`, `n * 1` and their like are n."""
+    if len(args) != 2:
+        return None
+    left, right = args
+    plain = right.hint if right.function == "constant" else None
+    if type(plain) is int and left.is_int():
+        if function in (operator.add, operator.sub) and plain == 0:
+            return left
+        if function in (operator.mul, operator.floordiv) and plain == 1:
+            return left
+    plain = left.hint if left.function == "constant" else None
+    if type(plain) is int and right.is_int():
+        if (function is operator.add and plain == 0) or (function is operator.mul and plain == 1):
+            return right
+    return None
+
+
+def _written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    """The argument that an operation writes to and gives back, if it does."""
+    if "out" in kwargs:
+        return kwargs["out"]
+    if not args:
+        return None
+    name = _name_of(target)
+    is_in_place = name.endswith("_") and not name.endswith("__") if op == "call_method" else (
+        name.endswith("_") and name not in ("and_", "or_", "not_", "is_")
+        or getattr(target, "__module__", "") == "_operator" and name.startswith("i") and name not in ("invert", "is_not")
+        or bool(kwargs.get("inplace"))
+    )
+    return args[0] if is_in_place else None
+
+
+def _module_name(path: str) -> str:
+    """The last telling part of a dotted path: `encoder.layer.0.attention.self.query` -> query, `layer1.0` -> layer1_0."""
+    atoms = path.split(".")
+    start = len(atoms) - 1
+    while start > 0 and not atoms[start][:1].isalpha():
+        start -= 1
+    return "_".join(atoms[start:])
+
+
+def _constructor_fields(value: Any) -> dict[str, Any] | None:
+    """What to call a value's class with to make it again: the fields of a dataclass that are set."""
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is None:
+        return None
+    if isinstance(value, dict):  # an output class that is both: what it holds is what counts
+        return dict(value) if set(value) <= set(fields) else None
+    return {name: getattr(value, name) for name, field in fields.items() if field.init}

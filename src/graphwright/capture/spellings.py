@@ -1,0 +1,120 @@
+"""Which call of the user's program a torch function that a mode sees stands for.
+
+`x + 1` and `x.add(1)` reach the mode as the same function; the instruction that runs in the user's frame tells them apart.
+"""
+
+from __future__ import annotations
+
+import opcode
+import operator
+from collections.abc import Callable
+from types import FrameType, MethodWrapperType
+from typing import Any
+
+from torch.overrides import is_tensor_method_or_property
+
+__all__ = [
+    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "operator_call", "property_name",
+    "tensor_method_name",
+]  # fmt: skip
+
+# Methods that want the data of a tensor as a Python value.
+DATA_METHODS = frozenset({
+    "__bool__", "__int__", "__float__", "__index__", "__complex__", "item", "tolist", "numpy", "__array__",
+    "is_nonzero", "equal", "allclose", "__contains__", "data_ptr", "__reduce_ex__", "untyped_storage", "storage",
+})  # fmt: skip
+
+# Methods whose answer follows from what kind of tensor it is.
+KIND_METHODS = frozenset({
+    "is_floating_point", "is_complex", "is_contiguous", "is_signed", "is_conj", "is_neg", "is_inference",
+    "element_size", "get_device", "is_set_to", "has_names", "stride", "storage_offset", "is_shared", "is_pinned",
+    "dense_dim", "sparse_dim", "is_coalesced", "is_same_size",
+})  # fmt: skip
+
+# Functions that cut a tensor into as many pieces as its size gives.
+PIECES = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit",
+                    "unsafe_chunk", "unsafe_split"})  # fmt: skip
+
+RESHAPES_IN_PLACE = frozenset({
+    "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",
+    "as_strided_",
+})  # fmt: skip
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "true_divide": operator.truediv, "matmul": operator.matmul, "pow": operator.pow, "remainder": operator.mod,
+    "floor_divide": operator.floordiv, "__floordiv__": operator.floordiv, "__and__": operator.and_,
+    "__or__": operator.or_, "__xor__": operator.xor, "__lshift__": operator.lshift, "__rshift__": operator.rshift,
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+    "bitwise_left_shift": operator.lshift, "bitwise_right_shift": operator.rshift,
+    "eq": operator.eq, "__eq__": operator.eq, "ne": operator.ne, "__ne__": operator.ne, "lt": operator.lt,
+    "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+_REFLECTED: dict[str, Callable[..., Any]] = {
+    "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rdiv__": operator.truediv,
+    "__rtruediv__": operator.truediv, "__rpow__": operator.pow, "__rfloordiv__": operator.floordiv,
+    "__rmod__": operator.mod, "__rmatmul__": operator.matmul, "__rand__": operator.and_, "__ror__": operator.or_,
+    "__rxor__": operator.xor, "__rlshift__": operator.lshift, "__rrshift__": operator.rshift,
+}  # fmt: skip
+_UNARY: dict[str, Callable[..., Any]] = {
+    "neg": operator.neg, "__neg__": operator.neg, "__pos__": operator.pos, "positive": operator.pos,
+    "__invert__": operator.invert, "bitwise_not": operator.invert,
+}  # fmt: skip
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    "add_": operator.iadd, "sub_": operator.isub, "mul_": operator.imul, "div_": operator.itruediv,
+    "__iadd__": operator.iadd, "__isub__": operator.isub, "__imul__": operator.imul, "__itruediv__": operator.itruediv,
+    "__idiv__": operator.itruediv, "__ifloordiv__": operator.ifloordiv, "__imod__": operator.imod,
+    "remainder_": operator.imod, "floor_divide_": operator.ifloordiv, "pow_": operator.ipow, "__ipow__": operator.ipow,
+    "__iand__": operator.iand, "__ior__": operator.ior, "__ixor__": operator.ixor, "__ilshift__": operator.ilshift,
+    "__irshift__": operator.irshift, "bitwise_and_": operator.iand, "bitwise_or_": operator.ior,
+    "bitwise_xor_": operator.ixor,
+}  # fmt: skip
+_ITEMS: dict[str, Callable[..., Any]] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
+
+_BINARY_OPCODES = frozenset(
+    code for name, code in opcode.opmap.items() if name.startswith(("BINARY_", "COMPARE_OP", "INPLACE_"))
+)
+_UNARY_OPCODES = frozenset(code for name, code in opcode.opmap.items() if name.startswith("UNARY_"))
+
+_known_methods: dict[Any, str | None] = {}
+
+
+def property_name(function: Any) -> str | None:
+    """The property of Tensor that a getter or setter reads or writes, None for other functions."""
+    if type(function) is MethodWrapperType and function.__name__ in ("__get__", "__set__"):
+        return function.__self__.__name__  # type: ignore[attr-defined,no-any-return]
+    return None
+
+
+def tensor_method_name(function: Any) -> str | None:
+    """The name of a method of Tensor, None for other functions."""
+    try:
+        return _known_methods[function]
+    except KeyError:
+        name = function.__name__ if is_tensor_method_or_property(function) else None
+        _known_methods[function] = name
+        return name
+
+
+def operator_call(
+    name: str, frame: FrameType | None, args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """The operator, with its operands, that a call of a Tensor method stands for; None for a call of the method."""
+    item = _ITEMS.get(name)
+    if item is not None:
+        return item, args
+    reflected = _REFLECTED.get(name)
+    if reflected is not None:
+        return reflected, (args[1], args[0])
+    if frame is None:
+        return None
+    instruction = frame.f_code.co_code[frame.f_lasti]
+    if instruction in _BINARY_OPCODES and len(args) == 2:
+        function = _IN_PLACE.get(name) or _BINARY.get(name)
+        return None if function is None else (function, args)
+    if instruction in _UNARY_OPCODES and len(args) == 1:
+        function = _UNARY.get(name)
+        return None if function is None else (function, args)
+    return None
+
+

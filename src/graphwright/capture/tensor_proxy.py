@@ -1,0 +1,90 @@
+"""Tensors of the program being captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["TensorProxy"]
+
+
+class TensorProxy(torch.Tensor):
+    """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
+
+    `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need.
+    """
+
+    recorder: Recorder
+    example: torch.Tensor
+    _node: Node | None
+    _make: Callable[[], Node] | None
+
+    @staticmethod
+    def make(
+        recorder: Recorder, example: torch.Tensor, node: Node | None, make: Callable[[], Node] | None = None
+    ) -> TensorProxy:
+        """Make the proxy of a node, or of one that `make` will make when it is needed."""
+        with torch._C.DisableTorchFunction():
+            if example.layout is torch.strided:
+                proxy = torch.Tensor._make_wrapper_subclass(
+                    TensorProxy, example.shape, example.stride(), example.storage_offset(), None, example.dtype,
+                    example.layout, example.device, False, example.requires_grad,
+                )  # fmt: skip
+            else:
+                proxy = torch.Tensor._make_wrapper_subclass(
+                    TensorProxy, example.shape, dtype=example.dtype, device=example.device,
+                    requires_grad=example.requires_grad,
+                )  # fmt: skip
+        proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
+        return proxy  # type: ignore[no-any-return]
+
+    def node_of(self) -> Node:
+        """The node that computes the tensor."""
+        if self._node is None:
+            assert self._make is not None
+            self._node = self._make()
+        return self._node
+
+    def __iter__(self) -> Iterator[Any]:  # torch's own does not ask the function mode
+        rows = self.recorder.answer(self.recorder.size_symbol(self, 0))
+        return iter([self[i] for i in range(rows)])
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        example = self.example
+        return f"TensorProxy({'x'.join(map(str, example.shape)) or 'scalar'}, {example.dtype})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise CaptureError(
+            "cannot deepcopy a tensor while the program is captured", fix="use tensor.clone() in the program"
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise CaptureError(
+            f"{getattr(function, '__name__', function)!r} was called on a tensor of a capture that has ended, or outside of it",
+            fix="do not keep tensors of the captured forward in globals or closures",
+        )
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise CaptureError(
+            f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
+            fix="make the calling function a leaf: leaf_functions=[...]",
+        )

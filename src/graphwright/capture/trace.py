@@ -1,0 +1,185 @@
+"""`trace`: a real model and example inputs in, a captured module of the same class out."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.examples import Examples, NeedsRealValues
+from graphwright.capture.inputs import Inputs
+from graphwright.capture.interception import exporting
+from graphwright.capture.recorder import DataQuestion, Recorder
+from graphwright.runtime.shells import Shells
+from graphwright.errors import CaptureError
+from graphwright.ir import Graph
+from graphwright.runtime import GraphModule, captured_module, graph_of
+
+__all__ = ["trace"]
+
+LeafModules = Iterable[type[nn.Module] | str] | Callable[[nn.Module, str], bool]
+
+
+def trace(
+    root: nn.Module | Callable[..., Any],
+    args: tuple[Any, ...] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    leaf_modules: LeafModules = (),
+    progress: Callable[[str], None] | None = None,
+) -> GraphModule:
+    """Capture a module or function by running it on stand-ins of example inputs.
+
+    `args` and `kwargs` are what the program would be called with (a lone tensor counts as a tuple of one). Nothing
+    is computed on them and the program is not changed. The result is an instance of the program's own class, with
+    the same parameters, state_dict, signature and methods, whose forward is generated from the graph.
+
+    Sizes stay symbolic. Where the program asks for a size, a dtype, a rank, or whether an argument is None, the example
+    answers, and the result checks at every call that the answer still holds: see `guards` of the result; GuardError.
+
+    `leaf_modules`: classes, class names or dotted paths of modules to keep as one node, besides torch.nn's own; or a
+    predicate of (module, path) that decides alone. `progress` is called with a line per pass.
+
+    Raises CaptureError, with the user's line, where the program branches on the data of a tensor.
+
+    >>> class Gate(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.linear = nn.Linear(4, 4)
+    ...     def forward(self, x, scale=1.0):
+    ...         hidden = self.linear(x)
+    ...         return torch.relu(hidden) * scale
+    >>> gm = trace(Gate(), torch.randn(2, 4))
+    >>> isinstance(gm, Gate), gm(torch.randn(5, 4), scale=2.0).shape
+    (True, torch.Size([5, 4]))
+    """
+    if not isinstance(root, nn.Module) and not callable(root):
+        raise CaptureError(
+            f"cannot capture a {type(root).__name__}: it is neither an nn.Module nor callable",
+            fix="pass the model itself, then its example inputs: trace(model, (x,))",
+        )
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, tuple | list):
+        raise CaptureError(f"args is a {type(args).__name__}", fix="pass a tuple of the positional example inputs")
+    is_leaf = _leaf_predicate(leaf_modules)
+    say = progress or (lambda line: None)
+    failure: BaseException | None = None
+    for attempt in _ATTEMPTS:
+        started = time.perf_counter()
+        try:
+            gm = _capture(root, tuple(args), dict(kwargs or {}), is_leaf, attempt)
+        except DataQuestion as question:
+            failure = failure or question.error
+            say(f"{attempt.name}: {question.error.message}; trying another way")
+        except NeedsRealValues as need:
+            failure = failure or CaptureError(f"sizes depend on data: {need}")
+            say(f"{attempt.name}: sizes depend on data; trying another way")
+        else:
+            seconds = time.perf_counter() - started
+            say(f"{attempt.name}: {len(graph_of(gm).nodes)} nodes in {seconds:.2f} s")
+            return gm
+    assert failure is not None
+    raise failure
+
+
+class _Attempt:
+    """One way of capturing: on fake or real stand-ins, as in eager or as under export."""
+
+    def __init__(self, name: str, real: bool, export: bool) -> None:
+        self.name = name
+        self.real = real
+        self.export = export
+
+
+_ATTEMPTS = (
+    _Attempt("captured", real=False, export=False),
+    _Attempt("captured as for export", real=False, export=True),
+    _Attempt("captured on real values", real=True, export=False),
+    _Attempt("captured on real values, as for export", real=True, export=True),
+)
+
+
+def _capture(
+    root: nn.Module | Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_leaf: Callable[[nn.Module, str], bool],
+    attempt: _Attempt,
+) -> GraphModule:
+    recorder = Recorder(Examples(attempt.real), is_leaf)
+    if isinstance(root, nn.Module):
+        shells = Shells(root, recorder.call_module)
+        recorder.own_tensors(shells)
+        shell = shells.root
+        signature = inspect.signature(shell.forward)
+        name = f"{type(root).__name__}.forward"
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return nn.Module._call_impl(shell, *args, **kwargs)
+    else:
+        function, signature, name = root, inspect.signature(root), getattr(root, "__qualname__", "function")
+    recorder.scope.kind = type(root)
+    inputs = Inputs(recorder, signature, name)
+    run_args, run_kwargs = inputs.bind(args, kwargs)
+    with _random_state(), exporting() if attempt.export else contextlib.nullcontext():
+        result = recorder.run(None, function, run_args, run_kwargs)
+    graph = recorder.graph
+    last = graph._root.prev
+    output = graph.create_node("output", "output", (recorder.argument(result),))
+    if last.origin is not None and last.origin.module == "" and last.origin.source.startswith("return "):
+        output.origin = last.origin
+    inputs.guard()
+    _erase_unused(graph)
+    graph.lint()
+    return captured_module(root if isinstance(root, nn.Module) else None, graph, name.partition(".")[0])
+
+
+def _erase_unused(graph: Graph) -> None:
+    """Erase the arithmetic on sizes and the attribute reads that nothing came to use."""
+    for node in reversed(graph.nodes):
+        if node.users or node.op in ("placeholder", "output"):
+            continue
+        if node.op == "get_attr" or node.target in _WITHOUT_EFFECT:
+            graph.erase_node(node)
+
+
+def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], bool]:
+    if callable(leaf_modules) and not isinstance(leaf_modules, type):
+        return leaf_modules
+    chosen = (leaf_modules,) if isinstance(leaf_modules, str | type) else tuple(leaf_modules)
+    classes = tuple(item for item in chosen if isinstance(item, type))
+    names = {item for item in chosen if isinstance(item, str)}
+    unknown = [item for item in chosen if not isinstance(item, type | str)]
+    if unknown:
+        raise CaptureError(f"leaf_modules holds {unknown[0]!r}", fix="use classes, class names, dotted paths")
+
+    def is_leaf(module: nn.Module, path: str) -> bool:
+        kind = type(module)
+        if isinstance(module, classes) or path in names or any(base.__name__ in names for base in kind.__mro__):
+            return True
+        return kind.__module__.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _CONTAINERS)
+
+    return is_leaf
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_WITHOUT_EFFECT = frozenset({"size", "numel", operator.getitem})
+
+
+@contextlib.contextmanager
+def _random_state() -> Iterator[None]:
+    """Leave the random states of torch and Python as they are found."""
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)

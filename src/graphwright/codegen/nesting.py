@@ -1,0 +1,129 @@
+"""Which operations are written inside which: the graph's straight line cut into statements.
+
+An operation stands inside another one where the source wrote it so, as far as the graph tells: the source gives its
+value no name, one operation reads it, and both come from one statement. Evaluation stays in the order of the nodes:
+operations wait on a stack, and only its top, in order, may go inside the next one.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from graphwright.codegen.operators import STATEMENTS
+from graphwright.ir import Node, nodes_in
+from graphwright.ops import enter_context, exit_context, unpack
+
+if TYPE_CHECKING:
+    from graphwright.codegen.readable import _ReadableWriter
+    from graphwright.ir import Origin
+
+__all__ = ["Statement", "statement_key", "statements_of", "unpacked_items"]
+
+Statement = tuple[Node, str, list[Node]]  # the node, the text of its statement, the named values that it reads
+_LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
+
+
+def statements_of(writer: _ReadableWriter) -> list[Statement]:
+    """Cut a graph into statements, writing each."""
+    plan: list[Statement] = []
+    inside = writer.inside
+    waiting: list[Node] = []
+    reads: dict[Node, list[Node]] = {}
+
+    def settle(count: int) -> None:
+        """Make statements of the expressions that have waited longest."""
+        for node in waiting[:count]:
+            text, _ = inside.pop(node)
+            plan.append((node, f"{node.name} = {text}", reads.pop(node)))
+        del waiting[:count]
+
+    unpacked: set[Node] = set()
+    for node in writer.nodes:
+        if node._op == "placeholder":
+            renamed = writer.bind_parameter(node)
+            if renamed:
+                plan.append((node, renamed, []))
+            continue
+        if node in unpacked:  # it got its name from the unpacking
+            continue
+        mentioned = _in_order_of_evaluation(node)
+        held = [used for used in mentioned if used in inside]
+        if held != waiting[len(waiting) - len(held) :] or not all(_same_statement(used, node) for used in held):
+            settle(len(waiting))
+            held = []
+        read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
+        if may_stand_inside(node):
+            inside[node] = writer.expression(node)
+            reads[node] = read
+        else:
+            settle(len(waiting) - len(held))
+            if node._op == "output":
+                text = f"return {writer.value(node._args[0]) if node._args else None}"
+            else:
+                text = writer.statement(node)
+            plan.append((node, text, read))
+            unpacked.update(item for item in unpacked_items(node) or () if item is not None)
+        for used in held:
+            del inside[used]
+        if held:
+            del waiting[len(waiting) - len(held) :]
+        if node in inside:
+            waiting.append(node)
+            if len(inside[node][0]) > _LONGEST_INSIDE:
+                settle(len(waiting))
+        if node._op == "output":
+            break
+    settle(len(waiting))
+    return plan
+
+
+def unpacked_items(node: Node) -> list[Node | None] | None:
+    """The items of an `unpack` node, None for those that nothing uses, if `a, b = value` says all that is done with it."""
+    if node._target is not unpack or len(node._args) != 2 or not node.users or type(node._args[1]) is not int:
+        return None
+    items: list[Node | None] = [None] * node._args[1]
+    following = node
+    for user in node.users:
+        following = following._next
+        index = user._args[1] if user._target is operator.getitem else None
+        if user is not following or type(index) is not int or not 0 <= index < len(items) or items[index] is not None:
+            return None
+        items[index] = user
+    return items if len(items) > 1 else None
+
+
+def may_stand_inside(node: Node) -> bool:
+    """Tell whether a node is an expression that the source does not name and exactly one place reads."""
+    if node.type is not None or len(node.users) != 1 or node._target in _OWN_STATEMENTS or node._op == "output":
+        return False
+    (user,) = node.users
+    if sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs))) != 1:
+        return False
+    origin = node.origin
+    if origin is None:  # what the capture itself made: the object that is returned
+        return user._op == "output" and isinstance(node._target, type)
+    return not origin.target
+
+
+_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context}
+
+
+def _in_order_of_evaluation(node: Node) -> list[Node]:
+    """The nodes whose values a statement reads, as Python comes to them: `a[k] = v` evaluates v first."""
+    args = node._args
+    if node._target is operator.setitem:
+        args = (args[-1], *args[:-1])
+    return [*nodes_in(args), *nodes_in(node._kwargs)]
+
+
+def _same_statement(one: Node, other: Node) -> bool:
+    a, b = one.origin, other.origin
+    if a is None:
+        return other._op == "output"
+    return and b is not None and statement_key(a) == statement_key(b)
+
+
+def statement_key(origin: Origin) -> tuple[Any, ...]:
+    """What tells one run of one statement of the user's program from others."""
+    return origin.file, origin.function, origin.statement, origin.module, origin.call

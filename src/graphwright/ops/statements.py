@@ -1,0 +1,50 @@
+"""Operators of captured programs that Python has statements for: `with` blocks and unpacking.
+
+A region of ambient state (grad mode, ...) is a pair of nodes, `enter_context(manager, ...)` and
+`exit_context(entered)`, printed as one `with`; `unpack(value, 2)` followed by its items is printed as `a, b = value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphwright.errors import GuardError
+
+__all__ = ["enter_context", "exit_context", "unpack"]
+
+
+def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make a context manager, enter it and return it.
+
+    >>> import torch
+    >>> entered = enter_context(torch.set_grad_enabled, False)
+    >>> torch.is_grad_enabled()
+    False
+    >>> exit_context(entered)
+    >>> torch.is_grad_enabled()
+    True
+    """
+    context = manager(*args, **kwargs)
+    context.__enter__()
+    return context
+
+
+def exit_context(entered: Any) -> None:
+    """Leave a context that `enter_context` entered."""
+    entered.__exit__(None, None, None)
+
+
+def unpack(value: Any, count: int) -> tuple[Any, ...]:
+    """Return the items of a value as a tuple, checking that there are as many as when the program was captured.
+
+    >>> unpack([1, 2], 2)
+    (1, 2)
+    """
+    items = tuple(value)
+    if len(items) != count:
+        raise GuardError(
+            f"the program was captured where this gave {count} items; now it gives {len(items)}",
+            fix="capture again with these inputs as the example",
+        )
+    return items

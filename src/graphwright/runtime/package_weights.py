@@ -1,0 +1,121 @@
+"""The tensors of a module as a safetensors file: shared memory stored once, every dtype and layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from graphwright.errors import ExportError
+
+__all__ = ["save_tensors"]
+
+# What every version of safetensors stores as it is.
+_STORABLE = frozenset({
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool,
+})  # fmt: skip
+_PLAIN_TYPES = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Save tensors by name, in a form that `load_tensors` reads back with equal values, dtypes, strides and sharing.
+
+    Raises ExportError for what is more than a block of memory: sparse, quantized, fake and meta tensors, subclasses.
+    """
+    pieces: dict[str, Tensor] = {}
+    layouts: dict[str, dict[str, Any]] = {}
+    sharing: dict[int, list[str]] = {}
+    for name, tensor in tensors.items():
+        _check(name, tensor)
+        if tensor.numel():
+            sharing.setdefault(tensor.untyped_storage().data_ptr(), []).append(name)
+        else:
+            sharing[-len(sharing) - 1] = [name]
+    for names in sharing.values():
+        if len(names) > 1:
+            _store_shared({name: _resolved(tensors[name]) for name in names}, pieces, layouts)
+        else:
+            _store_alone(names[0], _resolved(tensors[names[0]]), pieces, layouts)
+    metadata = {"format": "pt"}
+    if layouts:
+        metadata["layouts"] = json.dumps(layouts)
+    save_file(pieces, str(file), metadata)
+
+
+def _check(name: str, tensor: Tensor) -> None:
+    if type(tensor) not in _PLAIN_TYPES:
+        what = f"a {type(tensor).__name__}"
+    elif tensor.is_meta:
+        what = "on the meta device, without values"
+    elif tensor.layout is not torch.strided:
+        what = f"stored as {tensor.layout}"
+    elif tensor.is_quantized:
+        what = f"quantized as {tensor.dtype}"
+    else:
+        return
+    raise ExportError(
+        f"cannot write the tensor {name!r}: it is {what}", fix="replace it by an ordinary dense tensor before writing"
+    )
+
+
+def _resolved(tensor: Tensor) -> Tensor:
+    """The plain memory of a tensor: off its graph, in main memory, no lazy conjugate or negative left."""
+    return tensor.detach().resolve_conj().resolve_neg().cpu()
+
+
+def _store_alone(name: str, tensor: Tensor, pieces: dict[str, Tensor], layouts: dict[str, dict[str, Any]]) -> None:
+    layout: dict[str, Any] = {}
+    if not tensor.is_contiguous():
+        if _span(tensor) == tensor.numel():  # dense, the dimensions in another order: channels_last, a transposed weight
+            layout.update(size=list(tensor.shape), stride=list(tensor.stride()), offset=0)
+            tensor = tensor.as_strided((tensor.numel(),), (1,))
+        else:
+            tensor = tensor.contiguous()
+    if tensor.dtype not in _STORABLE and not tensor.dtype.is_complex and not layout:
+        layout.update(size=list(tensor.shape), stride=list(tensor.stride()), offset=0)  # its bytes are one row
+    pieces[name] = _storable(tensor, layout)
+    if layout:
+        layouts[name] = layout
+
+
+def _store_shared(tensors: dict[str, Tensor], pieces: dict[str, Tensor], layouts: dict[str, dict[str, Any]]) -> None:
+    """Store tensors that lie in the same memory: the memory once, and where each of them lies in it."""
+    first_name, first = next(iter(tensors.items()))
+    if any(tensor.dtype != first.dtype for tensor in tensors.values()):
+        raise ExportError(
+            f"cannot write the tensors {list(tensors)}: they share memory, each with a dtype of its own",
+            fix="clone all but one of them",
+        )
+    start = min(tensor.storage_offset() for tensor in tensors.values())
+    end = max(tensor.storage_offset() + _span(tensor) for tensor in tensors.values())
+    dtype: dict[str, Any] = {}
+    pieces[first_name] = _storable(first.as_strided((end - start,), (1,), start), dtype)
+    for name, tensor in tensors.items():
+        layouts[name] = {
+            "in": first_name,
+            **dtype,
+            "size": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "offset": tensor.storage_offset() - start,
+        }
+
+
+def _span(tensor: Tensor) -> int:
+    """How many elements of memory lie between the first and the last element of a tensor, both included."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _storable(tensor: Tensor, layout: dict[str, Any]) -> Tensor:
+    """Write complex numbers as pairs, and dtypes that older versions of safetensors do not know as bytes."""
+    if tensor.dtype in _STORABLE:
+        return tensor
+    layout["dtype"] = str(tensor.dtype).removeprefix("torch.")
+    if tensor.dtype.is_complex:
+        return torch.view_as_real(tensor).contiguous()
+    return tensor.contiguous().view(-1).view(torch.uint8)
