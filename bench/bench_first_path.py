@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import models
-from agreement import check_compiled, check_same_nodes, check_same_results, check_same_source
+from agreement import DisagreementError, check_compiled, check_same_nodes, check_same_results, check_same_source
 from implementations import BASELINE, AbsentError, Implementation, load
 from programs import captured, chain, created_graph, with_names
 from questions.memory import bytes_per_node
@@ -120,7 +120,7 @@ QUESTIONS = (
 
 
 def main() -> int:
-    """Print the table; return 1 if `--check` is given and a goal is missed or a part is absent."""
+    """Print the table; return 1 if `--check` is given and a goal is missed or not measured."""
     options = _parse()
     torch.set_num_threads(1)
     sides = load([BASELINE, options.impl])
@@ -134,8 +134,8 @@ def main() -> int:
         try:
             for row in question.answer(theirs, ours):
                 good &= _print(question, row, options.margin)
-        except (AbsentError, ImportError) as error:
-            print(f"| {question.name} | | | | | | | absent: {error} |", flush=True)
+        except (AbsentError, DisagreementError, ImportError) as error:
+            print(f"| {question.name} | | | | | | | not measured: {error} |", flush=True)
             good = False
     return int(options.check and not good)
 
@@ -165,7 +165,7 @@ def _model(name: str) -> torch.nn.Module:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed or a part is absent")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed or not measured")
     parser.add_argument("--margin", type=float, default=1.0, help="let a ratio be this many times its goal (noise)")
     parser.add_argument("--impl", default="graphwright", help="the package to compare with torch.fx")
     return parser.parse_args()

@@ -15,6 +15,7 @@ import warnings
 
 import torch
 
+from agreement import DisagreementError
 from implementations import BASELINE, AbsentError, load
 from programs import NODE_COUNTS
 
@@ -33,8 +34,8 @@ PARTS = (
 )
 
 
-def main() -> None:
-    """Ask every question that was asked for."""
+def main() -> int:
+    """Ask every question that was asked for; return 1 where one could not be answered."""
     options = _parse()
     torch.set_num_threads(1)
     sys.setrecursionlimit(100_000)  # torch.fx copies and pickles long graphs by recursion
@@ -43,13 +44,16 @@ def main() -> None:
     if not implementations or implementations[0].name != BASELINE:
         sys.exit(f"the first implementation has to be {BASELINE}: ratios are taken to it")
     node_counts = [nodes for nodes in NODE_COUNTS if nodes <= options.max_nodes]
+    complete = True
     for part in options.part:
         start = time.monotonic()
         try:
             importlib.import_module(f"questions.{part}").run(implementations, node_counts)
-        except AbsentError as error:
-            print(f"   absent: {error}")
+        except (AbsentError, DisagreementError) as error:
+            print(f"   not measured: {error}")
+            complete = False
         print(f"-- {part}: {time.monotonic() - start:.0f} s", flush=True)
+    return int(not complete)
 
 
 def _parse() -> argparse.Namespace:
@@ -61,4 +65,4 @@ def _parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

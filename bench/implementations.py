@@ -73,3 +73,11 @@ def load(packages: Sequence[str]) -> list[Implementation]:
         except ImportError as error:
             print(f"(no implementation {package}: {error})")
     return loaded
+
+
+def having(implementations: Sequence[Implementation], part: str) -> list[Implementation]:
+    """Return the implementations that have a part, and say which have not."""
+    for implementation in implementations:
+        if not implementation.has(part):
+            print(f"   {implementation.name}: {part} is absent")
+    return [implementation for implementation in implementations if implementation.has(part)]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import models
-from implementations import BASELINE, Implementation
+from implementations import BASELINE, Implementation, having
 from programs import captured, chain
 from results import record
 from timing import Case, interleave, runnable
@@ -18,8 +18,8 @@ def run(implementations: Sequence[Implementation], node_counts: Sequence[int]) -
     programs: dict[str, Any] = {f"chain of {nodes}": chain(nodes) for nodes in node_counts if nodes <= 10_000}
     programs["gpt12"] = models.build("gpt12")
     for name, program in programs.items():
-        modules = [(side, captured(side, program)) for side in implementations]
-        nodes = len(modules[0][1].graph.nodes)
+        modules = {side: captured(side, program) for side in implementations}
+        nodes = len(modules[implementations[0]].graph.nodes)
         works = {
             "lint": lambda side, module: module.graph.lint,
             "eliminate_dead_code, nothing dead": lambda side, module: module.graph.eliminate_dead_code,
@@ -27,13 +27,8 @@ def run(implementations: Sequence[Implementation], node_counts: Sequence[int]) -
             "split_module, 100 parts": lambda side, module: partial(_split, side, module, 100),
         }
         for pass_name, work_on in works.items():
-            cases = runnable(
-                [
-                    Case(side.name, work_on(side, module))
-                    for side, module in modules
-                    if side.has("split_module") or "split_module" not in pass_name
-                ]
-            )
+            sides = having(implementations, "split_module") if "split_module" in pass_name else implementations
+            cases = runnable([Case(side.name, work_on(side, modules[side])) for side in sides])
             record(f"{pass_name}/{name}", interleave(cases, BASELINE, 9 if nodes <= 1_100 else 3), nodes)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from agreement import check_same_source
-from implementations import BASELINE, Implementation
+from implementations import BASELINE, Implementation, having
 from results import record
 from timing import Case, interleave
 
@@ -18,7 +18,7 @@ MATCHES = {1_000: (0, 10, 250), 10_000: (0, 10, 1_000)}
 
 def run(implementations: Sequence[Implementation], node_counts: Sequence[int]) -> None:
     """Time it on chains in which the pattern occurs now and then; torch.fx is quadratic in the matches."""
-    sides = [side for side in implementations if side.has("replace_pattern")]
+    sides = having(implementations, "replace_pattern")
     for nodes in node_counts:
         for matches in MATCHES.get(nodes, ()):
             replaced = [_replace(side, _module(side, nodes, matches)) for side in sides]

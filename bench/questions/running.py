@@ -13,7 +13,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import models
-from implementations import BASELINE, Implementation
+from implementations import BASELINE, Implementation, having
 from programs import captured, chain
 from results import record
 from timing import Case, interleave, runnable
@@ -30,14 +30,14 @@ def run(implementations: Sequence[Implementation], node_counts: Sequence[int]) -
     programs["gpt12"] = (models.build("gpt12"), models.inputs("gpt12"))
     with torch.no_grad():
         for name, (program, arguments) in programs.items():
-            modules = [(side, captured(side, program)) for side in implementations]
-            nodes = len(modules[0][1].graph.nodes)
-            generated = Case(GENERATED, partial(modules[0][1], *arguments))
+            modules = {side: captured(side, program) for side in implementations}
+            baseline = modules[implementations[0]]
+            nodes = len(baseline.graph.nodes)
+            generated = Case(GENERATED, partial(baseline, *arguments))
             for part, run_part in PARTS.items():
                 cases = [
-                    Case(side.name, partial(run_part, side, module, arguments))
-                    for side, module in modules
-                    if side.has(part.split()[0])
+                    Case(side.name, partial(run_part, side, modules[side], arguments))
+                    for side in having(implementations, part.split()[0])
                 ]
                 rounds = 7 if nodes <= 1_100 else 3
                 record(f"{part}/{name}", interleave(runnable([*cases, generated]), BASELINE, rounds), nodes)
