@@ -2,7 +2,7 @@
 
     python bench/bench_library.py [--impl torch.fx graphwright] [--part build edit ...] [--max-nodes 10000]
 
-Below 1 is faster than torch.fx. The whole takes the better part of an hour; `--max-nodes 10000` a third of it.
+Below 1 is faster than torch.fx. The whole takes about half an hour, up to 10 000 nodes half of that.
 """
 
 from __future__ import annotations
