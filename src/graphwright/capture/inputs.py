@@ -41,6 +41,9 @@ class Inputs:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Make placeholders for all parameters; return the arguments to run the program with.
 
+        They are passed as the example passes them, by position or by name: decorators may care. What it leaves out is
+        passed only where it becomes symbolic.
+
         Raises CaptureError where the example does not fit the signature.
         """
         try:
@@ -50,6 +53,7 @@ class Inputs:
                 f"the example inputs do not fit {self._where}{self._signature}: {error}",
                 fix="pass args as a tuple and kwargs as a dict, as in model(*args, **kwargs)",
             ) from None
+        given = dict(bound.arguments)
         bound.apply_defaults()
         graph = self._recorder.graph
         made: list[tuple[inspect.Parameter, Node]] = []
@@ -61,9 +65,20 @@ class Inputs:
                 node.meta["parameter_kind"] = parameter.kind
             made.append((parameter, node))
             self._last = node
+        by_position: list[Any] = []
+        by_name: dict[str, Any] = {}
         for parameter, node in made:
-            bound.arguments[parameter.name] = self._value(parameter.name, bound.arguments[parameter.name], node)
-        return bound.args, bound.kwargs
+            name = parameter.name
+            value = self._value(name, bound.arguments[name], node)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                by_position.extend(value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                by_name.update(value)
+            elif parameter.kind is parameter.POSITIONAL_ONLY or len(by_position) < len(args) and name not in kwargs:
+                by_position.append(value)
+            elif name in given or type(parameter.default) in (int, float):
+                by_name[name] = value
+        return tuple(by_position), by_name
 
     def _value(self, path: str, value: Any, node: Node) -> Any:
         """Turn one example argument into what the program is run with."""
@@ -87,6 +102,9 @@ class Inputs:
                 return tuple(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, dict):
+            if not value:
+                self._known[path] = make(), {}
+                return kind()
             self._known[f"keys_{path}"] = self._call(list, make()), list(value)
             items = {key: self._item(f"{path}_{key}", item, self._item_maker(make, key)) for key, item in value.items()}
             return kind(**items) if dataclasses.is_dataclass(kind) else kind(items)
@@ -117,23 +135,19 @@ class Inputs:
 
     def guard(self) -> None:
         """Write, before the program's first operation, the checks of what it was specialized to."""
-        graph = self._recorder.graph
-        after = self._last
-        if after is None:
-            return
-        while after.next.op == "call_function" and after.next in {node for node, _ in self._known.values()}:
-            after = after.next
-        if self._recorder.kinds_asked and self._tensors:
-            kinds = {name: (value.dtype, value.dim()) for name, (_, value) in self._tensors.items()}
-            with graph.inserting_before(after.next):
-                nodes = {name: make() for name, (make, _) in self._tensors.items()}
-                graph.call_function(expect_tensors, (self._where, kinds), nodes, name="guard")
+        checks: list[tuple[Callable[..., None], dict[str, tuple[Any, ...]]]] = []
         if self._known:
-            nodes = {name: node for name, (node, _) in self._known.items()}
-            values = {name: value for name, (_, value) in self._known.items()}
-            last = max(nodes.values())
-            with graph.inserting_before((last if last > after else after).next):
-                graph.call_function(expect_values, (self._where, values), nodes, name="guard")
+            checks.append((expect_values, {name: pair for name, pair in self._known.items()}))
+        if self._recorder.kinds_asked and self._tensors:
+            kinds = {name: (make(), value.dtype, value.dim()) for name, (make, value) in self._tensors.items()}
+            checks.append((expect_tensors, kinds))
+        if self._last is None:
+            return
+        inputs = [node for _, pairs in checks for node, *_ in pairs.values()]
+        last = max([self._last, *inputs])
+        for check, pairs in reversed(checks):
+            with self._recorder.graph.inserting_after(last):
+                self._recorder.graph.call_function(check, (self._where,), pairs, name="guard")
 
 
 def _once(make: Callable[[], Node]) -> Callable[[], Node]:

@@ -73,11 +73,16 @@ class Scope:
 
 
 class CallSite:
-    """An instruction of the user's program, and the module call in which it ran; resolves to an Origin."""
+    """An instruction of the user's program, and the module call in which it ran; resolves to an Origin.
 
-    __slots__ = ("_origin", "code", "instruction", "scope")
+    Not `is_whole`: the operation is only a part of what the instruction does, so that what the statement assigns is not
+    the operation's value.
+    """
 
-    def __init__(self, code: CodeType, instruction: int, scope: Scope) -> None:
+    __slots__ = ("_origin", "code", "instruction", "is_whole", "scope")
+
+    def __init__(self, code: CodeType, instruction: int, scope: Scope, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
         self.code = code
         self.instruction = instruction
         self.scope = scope
@@ -94,7 +99,7 @@ class CallSite:
                 function=self.code.co_qualname if sys.version_info >= (3, 11) else self.code.co_name,
                 source=place.source,
                 statement=place.statement,
-                target=place.target,
+                target=place.target if self.is_whole else "",
                 module=scope.path,
                 module_type=scope.kind,
                 call=scope.call,

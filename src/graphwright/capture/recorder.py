@@ -54,7 +54,8 @@ class Recorder:
         self._is_leaf = is_leaf
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
-        self._attributes: dict[str, Node] = {}
+        self._attributes: dict[Any, Node] = {}  # by path; by tensor for the node that reads its device
+        self.is_running = False
         self._symbols: dict[tuple[Any, ...], Symbol] = {}
         self._answers: set[tuple[Any, ...]] = set()
         self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
@@ -66,8 +67,12 @@ class Recorder:
 
     def run(self, root: nn.Module | None, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run the program with everything recorded."""
-        with _RecordingMode(self):
-            result = function(*args, **kwargs)
+        self.is_running = True
+        try:
+            with _RecordingMode(self):
+                result = function(*args, **kwargs)
+        finally:
+            self.is_running = False
         if self.pending is not None:
             raise self.pending
         return result
@@ -198,20 +203,20 @@ class Recorder:
             self._node("call_function", exit_context, (entered,), {})
         else:
             manager = torch.enable_grad if enabled else torch.no_grad
-            node = self._node("call_function", enter_context, (manager,), {}, manager.__name__)
+            node = self._node("call_function", enter_context, (manager,), {}, name=manager.__name__)
             self._grad_regions.append((before, node))
         return torch._C._set_grad_enabled(enabled)
 
     # ---- nodes
 
     def _record(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, name: str | None = None
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         """Run an operation on the examples, make its node, and give the results as proxies."""
         example = self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
         node_args = tuple([self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
-        node = self._node(op, target, node_args, node_kwargs, name)
+        node = self._node(op, target, node_args, node_kwargs)
         changed = _written_argument(op, target, args, kwargs)
         if isinstance(changed, TensorProxy) and example is changed.example:
             return changed
@@ -219,18 +224,23 @@ class Recorder:
             return TensorProxy.make(self, example, node)
         names = self._unpacked_names()
         if isinstance(example, tuple | list) and (_name_of(target) in PIECES or len(names) == len(example)):
-            node = self._node("call_function", unpack, (node, len(example)), {})
+            node = self._node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names)
 
-    def _node(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None = None) -> Node:
-        frame = user_frame(sys._getframe(1))
+    def _node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+        """Make a node for the user's running line.
+
+        Its value is called what the user's statement assigns it to; `name` overrides that. `part` is the name of a node that
+        does only a part of what the user's expression says: the read of a parameter in `x + self.weight`.
+        """
+        frame = user_frame(sys._getframe(1)) if self.is_running else None
         if frame is None:
-            return self.graph.create_node(op, target, args, kwargs, name)
-        assigned = place_of(frame.f_code, frame.f_lasti).target
-        if not assigned and op in ("call_module", "get_attr"):
-            assigned = _module_name(target)
-        node = self.graph.create_node(op, target, args, kwargs, name or assigned or None)
-        node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope)
+            return self.graph.create_node(op, target, args, kwargs, name or part or None)
+        wish = name or part or place_of(frame.f_code, frame.f_lasti).target
+        if not wish and op == "call_module":
+            wish = _module_name(target)
+        node = self.graph.create_node(op, target, args, kwargs, wish or None)
+        node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         return node
 
     def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
@@ -255,8 +265,7 @@ class Recorder:
         return value
 
     def _item_node(self, owner: Node, key: Any, name: str = "") -> Node:
-        node = self._node("call_function", operator.getitem, (owner, key), {}, name or "getitem")
-        return node
+        return self._node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
 
     def _unpacked_names(self) -> Sequence[str]:
         """The variables that the user's statement unpacks the running call's value into."""
@@ -277,9 +286,7 @@ class Recorder:
             return self._attribute_node(value)
         if kind is torch.device:
             known = self._devices.get(id(value))
-            if known is None:
-                return value
-            return self._node("call_function", getattr, (known[1].node_of(), "device"), {})
+            return value if known is None else self._device_node(known[1])
         if isinstance(value, torch.Size) or kind is tuple:
             return tuple([self.argument(item) for item in value])
         if kind is list:
@@ -305,6 +312,13 @@ class Recorder:
             fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
         )
 
+    def _device_node(self, tensor: TensorProxy) -> Node:
+        node = self._attributes.get(tensor)
+        if node is None:
+            node = self._node("call_function", getattr, (tensor.node_of(), "device"), {}, "device")
+            self._attributes[tensor] = node
+        return node
+
     def _attribute_node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""
         path = self._paths.get(id(tensor))
@@ -316,7 +330,7 @@ class Recorder:
             self._keep.append(tensor)
         node = self._attributes.get(path)
         if node is None:
-            node = self._attributes[path] = self._node("get_attr", path, (), {})
+            node = self._attributes[path] = self._node("get_attr", path, (), {}, _module_name(path))
         return node
 
     def _to_examples(self, value: Any) -> Any:
@@ -399,19 +413,17 @@ class Recorder:
         if symbol.function == "constant":
             return symbol.hint
         if symbol.node is None:
-            args = tuple(
-                self.node_of_symbol(arg) if isinstance(arg, Symbol) else self.argument(arg) for arg in symbol.args
-            )
-            op = "call_method" if isinstance(symbol.function, str) else "call_function"
             if symbol.function == "training":
                 symbol.node = self._node("get_attr", symbol.args[0], (), {}, "training")
                 return symbol.node
-            site = symbol.site
-            name = symbol.name
-            if op == "call_function" and site is not None:
-                name = site.resolve().target
-            symbol.node = self.graph.create_node(op, symbol.function, args, {}, name or None)
-            symbol.node._origin = site
+            args = tuple(
+                self.node_of_symbol(arg) if isinstance(arg, Symbol) else self.argument(arg) for arg in symbol.args
+            )
+            if isinstance(symbol.function, str):
+                symbol.node = self._node("call_method", symbol.function, args, {}, symbol.function, symbol.name)
+            else:
+                name = symbol.name or (symbol.site.resolve().target if symbol.site is not None else "")
+                symbol.node = self._node("call_function", symbol.function, args, {}, symbol.function.__name__, name)
         return symbol.node
 
     def answer(self, symbol: Symbol) -> Any:
@@ -419,7 +431,7 @@ class Recorder:
         if symbol.function != "constant" and symbol.key not in self._answers:
             self._answers.add(symbol.key)
             node = self.node_of_symbol(symbol)
-            self._node("call_function", expect, (node, symbol.hint, self.where() or ""), {}, "guard")
+            self._node("call_function", expect, (node, symbol.hint, self.where() or ""), {}, name="guard")
         return symbol.hint
 
     # ---- errors and places
@@ -497,6 +509,8 @@ def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
         if function in (operator.mul, operator.floordiv) and plain == 1:
             return left
     plain = left.hint if left.function == "constant" else None
+    if function is operator.sub and left.key == right.key:
+        return left.recorder.constant_symbol(left.hint - left.hint)
     if type(plain) is int and right.is_int():
         if (function is operator.add and plain == 0) or (function is operator.mul and plain == 1):
             return right

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FrameType, MethodWrapperType
 from typing import Any
 
+import torch
 from torch.overrides import is_tensor_method_or_property
 
 __all__ = [
@@ -91,7 +92,9 @@ def tensor_method_name(function: Any) -> str | None:
     try:
         return _known_methods[function]
     except KeyError:
-        name = function.__name__ if is_tensor_method_or_property(function) else None
+        plain = getattr(function, "__name__", "")
+        is_method = is_tensor_method_or_property(function) or getattr(torch.Tensor, plain, None) == function
+        name = plain if is_method else None
         _known_methods[function] = name
         return name
 

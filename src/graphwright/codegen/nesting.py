@@ -49,9 +49,9 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             continue
         mentioned = _in_order_of_evaluation(node)
         held = [used for used in mentioned if used in inside]
-        if held != waiting[len(waiting) - len(held) :] or not all(_same_statement(used, node) for used in held):
-            settle(len(waiting))
-            held = []
+        while held and (held != waiting[len(waiting) - len(held) :] or not _same_statement(held[0], node)):
+            del held[0]
+        settle(len(waiting) - len(held) if held or mentioned else 0)
         read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
         if may_stand_inside(node):
             inside[node] = writer.expression(node)
@@ -70,7 +70,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             del waiting[len(waiting) - len(held) :]
         if node in inside:
             waiting.append(node)
-            if len(inside[node][0]) > _LONGEST_INSIDE:
+            if len(inside[node][0]) > _LONGEST_INSIDE and node.origin is not None:
                 settle(len(waiting))
         if node._op == "output":
             break
@@ -121,7 +121,7 @@ def _same_statement(one: Node, other: Node) -> bool:
     a, b = one.origin, other.origin
     if a is None:
         return other._op == "output"
-    return and b is not None and statement_key(a) == statement_key(b)
+    return b is not None and statement_key(a) == statement_key(b)
 
 
 def statement_key(origin: Origin) -> tuple[Any, ...]:

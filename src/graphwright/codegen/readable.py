@@ -18,6 +18,7 @@ from graphwright.codegen.function import PythonCode, Writer, attribute
 from graphwright.codegen.nesting import Statement, statement_key, statements_of, unpacked_items
 from graphwright.codegen.operators import ATOM, INPLACE
 from graphwright.codegen.regions import region_exits
+from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node
 from graphwright.ops import exit_context
 
@@ -34,12 +35,11 @@ def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forw
     """
     writer = _ReadableWriter(graph, root, owner)
     blocks = writer.blocks()
-    header = writer.header(name)
+    header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
     lines: list[Node | None] = []
-    for node, text in blocks:
-        lines += [None] * text.count("\n")
-        lines.append(node)
-    body = "".join(f"{text}\n" for _, text in blocks)
+    for node, comment, text in blocks:
+        lines += [None] * comment.count("\n") + [node] * (text.count("\n") + 1)
+    body = "".join(f"{comment}{text}\n" for _, comment, text in blocks)
     return PythonCode(f"{header}{body or '    pass'}", writer.names.values, header.count("\n") + 1, lines)
 
 
@@ -49,7 +49,7 @@ def readable_source(gm: Any, path: str, root: str = "self") -> str:
     Raises ValueError where no operation of the graph ran there.
     """
     writer = _ReadableWriter(gm.graph, root, gm)
-    chosen = [text for node, text in writer.blocks() if _is_inside(node, path)]
+    chosen = [comment + text for node, comment, text in writer.blocks() if _is_inside(node, path)]
     if not chosen:
         raise ValueError(f"no operation of the graph ran inside {path!r}")
     return "\n".join(chosen).lstrip("\n")
@@ -72,28 +72,28 @@ class _ReadableWriter(Writer):
 
     # ---- blocks of lines
 
-    def blocks(self) -> list[tuple[Node, str]]:
-        """Return each statement, after the comments that explain it, with the node whose value it computes."""
+    def blocks(self) -> list[tuple[Node, str, str]]:
+        """Return each statement: the node whose value it computes, the comments before it, its text."""
         plan = statements_of(self)
         exits = region_exits(self.nodes)
         closing = {exit_node: enter for enter, exit_node in exits.items()}
         free = _free_after(plan, exits)
         comments = _Comments()
-        out: list[tuple[Node, str]] = []
+        out: list[tuple[Node, str, str]] = []
         indent = "    "
         for i, (node, text, _) in enumerate(plan):
             if node in closing:
                 if out and out[-1][0] is closing[node]:
-                    out.append((node, f"{indent}pass"))
+                    out.append((node, "", f"{indent}pass"))
                 indent = indent[:-4]
                 if i in free:
-                    out.append((node, f"{indent}del {', '.join(used.name for used in free[i])}"))
+                    out.append((node, "", f"{indent}del {', '.join(used.name for used in free[i])}"))
                 continue
             comment = "".join(f"{indent if line else ''}{line}\n" for line in comments.before(node))
             tail = f";  del {', '.join(used.name for used in free[i])}" if i in free and node not in exits else ""
             if node in exits:
                 text = f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
-            out.append((node, f"{comment}{indent}{text}{tail}"))
+            out.append((node, comment, f"{indent}{wrap(text, indent)}{tail}"))
             if node in exits:
                 indent += "    "
         return out

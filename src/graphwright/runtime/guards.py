@@ -28,29 +28,27 @@ def expect(value: Any, captured: Any, where: str) -> None:
         )
 
 
-def expect_values(where: str, captured: dict[str, Any], **values: Any) -> None:
-    """Raise GuardError unless arguments have the values that they had when the program was captured.
+def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
+    """Raise GuardError unless arguments, each paired with its value at capture, have these values.
 
-    >>> expect_values("Model.forward", {"mask": None}, mask=None)
+    >>> expect_values("Model.forward", mask=(None, None), causal=(True, True))
     """
-    for name, value in values.items():
-        wanted = captured[name]
-        if value is not wanted and (type(value) is not type(wanted) or value != wanted):
+    for name, (value, captured) in pairs.items():
+        if value is not captured and (type(value) is not type(captured) or value != captured):
             raise GuardError(
-                f"argument {name!r} was {_brief(wanted)} when the program was captured; now it is {_brief(value)}",
+                f"argument {name!r} was {_brief(captured)} when the program was captured; now it is {_brief(value)}",
                 at=where,
                 fix=f"capture again with an example that passes {name}",
             )
 
 
-def expect_tensors(where: str, captured: dict[str, tuple[Any, int]], **values: Any) -> None:
-    """Raise GuardError unless tensors have the dtype and the rank that they had when the program was captured.
+def expect_tensors(where: str, **kinds: tuple[Any, Any, int]) -> None:
+    """Raise GuardError unless tensors, each with its dtype and rank at capture, have these.
 
     >>> import torch
-    >>> expect_tensors("Model.forward", {"x": (torch.float32, 2)}, x=torch.ones(2, 3))
+    >>> expect_tensors("Model.forward", x=(torch.ones(2, 3), torch.float32, 2))
     """
-    for name, value in values.items():
-        dtype, rank = captured[name]
+    for name, (value, dtype, rank) in kinds.items():
         if value.dtype != dtype or value.dim() != rank:
             raise GuardError(
                 f"argument {name!r} was a {dtype} tensor of {rank} dimensions when the program was captured; "
@@ -61,7 +59,7 @@ def expect_tensors(where: str, captured: dict[str, tuple[Any, int]], **values: A
 
 
 def _brief(value: Any) -> str:
-    return repr(value) if value is None or isinstance(value, bool | int | float | str) else type(value).__name__
+    return repr(value) if value is None or isinstance(value, bool | int | float | str | dict | list) else type(value).__name__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,12 +81,13 @@ def guards_of(graph: Graph) -> list[Guard]:
             value, captured, where = node.args
             found.append(Guard(f"{where} [{value} was {captured!r}]", node))
         elif node.target is expect_values:
-            where, captured = node.args
-            found.extend(Guard(f"{where}: {name} is {_brief(value)}", node) for name, value in captured.items())
-        elif node.target is expect_tensors:
-            where, captured = node.args
             found.extend(
-                Guard(f"{where}: {name} is a {dtype} tensor of {rank} dimensions", node)
-                for name, (dtype, rank) in captured.items()
+                Guard(f"{node.args[0]}: {name} is {_brief(captured)}", node)
+                for name, (_, captured) in node.kwargs.items()
+            )
+        elif node.target is expect_tensors:
+            found.extend(
+                Guard(f"{node.args[0]}: {name} is a {dtype} tensor of {rank} dimensions", node)
+                for name, (_, dtype, rank) in node.kwargs.items()
             )
     return found
