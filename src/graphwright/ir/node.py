@@ -229,16 +229,16 @@ class Node:
     ) -> list[Node]:
         """Make every user of this node read `replace_with` instead.
 
-        `delete_user_cb` says per user whether it follows. Returns the users this node had, whether or not
-        they were changed. With `propagate_meta`, the meta of this node goes to `replace_with`, which must have none.
+        `delete_user_cb` says per user whether it follows. Returns the users that were changed. With
+        `propagate_meta`, the meta of this node goes to `replace_with`, which must have none.
         """
         if propagate_meta and replace_with._meta:
             raise AssertionError(
                 "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
             )
-        users = list(self.users)
+        users = [user for user in list(self.users) if delete_user_cb(user)]
         swap = _swap(self, replace_with)
-        for user in [user for user in users if delete_user_cb(user)]:
+        for user in users:
             user._read(swap(user._args), swap(user._kwargs))
         if propagate_meta:
             replace_with.meta.update(self.meta)
