@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphwright.ir import Node
+from graphwright.ops import is_inplace
 from graphwright.passes.submodules import LINEAR_LIKE, Calls, LinearLike, is_untouched
 from graphwright.runtime import GraphModule, graph_of
 
@@ -67,7 +68,7 @@ class FuseConvReLU:
 
     Knows `nn.ReLU`, `torch.relu`, `F.relu`, `Tensor.relu` and their in-place forms. Returns the number of ReLUs
     joined. Left alone: a layer whose value has other readers too, subclasses, hooks; and a residual addition with
-    anything between it, the last layer that feeds it and the ReLU.
+    anything between it, the last layer that feeds it and the ReLU, which might write to what is added.
 
     >>> from graphwright import symbolic_trace
     >>> gm = symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
@@ -101,6 +102,7 @@ def fuse_conv_relu(gm: GraphModule) -> int:
 _Form = Literal["relu", "add, relu", "add into, relu"]
 _RELU_FUNCTIONS = (torch.relu, torch.relu_, functional.relu, functional.relu_)
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
+_IN_PLACE = (operator.iadd, "add_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +118,40 @@ class _Match:
 
 def _match(relu: Node, calls: Calls) -> _Match | None:
     """Return the match that ends in this node: a ReLU that the layer before it can take in."""
-    if not _is_relu(relu, calls) or not isinstance(relu.args[0], Node):
+    if not _is_relu(relu, calls):
         return None
-    before = relu.args[0]
-    layer = _layer(before, calls)
-    if layer is not None:
-        return _Match("relu", layer, before, relu)
-    # The layer moves to nowhere: whatever is between it and the ReLU might write to what is added.
-    layer_node = before.prev
+    read = relu.args[0]
+    layer = _layer(read, calls)
+    if layer is None:
+        return _match_addition(relu, calls)
+    # In place, at once: whoever reads the layer's value later reads what the ReLU made of it.
+    if list(read.users) == [relu] or (_is_in_place(relu, calls) and read.next is relu):
+        return _Match("relu", layer, read, relu)
+    return _match_addition(relu, calls)
+
+
+def _match_addition(relu: Node, calls: Calls) -> _Match | None:
+    """Return the match of a layer, an addition and a ReLU that come directly after one another."""
+    addition, layer_node = relu.prev, relu.prev.prev
     layer = _layer(layer_node, calls)
-    if layer is None or before.next is not relu or len(before.users) != 1 or not _is_addition(before):
+    if layer is None or not _is_addition(addition) or layer_node not in addition.args:
         return None
-    other = _other_operand(before, layer_node)
-    if layer_node not in before.args or not isinstance(other, Node) or other is layer_node:
+    first, other = addition.args[0], _other_operand(addition, layer_node)
+    if not isinstance(other, Node) or other is layer_node:
         return None
-    if not _writes_to_first(before):
-        return _Match("add, relu", layer, layer_node, relu, before)
-    if before.args[0] is layer_node:
-        return _Match("add into, relu", layer, layer_node, relu, before)
-    # `other += layer`: out of place is the same only where nobody else sees `other`, and nothing is promoted.
-    known = _layer(other, calls)
-    if known is None or known.weight.dtype != layer.weight.dtype:
+    # Captures differ in what later nodes read after `out += x`: what the operator returned, or `out` itself.
+    writes = addition.target in _IN_PLACE
+    sums = (addition, first) if writes else (addition,)
+    if relu.args[0] not in sums or any(set(node.users) - {addition, relu} for node in (*sums, layer_node)):
         return None
-    return _Match("add, relu", layer, layer_node, relu, before)
+    if writes and first is layer_node:
+        return _Match("add into, relu", layer, layer_node, relu, addition)
+    if writes:
+        # `other += layer`: out of place is the same only where `other` is fresh, and nothing is promoted.
+        known = _layer(other, calls)
+        if known is None or known.weight.dtype != layer.weight.dtype:
+            return None
+    return _Match("add, relu", layer, layer_node, relu, addition)
 
 
 def _is_relu(node: Node, calls: Calls) -> bool:
@@ -153,12 +166,17 @@ def _is_relu(node: Node, calls: Calls) -> bool:
     )
 
 
-def _layer(node: Node, calls: Calls) -> LinearLike | None:
+def _is_in_place(relu: Node, calls: Calls) -> bool:
+    module = calls.module(relu)
+    return is_inplace(relu) or (isinstance(module, nn.ReLU) and module.inplace)
+
+
+def _layer(node: Any, calls: Calls) -> LinearLike | None:
     """Return the layer that a node calls, where it is one that can take in what follows."""
     module = calls.module(node)
     if not isinstance(module, LINEAR_LIKE) or type(module) not in LINEAR_LIKE:
         return None
-    return module if is_untouched(module) and len(node.users) == 1 else None
+    return module if is_untouched(module) else None
 
 
 def _is_addition(node: Node) -> bool:
@@ -172,10 +190,6 @@ def _is_addition(node: Node) -> bool:
 def _other_operand(addition: Node, layer_node: Node) -> object:
     one, two = addition.args
     return two if one is layer_node else one
-
-
-def _writes_to_first(addition: Node) -> bool:
-    return addition.target in (operator.iadd, "add_")
 
 
 # ---- editing
