@@ -48,7 +48,7 @@ def test_node_copy(package: Any) -> None:
 
 def test_node_copy_keeps_the_origin() -> None:
     graph = source(graphwright)
-    x, relu, *_ = graph.nodes
+    _x, relu, *_ = graph.nodes
     relu.origin = Origin("model.py", 3, "forward", "y = relu(x)")
     target = Graph()
     assert target.node_copy(relu, lambda node: target.placeholder("p")).origin == relu.origin
@@ -140,5 +140,5 @@ def test_a_copy_follows_its_memo() -> None:
 
 
 def test_a_graph_alone_is_not_pickled() -> None:
-    with pytest.raises(NotImplementedError, match="^pickle the GraphModule, not its graph alone$"):
+    with pytest.raises(NotImplementedError, match=r"^pickle the GraphModule, not its graph alone$"):
         pickle.dumps(source(graphwright))

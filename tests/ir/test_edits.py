@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +49,7 @@ def test_random_edits_keep_the_invariants(edits: list[Any]) -> None:
     nodes = list(graph.nodes)
     assert len(graph.nodes) == len(nodes)
     assert list(reversed(graph.nodes)) == nodes[::-1]
-    for before_node, after_node in zip(nodes, nodes[1:], strict=False):
+    for before_node, after_node in itertools.pairwise(nodes):
         assert before_node < after_node
         assert after_node > before_node
         assert before_node.next is after_node
@@ -150,7 +151,7 @@ def test_erasing_frees_what_the_node_read() -> None:
 
 def test_nodes_are_reused_after_nothing_reads_them() -> None:
     graph = new_graph(graphwright)
-    x, y, mul = graph.nodes
+    x, _y, mul = graph.nodes
     output = graph.output(mul)
     output.args = (x,)
     graph.erase_node(mul)

@@ -135,7 +135,7 @@ def test_what_cannot_be_written_is_an_error_naming_the_node(value: Any, shown: s
     graph = Graph()
     graph.call_method("f", (graph.placeholder("x"), [value]))
     message = f"cannot write {shown or repr(value)}, which 'f' mentions: it has no literal, and the spelling does not"
-    with pytest.raises(GraphError, match=f"^{re.escape(message)}"):
+    with pytest.raises(GraphError, match=rf"^{re.escape(message)}"):
         graph_to_text(graph)
 
 

@@ -177,7 +177,7 @@ def test_lint_names_the_broken_invariant(damage: Callable[[Graph, dict[str, Node
     graph, nodes = small_graph()
     graph.lint()
     damage(graph, nodes)
-    with pytest.raises(GraphError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(GraphError, match=rf"^{re.escape(message)}$"):
         graph.lint()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from typing import Any
@@ -152,7 +153,7 @@ def test_five_thousand_nodes_at_one_place_stay_in_order(how: str, at: str, monke
     nodes = list(graph.nodes)
     positions = [node._position for node in nodes]
     assert positions == sorted(set(positions))
-    assert all(a < b and b > a and a <= b and b >= a for a, b in zip(nodes, nodes[1:], strict=False))
+    assert all(a < b and b > a and a <= b and b >= a for a, b in itertools.pairwise(nodes))
     graph.lint()
     assert numbered < 5000  # per node less than one, where a walk at each insertion would take 2500
 

@@ -160,7 +160,7 @@ def test_a_function_that_nobody_holds_has_no_qualified_name() -> None:
         qualified_name(torch.nn.ReLU())
     homeless = lambda: None  # noqa: E731
     homeless.__module__ = None  # type: ignore[assignment]
-    with pytest.raises(GraphError, match="^cannot find out where <function .* lives"):
+    with pytest.raises(GraphError, match=r"^cannot find out where <function .* lives"):
         qualified_name(homeless)
 
 
