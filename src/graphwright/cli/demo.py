@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,13 @@ from graphwright.cli.sentences import UnavailableError, load_sentences
 from graphwright.cli.subject import Subject
 from graphwright.codegen import readable_source
 from graphwright.errors import GraphwrightError
-from graphwright.ir import Node, format_table
+from graphwright.ir import Node, qualified_name
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["add_demo", "demonstrate"]
 
 _LINES = 60  # of a listing, at most
-_WIDTH = 110  # characters of a table's line, at most
+_WIDTH = 50  # characters of a table's cell, at most
 
 
 def add_demo(commands: Any) -> None:
@@ -99,8 +99,8 @@ def demonstrate(subject: Subject, folder: Path, say: Callable[[str], None]) -> b
     gm, seconds = _capture(subject, say)
     nodes = len(graph_of(gm).nodes)
     summary.facts += [("nodes", str(nodes)), ("guards", str(len(gm.guards))), ("capture", f"{seconds:.2f} s")]
-    for guard in gm.guards:
-        say(f"guard: {guard}")
+    for line in _head([f"guard: {guard}" for guard in gm.guards], 12):
+        say(line)
 
     _title(say, "3. The captured module computes what the original computes")
     report = _check(subject, gm, say)
@@ -167,7 +167,7 @@ class _Progress:
 def _check(subject: Subject, gm: GraphModule, say: Callable[[str], None]) -> VerifyReport:
     report = verify(subject.model, gm, list(subject.calls.values()))
     rows = [
-        (name, case.inputs if len(case.inputs) < 60 else case.inputs[:57] + "...", case.verdict, f"{case.error:.3g}")
+        (name, _brief(case.inputs), case.verdict, f"{case.error:.3g}")
         for name, case in zip(subject.calls, report.cases, strict=True)
     ]
     for line in format_columns(("case", "inputs", "verdict", "worst error"), rows):
@@ -183,19 +183,31 @@ def _show(subject: Subject, gm: GraphModule, say: Callable[[str], None]) -> bool
     for line in _head(text.strip("\n").splitlines()):
         say(line)
     say("")
-    graph = graph_of(gm)
-    inside = [node for node in graph.nodes if _is_inside(node, subject.part)]
-    for line in _head(format_table(graph, inside).splitlines()):
-        say(line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "...")
+    inside = [node for node in graph_of(gm).nodes if _is_inside(node, subject.part)]
+    rows = [(node.op, node.name, _brief(_target(node)), _brief(_arguments(node))) for node in inside]
+    for line in _head(format_columns(("opcode", "name", "target", "arguments"), rows)):
+        say(line)
     return bool(text.strip()) and bool(inside)
+
+
+def _target(node: Node) -> str:
+    return node.target if isinstance(node.target, str) else qualified_name(node.target)
+
+
+def _arguments(node: Node) -> str:
+    return ", ".join([*map(str, node.args), *(f"{name}={value}" for name, value in node.kwargs.items())])
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 def _is_inside(node: Node, path: str) -> bool:
     return node.origin is not None and f"{node.origin.module}.".startswith(f"{path}.")
 
 
-def _head(lines: list[str]) -> Iterable[str]:
-    return lines if len(lines) <= _LINES else [*lines[:_LINES], f"... {len(lines) - _LINES} more lines"]
+def _head(lines: list[str], most: int = _LINES) -> list[str]:
+    return lines if len(lines) <= most else [*lines[:most], f"... {len(lines) - most} more lines"]
 
 
 def _class_name(package: str) -> str:
