@@ -171,7 +171,7 @@ class Writer:
         if node.type is not None:
             text += f" : {annotation(node.type, self.names)}"
         if node._args:
-            text += f" = {self.value(node._args[0])}"
+            text += f"{' = ' if node.type is not None else self.equals}{self.value(node._args[0])}"
         self.parameters.append((node, text))
         plain = raw.lstrip("*")
         return "" if node.name == plain else f"{node.name} = {plain}"

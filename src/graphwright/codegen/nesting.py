@@ -51,13 +51,13 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         held = [used for used in mentioned if used in inside]
         while held and (held != waiting[len(waiting) - len(held) :] or not _same_statement(held[0], node)):
             del held[0]
-        settle(len(waiting) - len(held) if held or mentioned else 0)
+        if not _commutes(node, waiting):
+            settle(len(waiting) - len(held))
         read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
         if may_stand_inside(node):
             inside[node] = writer.expression(node)
             reads[node] = read
         else:
-            settle(len(waiting) - len(held))
             if node._op == "output":
                 text = f"return {writer.value(node._args[0]) if node._args else None}"
             else:
@@ -107,6 +107,12 @@ def may_stand_inside(node: Node) -> bool:
 
 
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context}
+
+
+def _commutes(node: Node, waiting: list[Node]) -> bool:
+    """Tell whether a node may be computed before the waiting ones: the read of a size before reads of attributes."""
+    is_read = node._op == "call_method" and node._target == "size" or node._target is getattr
+    return is_read and all(other._op == "get_attr" for other in waiting) and not set(waiting) & set(nodes_in(node._args))
 
 
 def _in_order_of_evaluation(node: Node) -> list[Node]:

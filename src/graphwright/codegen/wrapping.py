@@ -25,8 +25,8 @@ def wrap(text: str, indent: str, width: int = 112) -> str:
     if not commas and text[start] != "(":
         return text
     parts = [text[a:b].strip() for a, b in zip([start + 1, *[c + 1 for c in commas]], [*commas, end], strict=True)]
-    if not all(parts) or any(part.startswith("*") for part in parts):
-        return text  # an empty call, a one-tuple's trailing comma, `f(*x)`: a comma after the last part may not stand
+    if not all(parts):
+        return text  # an empty call, or a one-tuple's trailing comma
     inner = indent + "    "
     lines = [""]
     for part in parts:
