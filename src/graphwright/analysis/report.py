@@ -28,7 +28,8 @@ class CaseReport:
 
     The verdict is `equal`, `raises` (both raise: equal too), `differs`, or `refused` (the captured module raised
     GuardError where the original returned a value). `error` is the largest absolute difference between the two
-    sides' numbers, infinite where they cannot be compared at all. `note` says what `raises` and `refused` raised.
+    sides' numbers, infinite where they cannot be compared at all. `note` says what `raises` and `refused` raised;
+    `where`, for a captured module that differs, at which of its nodes the two sides part.
     """
 
     index: int
@@ -38,6 +39,7 @@ class CaseReport:
     error: float
     differences: tuple[Difference, ...] = ()
     note: str = ""
+    where: str = ""
 
     @property
     def ok(self) -> bool:
@@ -84,7 +86,8 @@ class VerifyReport:
         lines = [f"{agree} of {len(self.cases)} cases agree, worst absolute error {self.worst:.3g}"]
         lines += ["  " + line for line in format_columns(("case", "mode", "inputs", "verdict", "error", ""), rows)]
         for case in self.cases:
-            lines += [f"  case {case.index}, {case.mode}: {difference}" for difference in case.differences]
+            said = [*map(str, case.differences), *([f"they part {case.where}"] if case.where else [])]
+            lines += [f"  case {case.index}, {case.mode}: {line}" for line in said]
         return "\n".join(lines)
 
 

@@ -17,10 +17,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from graphwright.analysis.divergence import describe_divergence, recorded_calls
 from graphwright.analysis.module_state import ModuleState, random_facts, same_randomness, seed_everything
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, describe_inputs, facts_of, tensors_in
 from graphwright.errors import GraphwrightError, GuardError
+from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["verify"]
 
@@ -43,7 +45,8 @@ def verify(
     inputs: a list of calls, each an `(args, kwargs)` pair, a tuple of args, a dict of kwargs, or a single tensor. (A
     tuple of a tuple and a dict is always read as a pair.) Every call is made in every mode, with `grads` followed by
     a backward pass whose gradients are compared as well. Tolerances left out depend on the dtype, as in
-    `torch.testing`; integers must be equal. Where the original raises, `gm` must raise too.
+    `torch.testing`; integers must be equal. Where the original raises, `gm` must raise too. Where a captured module
+    differs, the report also says near which of its nodes the two sides part.
 
     Neither module is left changed: training flags, parameters, buffers, attributes and random states are put back.
     That takes a copy of all parameters and buffers while it runs.
@@ -142,8 +145,23 @@ class _Comparison:
             other.facts + _effects_of(other, one, self.captured.state),
             self.tolerance,
         )
-        verdict: Literal["differs", "equal"] = "differs" if differences else "equal"
-        return CaseReport(index, mode, inputs, verdict, error, tuple(differences))
+        if not differences:
+            return CaseReport(index, mode, inputs, "equal", error)
+        where = self._where(mode, args, kwargs)
+        return CaseReport(index, mode, inputs, "differs", error, tuple(differences), where=where)
+
+    def _where(self, mode: Mode, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Run both sides once more, watching their submodules; say where they part, if that can be seen."""
+        original, captured = self.original.function, self.captured.function
+        if not (isinstance(original, nn.Module) and isinstance(captured, GraphModule)):
+            return ""
+        graph = graph_of(captured)
+        paths = dict.fromkeys(node.target for node in graph.find_nodes(op="call_module"))
+        with recorded_calls(original, paths) as one:
+            self._run(self.original, mode, args, kwargs)
+        with recorded_calls(captured, paths) as other:
+            self._run(self.captured, mode, args, kwargs)
+        return describe_divergence(graph, one, other, self.tolerance)
 
     def _run(self, side: _Side, mode: Mode, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Outcome:
         """Run one side on copies of the inputs, note what it did, and put everything back."""
