@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis import VerifyReport, format_columns, largest_difference, tensors_in, verify
+from graphwright.analysis import format_columns, largest_difference, tensors_in, verify
 from graphwright.capture import trace
 from graphwright.cli.detector import detector_subject
 from graphwright.cli.sentences import UnavailableError, load_sentences
@@ -28,11 +28,11 @@ from graphwright.cli.subject import Subject
 from graphwright.codegen import readable_source
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Node, qualified_name
-from graphwright.runtime import GraphModule, graph_of
+from graphwright.runtime import GraphModule, graph_of, guards_of
 
 __all__ = ["add_demo", "demonstrate"]
 
-_LINES = 60  # of a listing, at most
+_LINES = 100  # of a listing, at most
 _WIDTH = 50  # characters of a table's cell, at most
 
 
@@ -73,121 +73,111 @@ def _choose(model: str) -> Subject:
         return detector_subject()
 
 
-@dataclass(slots=True)
-class _Summary:
-    """What the table at the end says: facts, and checks that held or did not."""
-
-    facts: list[tuple[str, str]] = field(default_factory=list)
-    checks: dict[str, bool] = field(default_factory=dict)
-
-    def lines(self) -> list[str]:
-        """Write the table."""
-        return format_columns(
-            ("", ""), [*self.facts, *((name, "yes" if held else "NO") for name, held in self.checks.items())]
-        )[1:]
-
-
 def demonstrate(subject: Subject, folder: Path, say: Callable[[str], None]) -> bool:
     """Run every step on one model, telling `say` what it found; return whether every check held."""
-    summary = _Summary()
-    summary.facts.append(("model", f"{subject.name} ({type(subject.model).__qualname__})"))
-    _title(say, f"1. The model: {subject.name}")
-    for line in subject.about:
-        say(line)
-
-    _title(say, "2. Capture")
-    gm, seconds = _capture(subject, say)
-    nodes = len(graph_of(gm).nodes)
-    summary.facts += [("nodes", str(nodes)), ("guards", str(len(gm.guards))), ("capture", f"{seconds:.2f} s")]
-    for line in _head([f"guard: {guard}" for guard in gm.guards], 12):
-        say(line)
-
-    _title(say, "3. The captured module computes what the original computes")
-    report = _check(subject, gm, say)
-    summary.facts.append(("worst error", f"{report.worst:.3g}"))
-    summary.checks["the captured module agrees with the original"] = report.ok
-
-    _title(say, f"4. What was captured: {subject.part}")
-    shown = _show(subject, gm, say)
-    summary.checks["the generated Python of one part can be shown"] = shown
-
-    _title(say, f"5. Replace {subject.change}")
-    changes = subject.transform(gm)
-    say(f"{changes} changes, {nodes} nodes before, {len(graph_of(gm).nodes)} after")
-    summary.facts.append(("changes", str(changes)))
-    summary.checks["there was something to change"] = changes > 0
-    effect = subject.compare(subject.model, gm)
-    for line in effect.lines:
-        say(line)
-    summary.checks[effect.claim] = effect.holds
-
-    _title(say, "6. Write it as a Python package, import that in a fresh process")
-    package = folder / subject.package
-    gm.to_folder(package, _class_name(subject.package))
-    files = [path for path in sorted(package.rglob("*")) if path.is_file()]
-    for path in files:
-        say(f"{path}  {path.stat().st_size / 2**20:.2f} MiB")
-    error, told = _reimport(package, gm, subject)
-    say(told)
-    summary.facts += [("files written", f"{len(files)} in {package}"), ("error after import", f"{error:.3g}")]
-    summary.checks["a fresh process computes the same from the files"] = error <= 1e-6
-
-    _title(say, "Summary")
-    for line in summary.lines():
-        say(line)
-    return all(summary.checks.values())
+    demonstration = _Demonstration(subject, say)
+    demonstration.introduce()
+    gm = demonstration.capture()
+    demonstration.verify(gm)
+    demonstration.show(gm)
+    demonstration.change(gm)
+    demonstration.write(gm, folder / subject.package)
+    return demonstration.conclude()
 
 
-def _title(say: Callable[[str], None], text: str) -> None:
-    say(f"\n{text}\n{'-' * len(text)}")
+@dataclass(frozen=True, slots=True)
+class _Demonstration:
+    """The steps, and what they found: facts, and checks that held or did not."""
+
+    subject: Subject
+    say: Callable[[str], None]
+    facts: dict[str, str] = field(default_factory=dict)
+    checks: dict[str, bool] = field(default_factory=dict)
+
+    def introduce(self) -> None:
+        """Say what the model is."""
+        self._title(f"1. The model: {self.subject.name}")
+        self._lines(self.subject.about)
+        self.facts["model"] = f"{self.subject.name} ({type(self.subject.model).__qualname__})"
+
+    def capture(self) -> GraphModule:
+        """Capture the model as it is."""
+        self._title("2. Capture")
+        args, kwargs = next(iter(self.subject.calls.values()))
+        start = time.perf_counter()
+        gm: GraphModule = trace(self.subject.model, args, kwargs, progress=self.say)
+        seconds = time.perf_counter() - start
+        nodes, guards = len(graph_of(gm).nodes), guards_of(graph_of(gm))
+        kept = "still an instance of" if isinstance(gm, type(self.subject.model)) else "no instance of"
+        self.say(f"captured in {seconds:.2f} s: {nodes} nodes, {kept} {type(self.subject.model).__qualname__}")
+        self._lines(_head([f"guard: {guard}" for guard in guards], 12))
+        self.facts.update({"nodes": str(nodes), "guards": str(len(guards)), "capture": f"{seconds:.2f} s"})
+        return gm
+
+    def verify(self, gm: GraphModule) -> None:
+        """Compare with the original on every call."""
+        self._title("3. Does the captured module compute what the original computes?")
+        report = verify(self.subject.model, gm, list(self.subject.calls.values()))
+        rows = [
+            (name, _brief(case.inputs), case.verdict, f"{case.error:.3g}")
+            for name, case in zip(self.subject.calls, report.cases, strict=True)
+        ]
+        self._lines(format_columns(("case", "inputs", "verdict", "worst error"), rows))
+        for case in report.cases:
+            self._lines(map(str, case.differences[:3]))
+        self.facts["worst error"] = f"{report.worst:.3g}"
+        self.checks["the captured module agrees with the original"] = report.ok
+
+    def show(self, gm: GraphModule) -> None:
+        """Print the generated Python of one part, and its nodes as a table."""
+        part = self.subject.part
+        self._title(f"4. What was captured: {part}")
+        self._lines(_head(readable_source(gm, part).strip("\n").splitlines()))
+        self.say("")
+        inside = [node for node in graph_of(gm).nodes if _is_inside(node, part)]
+        rows = [(node.op, node.name, _brief(_target(node)), _brief(_arguments(node))) for node in inside]
+        self._lines(_head(format_columns(("opcode", "name", "target", "arguments"), rows)))
+
+    def change(self, gm: GraphModule) -> None:
+        """Transform the captured module and compare its results with the original's."""
+        self._title(f"5. Replace {self.subject.change}")
+        before = len(graph_of(gm).nodes)
+        changes = self.subject.transform(gm)
+        self.say(f"{changes} changes, {before} nodes before, {len(graph_of(gm).nodes)} after")
+        effect = self.subject.compare(self.subject.model, gm)
+        self._lines(effect.lines)
+        self.facts["changes"] = str(changes)
+        self.checks["there was something to change"] = changes > 0
+        self.checks[effect.claim] = effect.holds
+
+    def write(self, gm: GraphModule, package: Path) -> None:
+        """Write the transformed module as a package, and use it in another process."""
+        self._title("6. Write it as a Python package, import that in a fresh process")
+        gm.to_folder(package, _class_name(package.name))
+        files = [path for path in sorted(package.rglob("*")) if path.is_file()]
+        self._lines(f"{path}  {path.stat().st_size / 2**20:.2f} MiB" for path in files)
+        error, told = _reimport(package, gm, self.subject)
+        self.say(told)
+        self.facts.update({"files written": f"{len(files)} in {package}", "error after import": f"{error:.3g}"})
+        self.checks["a fresh process computes the same from the files"] = error <= 1e-6
+
+    def conclude(self) -> bool:
+        """Print the table of facts and checks."""
+        self._title("Summary")
+        held = {check: "yes" if holds else "NO" for check, holds in self.checks.items()}
+        self._lines(format_columns(("", ""), [*self.facts.items(), *held.items()])[1:])
+        return all(self.checks.values())
+
+    def _title(self, text: str) -> None:
+        self._lines(("", text, "-" * len(text)))
+
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.say(line)
 
 
-def _capture(subject: Subject, say: Callable[[str], None]) -> tuple[GraphModule, float]:
-    args, kwargs = next(iter(subject.calls.values()))
-    start = time.perf_counter()
-    gm: GraphModule = trace(subject.model, args, kwargs, progress=_Progress())
-    seconds = time.perf_counter() - start
-    count = len(graph_of(gm).nodes)
-    say(f"captured in {seconds:.2f} s: {count} nodes, {len(gm.guards)} guards; the result is a {_parents(gm)}")
-    return gm, seconds
-
-
-def _parents(gm: nn.Module) -> str:
-    return " and a ".join(kind.__name__ for kind in type(gm).__mro__[1:3])
-
-
-class _Progress:
-    """Shows what a capture is doing on one line of a terminal that is overwritten; elsewhere says nothing."""
-
-    def __call__(self, line: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{line[:79]:<79}", end="\r", file=sys.stderr, flush=True)
-
-
-def _check(subject: Subject, gm: GraphModule, say: Callable[[str], None]) -> VerifyReport:
-    report = verify(subject.model, gm, list(subject.calls.values()))
-    rows = [
-        (name, _brief(case.inputs), case.verdict, f"{case.error:.3g}")
-        for name, case in zip(subject.calls, report.cases, strict=True)
-    ]
-    for line in format_columns(("case", "inputs", "verdict", "worst error"), rows):
-        say(line)
-    for case in report.cases:
-        for difference in case.differences[:3]:
-            say(str(difference))
-    return report
-
-
-def _show(subject: Subject, gm: GraphModule, say: Callable[[str], None]) -> bool:
-    text = readable_source(gm, subject.part)
-    for line in _head(text.strip("\n").splitlines()):
-        say(line)
-    say("")
-    inside = [node for node in graph_of(gm).nodes if _is_inside(node, subject.part)]
-    rows = [(node.op, node.name, _brief(_target(node)), _brief(_arguments(node))) for node in inside]
-    for line in _head(format_columns(("opcode", "name", "target", "arguments"), rows)):
-        say(line)
-    return bool(text.strip()) and bool(inside)
+def _is_inside(node: Node, path: str) -> bool:
+    return node.origin is not None and f"{node.origin.module}.".startswith(f"{path}.")
 
 
 def _target(node: Node) -> str:
@@ -200,10 +190,6 @@ def _arguments(node: Node) -> str:
 
 def _brief(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
-
-
-def _is_inside(node: Node, path: str) -> bool:
-    return node.origin is not None and f"{node.origin.module}.".startswith(f"{path}.")
 
 
 def _head(lines: list[str], most: int = _LINES) -> list[str]:

@@ -8,7 +8,7 @@ from graphwright.passes.fuse_conv_batch_norm import (
     FuseConvBatchNorm,
     fold_batch_norm,
     fuse_conv_batch_norm,
-    fused_batch_norm_scale,
+    scale_and_shift,
 )
 from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
 
@@ -20,5 +20,5 @@ __all__ = [
     "fold_batch_norm",
     "fuse_conv_batch_norm",
     "fuse_conv_relu",
-    "fused_batch_norm_scale",
+    "scale_and_shift",
 ]

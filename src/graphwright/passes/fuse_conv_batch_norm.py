@@ -18,7 +18,7 @@ from graphwright.passes.fuse_conv_relu import FuseConvReLU
 from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, Calls, LinearLike, is_untouched
 from graphwright.runtime import GraphModule, expect, graph_of
 
-__all__ = ["FuseConvBatchNorm", "fold_batch_norm", "fuse_conv_batch_norm", "fused_batch_norm_scale"]
+__all__ = ["FuseConvBatchNorm", "fold_batch_norm", "fuse_conv_batch_norm", "scale_and_shift"]
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
@@ -88,7 +88,7 @@ def fuse_conv_batch_norm(gm: GraphModule) -> int:
 # ---- the arithmetic
 
 
-def fused_batch_norm_scale(norm: BatchNorm) -> tuple[Tensor, Tensor]:
+def scale_and_shift(norm: BatchNorm) -> tuple[Tensor, Tensor]:
     """Return the scale and shift, per channel, that a batch norm applies in evaluation mode.
 
     Both have shape (channels,) and at least single precision. Raises PassError when `norm` keeps no running
@@ -96,7 +96,7 @@ def fused_batch_norm_scale(norm: BatchNorm) -> tuple[Tensor, Tensor]:
 
     >>> norm = nn.BatchNorm1d(2, eps=0.0, affine=False)
     >>> _ = norm.running_mean.copy_(torch.tensor([1.0, 2.0])), norm.running_var.fill_(4.0)
-    >>> fused_batch_norm_scale(norm)
+    >>> scale_and_shift(norm)
     (tensor([0.5000, 0.5000]), tensor([-0.5000, -1.0000]))
     """
     mean, variance = norm.running_mean, norm.running_var
@@ -134,7 +134,7 @@ def fold_batch_norm(
     >>> [tuple(t.shape) for t in fold_batch_norm(conv.weight, conv.bias, norm, transposed=True, groups=2)]
     [(6, 4, 3, 3), (8,)]
     """
-    scale, shift = fused_batch_norm_scale(norm)
+    scale, shift = scale_and_shift(norm)
     wide = torch.promote_types(weight.dtype, scale.dtype)
     filters = weight.detach().to(wide)
     kernel = [1] * (filters.dim() - 2)
