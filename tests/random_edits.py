@@ -28,7 +28,7 @@ CALLS = [
     ("call_method", "__add__"),
     ("call_method", "size"),
     ("call_module", "layer1.0.Conv2d"),
-    ("call_module", "self"),
+    ("call_module", "head"),
     ("get_attr", "weight"),
     ("get_attr", "layer1.0.bias"),
 ]

@@ -25,7 +25,7 @@ def compile_source(src: str, names: dict[str, Any], title: str, function: str = 
     """
     filename = f"<graphwright {title} {next(_numbers)}>"
     namespace = dict(names)
-    exec(compile(src, filename, "exec"), namespace)
+    exec(compile(src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
     made: FunctionType = namespace.pop(function)
     linecache.cache[filename] = (len(src), None, src.splitlines(keepends=True), filename)
     weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False

@@ -16,6 +16,7 @@ import inspect
 import keyword
 import math
 import operator
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,7 +153,12 @@ class Writer:
         self.returns = ""
         graph._make_names()
         self.nodes = list(graph.nodes)
-        self.names = Globals([node._name for node in self.nodes], short)  # type: ignore[misc]
+        taken: list[str] = [node._name for node in self.nodes]  # type: ignore[misc]
+        self.renamed = [node for node in self.nodes if node._op == "placeholder" and node._name != _parameter(node)]
+        taken += [_parameter(node) for node in self.renamed]
+        while self.root in taken:  # a parameter or value of the program has the module's name
+            self.root += "_"
+        self.names = Globals([*taken, self.root], short)
         for name, value in (
             ("inf", math.inf),
             ("nan", math.nan),
@@ -160,7 +166,8 @@ class Writer:
             ("torch", torch),
             ("device", torch.device),
         ):
-            self.names.values[name] = value
+            self.names.add(name, value)
+        self.getattr = self.names.builtin("getattr")
 
     # ---- the signature
 
@@ -173,8 +180,14 @@ class Writer:
         if node._args:
             text += f"{' = ' if node.type is not None else self.equals}{self.value(node._args[0])}"
         self.parameters.append((node, text))
-        plain = raw.lstrip("*")
-        return "" if node.name == plain else f"{node.name} = {plain}"
+        if node not in self.renamed:
+            return ""
+        parameters = [_parameter(other) for other in self.renamed]
+        if all(other.name not in parameters for other in self.renamed):
+            return f"{node.name} = {_parameter(node)}"
+        if node is not self.renamed[-1]:  # `x = X` must not hide `x` before `x_1 = x` reads it: all at once
+            return ""
+        return f"{', '.join(other.name for other in self.renamed)} = {', '.join(parameters)}"
 
     def header(self, name: str) -> str:
         """Write the `def` line. Keyword-only parameters are marked by a bare `*`, as in the original signature."""
@@ -187,15 +200,23 @@ class Writer:
         keyword_only: list[str] = []
         positional_only = 0
         var_positional = var_keyword = ""
+        has_default = False
         for node, text in self.parameters:
             kind = node._meta.get("parameter_kind") if node._meta else None
             if text.startswith("**"):
                 var_keyword = text
             elif text.startswith("*"):
                 var_positional = text
-            elif kind is inspect.Parameter.KEYWORD_ONLY:
+            elif kind is inspect.Parameter.KEYWORD_ONLY or var_positional:
                 keyword_only.append(text)
             else:
+                if has_default and not node._args:
+                    raise GraphError(
+                        f"parameter {node._target!r} has no default but comes after one that has",
+                        at=node.origin,
+                        fix="give it a default, or move its placeholder before those with defaults",
+                    )
+                has_default = bool(node._args)
                 plain.append(text)
                 if kind is inspect.Parameter.POSITIONAL_ONLY:
                     positional_only = len(plain)
@@ -210,7 +231,11 @@ class Writer:
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
         target = node._target
-        if target in STATEMENTS and node._op == "call_function" and not node._kwargs:
+        try:
+            is_statement = target in STATEMENTS and node._op == "call_function" and not node._kwargs
+        except TypeError:  # a callable object that has no hash
+            is_statement = False
+        if is_statement:
             args = node._args
             if target is operator.setitem and len(args) == 3:
                 text = f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}] = {self.value(args[2])}"
@@ -262,7 +287,8 @@ class Writer:
         if op == "call_method":
             if not args:
                 raise GraphError(f"{node.name!r} calls the method {node._target!r} of nothing", at=node.origin)
-            return f"{self.operand(args[0], PRIMARY)}.{node._target}({self.call(args[1:], kwargs)})", PRIMARY
+            method = attribute(self.operand(args[0], PRIMARY), node._target, self.getattr)  # type: ignore[arg-type]
+            return f"{method}({self.call(args[1:], kwargs)})", PRIMARY
         if op == "call_module":
             return f"{self.path(node._target)}({self.call(args, kwargs)})", PRIMARY  # type: ignore[arg-type]
         if op == "get_attr":
@@ -286,19 +312,21 @@ class Writer:
 
     def keywords(self, kwargs: Any, texts: list[str]) -> None:
         """Write keyword arguments, adding to the texts of the positional ones."""
-        value = self.value
-        odd = {}  # keywords that are no names: only `**{...}` passes them
+        odd: dict[str, Any] = {}  # keywords that are no names: only `**{...}` passes them
         for key, arg in kwargs.items():
-            if key.isidentifier() and key not in _KEYWORDS:
-                texts.append(f"{key}{self.equals}{value(arg)}")
-            else:
+            if not _is_plain_name(key):
                 odd[key] = arg
+                continue
+            if odd:
+                texts.append(f"**{self.value(odd)}")
+                odd = {}
+            texts.append(f"{key}{self.equals}{self.value(arg)}")
         if odd:
-            texts.append(f"**{value(odd)}")
+            texts.append(f"**{self.value(odd)}")
 
     def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
         """Write a call of a function, as the operator that it is where it is one."""
-        if not kwargs:
+        if not kwargs and type(target).__hash__ is not None:
             count = len(args)
             if count == 2:
                 binary = BINARY.get(target)
@@ -328,21 +356,32 @@ class Writer:
 
     def path(self, target: str) -> str:
         """Write a dotted path from the root; atoms that are no identifiers go through getattr."""
-        return _dotted(self.root, target)
+        return _dotted(self.root, target, self.getattr)
 
 
-def _is_plain_name(atom: str) -> bool:
-    return atom.isidentifier() and atom not in _KEYWORDS
-
-
-def attribute(owner: str, atom: str) -> str:
-    """Write the read of an attribute, by getattr where its name is no identifier."""
-    return f"{owner}.{atom}" if _is_plain_name(atom) else f'getattr({owner}, "{atom}")'
+def _parameter(placeholder: Node) -> str:
+    """The name of the parameter that a placeholder stands for, without its stars."""
+    return str(placeholder._target).lstrip("*")
 
 
 @functools.lru_cache(65536)
-def _dotted(root: str, target: str) -> str:
+def _is_plain_name(atom: str) -> bool:
+    """Tell whether source may say `.atom` and `atom=`: Python reads it as this name, inside a class body, too."""
+    is_mangled = atom.startswith("__") and not atom.endswith("__")
+    is_changed = not atom.isascii() and unicodedata.normalize("NFKC", atom) != atom
+    return atom.isidentifier() and atom not in _KEYWORDS and not is_mangled and not is_changed
+
+
+def attribute(owner: str, atom: str, getter: str = "getattr") -> str:
+    """Write the read of an attribute, by getattr where its name is none that may stand after a dot."""
+    if _is_plain_name(atom):
+        return f"{owner}.{atom}"
+    return f'{getter}({owner}, "{atom}")' if atom.isalnum() else f"{getter}({owner}, {atom!r})"
+
+
+@functools.lru_cache(65536)
+def _dotted(root: str, target: str, getter: str) -> str:
     text = root
     for atom in target.split("."):
-        text = attribute(text, atom)
+        text = attribute(text, atom, getter)
     return text

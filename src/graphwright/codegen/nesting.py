@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
     from graphwright.ir import Origin
 
-__all__ = ["Statement", "statement_key", "statements_of", "unpacked_items"]
+__all__ = ["Statement", "is_statement", "statement_key", "statements_of", "unpacked_items"]
 
 Statement = tuple[Node, str, list[Node]]  # the node, the text of its statement, the named values that it reads
 _LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
@@ -79,7 +79,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
 
 
 def unpacked_items(node: Node) -> list[Node | None] | None:
-    """The items of an `unpack` node, None for those that nothing uses, if `a, b = value` says all that is done with it."""
+    """The items of an `unpack` node, None for unused ones, where `a, b = value` says all that is done with it."""
     if node._target is not unpack or len(node._args) != 2 or not node.users or type(node._args[1]) is not int:
         return None
     items: list[Node | None] = [None] * node._args[1]
@@ -95,7 +95,7 @@ def unpacked_items(node: Node) -> list[Node | None] | None:
 
 def may_stand_inside(node: Node) -> bool:
     """Tell whether a node is an expression that the source does not name and exactly one place reads."""
-    if node.type is not None or len(node.users) != 1 or node._target in _OWN_STATEMENTS or node._op == "output":
+    if node.type is not None or len(node.users) != 1 or is_statement(node) or node._op == "output":
         return False
     (user,) = node.users
     if sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs))) != 1:
@@ -109,16 +109,26 @@ def may_stand_inside(node: Node) -> bool:
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context}
 
 
+def is_statement(node: Node) -> bool:
+    """Tell whether a node is written as a statement, not as an expression."""
+    try:
+        return node._op == "call_function" and node._target in _OWN_STATEMENTS and not node._kwargs
+    except TypeError:  # a callable object that has no hash
+        return False
+
+
 def _commutes(node: Node, waiting: list[Node]) -> bool:
     """Tell whether a node may be computed before the waiting ones: the read of a size before reads of attributes."""
-    is_read = node._op == "call_method" and node._target == "size" or node._target is getattr
-    return is_read and all(other._op == "get_attr" for other in waiting) and not set(waiting) & set(nodes_in(node._args))
+    is_read = (node._op == "call_method" and node._target == "size") or node._target is getattr
+    if not is_read or any(other._op != "get_attr" for other in waiting):
+        return False
+    return not set(waiting) & set(nodes_in(node._args))
 
 
 def _in_order_of_evaluation(node: Node) -> list[Node]:
     """The nodes whose values a statement reads, as Python comes to them: `a[k] = v` evaluates v first."""
     args = node._args
-    if node._target is operator.setitem:
+    if node._target is operator.setitem and is_statement(node):
         args = (args[-1], *args[:-1])
     return [*nodes_in(args), *nodes_in(node._kwargs)]
 

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.function import PythonCode, Writer, attribute
-from graphwright.codegen.nesting import Statement, statement_key, statements_of, unpacked_items
+from graphwright.codegen.nesting import Statement, is_statement, statement_key, statements_of, unpacked_items
 from graphwright.codegen.operators import ATOM, INPLACE
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.wrapping import wrap
@@ -69,13 +69,14 @@ class _ReadableWriter(Writer):
         super().__init__(graph, root, short=True)
         self.owner = owner
         self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
+        self.exits = region_exits(self.nodes)
 
     # ---- blocks of lines
 
     def blocks(self) -> list[tuple[Node, str, str]]:
         """Return each statement: the node whose value it computes, the comments before it, its text."""
         plan = statements_of(self)
-        exits = region_exits(self.nodes)
+        exits = self.exits
         closing = {exit_node: enter for enter, exit_node in exits.items()}
         free = _free_after(plan, exits)
         comments = _Comments()
@@ -91,8 +92,6 @@ class _ReadableWriter(Writer):
                 continue
             comment = "".join(f"{indent if line else ''}{line}\n" for line in comments.before(node))
             tail = f";  del {', '.join(used.name for used in free[i])}" if i in free and node not in exits else ""
-            if node in exits:
-                text = f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
             out.append((node, comment, f"{indent}{wrap(text, indent)}{tail}"))
             if node in exits:
                 indent += "    "
@@ -100,14 +99,31 @@ class _ReadableWriter(Writer):
 
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
+        if node in self.exits:
+            return f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
         items = unpacked_items(node)
         if items:
-            return f"{', '.join('_' if item is None else item.name for item in items)} = {self.value(node._args[0])}"
+            unused = self.names.new("_") if None in items else ""
+            return f"{', '.join(unused if item is None else item.name for item in items)} = {self.value(node._args[0])}"
         if node.users:
             return super().statement(node)
-        if node._op == "call_function" and node._target in INPLACE and len(node._args) == 2:
-            return f"{self.value(node._args[0])} {INPLACE[node._target]} {self.value(node._args[1])}"
-        return super().statement(node).removeprefix(f"{node.name} = ")  # nothing reads the value: only the effect counts
+        if is_statement(node) and node._target in INPLACE and len(node._args) == 2:
+            left, right = node._args
+            if self.may_assign(left):
+                return f"{self.value(left)} {INPLACE[node._target]} {self.value(right)}"
+            return self.function_call(node._target, node._args, {})[0]
+        # Nothing reads the value: only the effect counts.
+        return super().statement(node).removeprefix(f"{node.name} = ")
+
+    def may_assign(self, left: Any) -> bool:
+        """Tell whether `left += ...` does what calling `operator.iadd` does, as far as the graph needs it.
+
+        What a capture recorded (it has an origin) changes in place, so that naming the result `left` again changes
+        nothing; another value may be a number, which `left` would then stand for no longer.
+        """
+        if type(left) is not Node or left.origin is None:
+            return False
+        return left not in self.inside or (left._op == "get_attr" and not self.inside[left][0].endswith((")", "]")))
 
     # ---- expressions
 
@@ -151,7 +167,7 @@ class _ReadableWriter(Writer):
         text, value = self.root, self.owner
         for atom in target.split("."):
             subscript = None if value is None or atom.isidentifier() else _subscript(value, atom)
-            text = f"{text}[{subscript}]" if subscript else attribute(text, atom)
+            text = f"{text}[{subscript}]" if subscript else attribute(text, atom, self.getattr)
             value = None if value is None else getattr(value, atom, None)
         return text
 

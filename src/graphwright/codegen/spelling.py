@@ -6,7 +6,9 @@ Nothing is ever written by a `repr` that might not parse: what has no exact lite
 
 from __future__ import annotations
 
+import builtins
 import enum
+import keyword
 import math
 import sys
 import types
@@ -23,6 +25,7 @@ from graphwright.ir import Namespace, Node, qualified_name
 __all__ = ["Globals", "constant"]
 
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
+_KEYWORDS = frozenset(keyword.kwlist)
 _PLAIN_MODULES = ("math", "operator")  # read better with their name in front
 
 
@@ -36,24 +39,34 @@ class Globals:
     """
 
     def __init__(self, taken: Iterable[str] = (), short: bool = False) -> None:
-        self._short = short  # as a person would import things, rather than by unmistakable long names
+        self.is_short = short  # as a person would import things, rather than by unmistakable long names
         self.values: dict[str, Any] = {}
         self._namespace = Namespace()
         self._namespace.take(*taken)
+        self._names: dict[tuple[str, int], str] = {}  # (wish, id of the value) -> name; `values` keeps it alive
         self._texts: dict[int, tuple[Any, str]] = {}  # id -> (object, how it is written)
 
     def add(self, wish: str, value: Any) -> str:
-        """Bind a value to a global name, the wished one if it is free; the same value keeps its name."""
-        known = self.values.get(wish, self)
-        if known is value:
-            return wish
-        name = wish if known is self and wish not in self._namespace else self._namespace.create(wish)
-        self._namespace.take(name)
-        self.values[name] = value
+        """Bind a value to a global name, the wished one if it is legal and free; the same value keeps its name."""
+        name = self._names.get((wish, id(value)))
+        if name is None:
+            is_free = wish.isidentifier() and wish not in _KEYWORDS and wish not in self._namespace
+            name = wish if is_free else self._namespace.create(wish)
+            self._namespace.take(name)
+            self._names[wish, id(value)] = name
+            self.values[name] = value
         return name
 
+    def new(self, wish: str) -> str:
+        """Take a name that nothing else has, the wished one if it is free."""
+        return wish if wish not in self._namespace else self._namespace.create(wish)
+
+    def builtin(self, name: str) -> str:
+        """Write a builtin: by its own name, unless a parameter of the function hides it."""
+        return name if name not in self._namespace else self.add(name, getattr(builtins, name))
+
     def torch(self) -> str:
-        """Make sure that `torch` is there."""
+        """Make sure that `torch` is there, and write it."""
         return self.add("torch", torch)
 
     def function(self, target: Any) -> str:
@@ -73,19 +86,17 @@ class Globals:
         module, _, name = path.rpartition(".")
         if module == "builtins":
             return self.add(name, target)
-        if self._short:
+        if self.is_short:
             for public in ("torch", "torch.nn.functional"):
                 if getattr(sys.modules[public], name, None) is target:
-                    self.torch()
-                    return f"{public}.{name}"
+                    return f"{self.torch()}{public.removeprefix('torch')}.{name}"
         if module.partition(".")[0] == "torch" and _follow(path) is target:
-            self.torch()
-            return path
+            return self.torch() + path.removeprefix("torch")
         if not name.isidentifier():  # <lambda>, or a function made inside another
             name = "_function"
-        if self._short and module in _PLAIN_MODULES:
+        if self.is_short and module in _PLAIN_MODULES:
             return f"{self.add(module, sys.modules[module])}.{name}"
-        if self._short:
+        if self.is_short:
             return self.add(name, target)
         origin = getattr(target, "__module__", None) or module
         return self.add(f"{origin}_{name}".replace(".", "_"), target)
@@ -110,28 +121,30 @@ def constant(value: Any, names: Globals) -> tuple[str, int]:
     if kind is float:
         return _float(value, names)
     if value is ...:
-        return "Ellipsis", ATOM
+        return names.builtin("Ellipsis"), ATOM
     if kind is complex:
+        if repr(value) == f"{value.imag!r}j".replace(".0j", "j") and value.real == 0 and value.imag >= 0:
+            return repr(value), ATOM
         real, imaginary = _float(value.real, names)[0], _float(value.imag, names)[0]
-        return f"complex({real}, {imaginary})", PRIMARY
+        return f"{names.builtin('complex')}({real}, {imaginary})", PRIMARY
     if isinstance(value, _TORCH_SINGLETONS):
-        names.torch()
-        return repr(value), PRIMARY
+        return names.torch() + repr(value).removeprefix("torch"), PRIMARY
     if kind is torch.device:
         return f"{names.add('device', torch.device)}(type={value.type!r}" + (
             f", index={value.index})" if value.index is not None else ")"
         ), PRIMARY
-    if isinstance(value, enum.Enum) and getattr(kind, value.name, None) is value:
-        return f"{names.function(kind)}.{value.name}", PRIMARY
+    if isinstance(value, enum.Enum) and kind.__members__.get(value._name_) is value:
+        return f"{names.function(kind)}.{value._name_}", PRIMARY
     if kind is range:
-        return repr(value), PRIMARY
+        return names.builtin("range") + repr(value).removeprefix("range"), PRIMARY
     if kind is set or kind is frozenset:
-        items = ", ".join(constant(item, names)[0] for item in sorted(value, key=repr))
-        text = f"{{{items}}}" if items else "set()"
-        return (text, ATOM) if kind is set else (f"frozenset({text if items else ''})", PRIMARY)
+        items = ", ".join(argument(item, names, None)[0] for item in sorted(value, key=repr))
+        if kind is set and items:
+            return f"{{{items}}}", ATOM
+        return f"{names.builtin(kind.__name__)}({f'{{{items}}}' if items else ''})", PRIMARY
     if kind is types.ModuleType:
         return names.add(value.__name__.replace(".", "_"), value), ATOM
-    if isinstance(value, type) or callable(value) and getattr(value, "__name__", None):
+    if isinstance(value, type) or (callable(value) and getattr(value, "__name__", None)):
         return names.function(value), PRIMARY
     return names.add(f"_{kind.__name__}", value), ATOM
 
@@ -167,7 +180,7 @@ def argument(value: Any, names: Globals, write_node: Any) -> tuple[str, int]:
         return f"{{{', '.join(items)}}}", ATOM
     if kind is slice:
         parts = [argument(part, names, write_node)[0] for part in (value.start, value.stop, value.step)]
-        return f"slice({', '.join(parts)})", PRIMARY
+        return f"{names.builtin('slice')}({', '.join(parts)})", PRIMARY
     return constant(value, names)
 
 
@@ -178,14 +191,16 @@ def annotation(kind: Any, names: Globals) -> str:
     if isinstance(kind, str):
         return repr(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    comma = ", " if names.is_short else ","
     if origin is not None and args:
         if origin is typing.Union or origin is types.UnionType:
             rest = [arg for arg in args if arg is not type(None)]
             if len(rest) == 1 and len(args) == 2:
                 return f"{names.add('typing_Optional', typing.Optional)}[{annotation(rest[0], names)}]"
-            return f"{names.add('typing_Union', typing.Union)}[{', '.join(annotation(arg, names) for arg in args)}]"
+            inside = comma.join(annotation(arg, names) for arg in args)
+            return f"{names.add('typing_Union', typing.Union)}[{inside}]"
         if origin in (list, tuple, dict, set, frozenset, type):
-            inside = ", ".join("..." if arg is ... else annotation(arg, names) for arg in args)
+            inside = comma.join("..." if arg is ... else annotation(arg, names) for arg in args)
             bare = getattr(kind, "_name", None)
             if bare and type(kind).__module__ == "typing":  # typing.List[int] stays that, list[int] stays that
                 return f"{names.add(f'typing_{bare}', getattr(typing, bare))}[{inside}]"
@@ -196,13 +211,10 @@ def annotation(kind: Any, names: Globals) -> str:
             return names.add(kind.__name__, kind)
         short = f"{kind.__module__.partition('._')[0]}.{kind.__name__}"
         if short.startswith("torch.") and _follow(short) is kind:
-            names.torch()
-            return short
+            return names.torch() + short.removeprefix("torch")
         return names.function(kind)
     if getattr(kind, "__module__", "") == "typing":
         bare = getattr(kind, "_name", None) or getattr(kind, "__name__", None)
         if bare:
             return names.add(f"typing_{bare}", kind)
     return names.add("_annotation", kind)
-
-

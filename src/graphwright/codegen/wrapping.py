@@ -8,7 +8,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def wrap(text: str, indent: str, width: int = 112) -> str:
-    """Break one statement at the commas of its last outermost brackets where it is longer than `width`, indent included.
+    """Break one statement at the commas of its last outermost brackets where it, indented, is longer than `width`.
 
     >>> print(wrap("y = f(alpha, beta, gamma)", "", 20))
     y = f(

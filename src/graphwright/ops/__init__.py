@@ -6,11 +6,19 @@ Nodes come in, facts go out; nothing is edited. Read effects.py first.
 import torch
 
 from graphwright.ir import register_home
-from graphwright.ops.statements import enter_context, exit_context, unpack
 from graphwright.ops.effects import is_impure, is_inplace, is_random
 from graphwright.ops.spelling import TorchSpelling
+from graphwright.ops.statements import enter_context, exit_context, unpack
 
-__all__ = ["TorchSpelling", "is_impure", "is_inplace", "is_random"]
+__all__ = [
+    "TorchSpelling",
+    "enter_context",
+    "exit_context",
+    "is_impure",
+    "is_inplace",
+    "is_random",
+    "unpack",
+]
 
 # Where functions live that do not say so themselves.
 for _home in (torch, torch.nn.functional, torch._C._nn, torch.fft, torch.linalg, torch.special, torch._C, torch.Tensor):

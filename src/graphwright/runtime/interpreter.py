@@ -102,7 +102,7 @@ class Interpreter:
             rest, self._kwargs = self._kwargs, {}
             return rest
         if target.startswith("*"):
-            return list(self.args_iter)
+            return tuple(self.args_iter)
         if target in self._kwargs:
             return self._kwargs.pop(target)
         try:
@@ -181,6 +181,10 @@ def _thawed(value: Any) -> Any:
         return [_thawed(item) for item in value]
     if type(value) is immutable_dict:
         return {key: _thawed(item) for key, item in value.items()}
-    if type(value) is tuple:
-        return tuple(_thawed(item) for item in value)
+    if type(value) is slice:
+        return slice(_thawed(value.start), _thawed(value.stop), _thawed(value.step))
+    if isinstance(value, tuple):
+        kind = type(value)
+        items = [_thawed(item) for item in value]
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
     return value
