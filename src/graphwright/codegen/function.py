@@ -87,8 +87,9 @@ def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> 
             indent += "    "
             continue
         elif node in closing:
-            body.append(f"{indent}pass\n")
-            statements.append(node)
+            if statements[-1] is closing[node]:  # nothing inside
+                body.append(f"{indent}pass\n")
+                statements.append(node)
             indent = indent[:-4]
             continue
         elif op == "output":

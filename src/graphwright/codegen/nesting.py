@@ -48,10 +48,12 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         if node in unpacked:  # it got its name from the unpacking
             continue
         mentioned = _in_order_of_evaluation(node)
-        held = [used for used in mentioned if used in inside]
-        while held and (held != waiting[len(waiting) - len(held) :] or not _same_statement(held[0], node)):
-            del held[0]
-        if not _commutes(node, waiting):
+        held = _held(waiting, mentioned, node)
+        if may_stand_inside(node):  # it waits, too; only what it reads by name must have one
+            settle(
+                max((waiting.index(used) + 1 for used in mentioned if used in inside and used not in held), default=0)
+            )
+        elif not _commutes(node, waiting):
             settle(len(waiting) - len(held))
         read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
         if may_stand_inside(node):
@@ -76,6 +78,17 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             break
     settle(len(waiting))
     return plan
+
+
+def _held(waiting: list[Node], mentioned: list[Node], node: Node) -> list[Node]:
+    """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
+    order = {used: i for i, used in enumerate(mentioned)}
+    held: list[Node] = []
+    for used in reversed(waiting):
+        if used not in order or not _same_statement(used, node) or (held and order[used] > order[held[0]]):
+            break
+        held.insert(0, used)
+    return held
 
 
 def unpacked_items(node: Node) -> list[Node | None] | None:

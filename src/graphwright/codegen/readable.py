@@ -218,4 +218,4 @@ class _Comments:
         if statement_key(origin) != self._statement and origin.source:
             lines.append(f"# {origin.statement}: {origin.source}")
             self._statement = statement_key(origin)
-        return lines
+        return [" ".join(line.splitlines()) for line in lines]  # what a comment quotes must not end it

@@ -1,0 +1,368 @@
+"""The readable form: statements as in the source, expressions inside one another, comments and long lines."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from tests.random_programs import programs
+from torch import nn
+
+from graphwright import Graph, Node
+from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
+from graphwright.codegen.wrapping import wrap
+from graphwright.ir import Origin
+from graphwright.ops import enter_context, exit_context, unpack
+
+
+class Line:
+    """Gives nodes the origin of one line of a source: `Line(3, "y = x + 1")(node, "y")`."""
+
+    def __init__(self, line: int, source: str, module: str = "", function: str = "Net.forward", call: int = 0) -> None:
+        self.origin: dict[str, Any] = {"file": "/src/net.py", "line": line, "function": function, "source": source}
+        self.origin |= {"statement": line, "module": module, "call": call}
+
+    def __call__(self, node: Node, target: str = "") -> Node:
+        node.origin = Origin(**self.origin, target=target)
+        return node
+
+
+def text(graph: Graph, owner: Any = None) -> str:
+    code = graph_to_readable_source(graph, owner=owner)
+    assert code.src.startswith("\n\n\ndef forward(self")
+    ast.parse(code.src)
+    return code.src.strip()
+
+
+def test_statements_are_those_of_the_source() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    first = Line(3, "y = self.act(self.norm(x) * 2 + x)")
+    norm = first(graph.call_module("norm", (x,)))
+    double = first(graph.call_function(operator.mul, (norm, 2)))
+    total = first(graph.call_function(operator.add, (double, x)))
+    y = first(graph.create_node("call_module", "act", (total,), name="y"), "y")
+    last = Line(4, "return y.sum(), y")
+    graph.output((last(graph.call_method("sum", (y,))), y))
+    assert text(graph) == (
+        "def forward(self, x):\n"
+        "\n"
+        "    # Net.forward (net.py)\n"
+        "    # 3: y = self.act(self.norm(x) * 2 + x)\n"
+        "    y = self.act(self.norm(x) * 2 + x)\n"
+        "    # 4: return y.sum(), y\n"
+        "    sum_1 = y.sum()\n"
+        "    return (sum_1, y)"
+    )
+
+
+def test_modules_are_named_when_they_begin() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    for i, call in ((0, 0), (0, 1), (1, 0)):
+        line = Line(9, "x = self.linear(x)", f"blocks.{i}", "Block.forward", call)
+        x = line(graph.create_node("call_module", f"blocks.{i}.linear", (x,), name="x"), "x")
+    graph.output(x)
+    blocks = nn.Module()
+    blocks.blocks = nn.ModuleList(nn.Module() for _ in range(2))
+    assert text(graph, blocks) == (
+        "def forward(self, x):\n"
+        "\n"
+        "    # Block.forward (net.py), blocks.0\n"
+        "    # 9: x = self.linear(x)\n"
+        "    x_1 = self.blocks[0].linear(x)\n"
+        "\n"
+        "    # Block.forward (net.py), blocks.0\n"
+        "    # 9: x = self.linear(x)\n"
+        "    x_2 = self.blocks[0].linear(x_1);  del x_1\n"
+        "\n"
+        "    # Block.forward (net.py), blocks.1\n"
+        "    # 9: x = self.linear(x)\n"
+        "    x_3 = self.blocks[1].linear(x_2);  del x_2\n"
+        "    return x_3"
+    )
+
+
+def test_paths_use_the_subscripts_that_containers_have() -> None:
+    root = nn.Module()
+    root.layers = nn.Sequential(nn.ReLU(), nn.ReLU())
+    root.heads = nn.ModuleDict({"0": nn.ReLU(), "not a name": nn.ReLU(), "plain": nn.ReLU()})
+    root.odd = nn.Module()
+    root.odd.add_module("0", nn.ReLU())
+    graph = Graph()
+    x = graph.placeholder("x")
+    for path in ("layers.1", "heads.0", "heads.not a name", "heads.plain", "odd.0"):
+        graph.call_module(path, (x,))
+    assert [line.strip() for line in text(graph, root).splitlines()[1:]] == [
+        *("self.layers[1](x)", 'getattr(self.heads, "0")(x)', "self.heads['not a name'](x)", "self.heads.plain(x)"),
+        'getattr(self.odd, "0")(x)',
+    ]
+
+
+NOT_INSIDE = {
+    "another statement": lambda graph, x: Line(2, "g(y)")(
+        graph.call_method("g", (Line(1, "y")(graph.call_method("f", (x,))),))
+    ),
+    "two readers": lambda graph, x: two_readers(graph, Line(1, "y")(graph.call_method("f", (x,)))),
+    "read twice": lambda graph, x: (lambda f: Line(1, "y")(graph.call_function(operator.add, (f, f))))(
+        Line(1, "y")(graph.call_method("f", (x,)))
+    ),
+    "named": lambda graph, x: Line(1, "y")(graph.call_method("g", (Line(1, "y")(graph.call_method("f", (x,)), "f"),))),
+    "annotated": lambda graph, x: Line(1, "y")(
+        graph.call_method("g", (Line(1, "y")(graph.call_method("f", (x,), type_expr=int)),))
+    ),
+    "no origin": lambda graph, x: Line(1, "y")(graph.call_method("g", (graph.call_method("f", (x,)),))),
+    "order of evaluation": lambda graph, x: out_of_order(graph, x),
+}
+
+
+def two_readers(graph: Graph, f: Node) -> None:
+    for _ in range(2):
+        Line(1, "y")(graph.call_method("g", (f,)))
+
+
+def out_of_order(graph: Graph, x: Node) -> None:
+    first, second = (Line(1, "y")(graph.call_method(name, (x,))) for name in "fh")
+    Line(1, "y")(graph.call_method("g", (second, first)))
+
+
+@pytest.mark.parametrize("make", NOT_INSIDE.values(), ids=NOT_INSIDE)
+def test_what_gets_a_statement_of_its_own(make: Any) -> None:
+    graph = Graph()
+    make(graph, graph.placeholder("x"))
+    statements = [line for line in text(graph).splitlines()[1:] if line and not line.lstrip().startswith("#")]
+    assert statements[0].strip().partition(";")[0] in ("f = x.f()", "f : int = x.f()")
+    assert all("x.f()" not in line for line in statements[1:])
+
+
+def test_a_long_expression_gets_a_statement_of_its_own() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    line = Line(1, "return x + x + ...")
+    total = x
+    for i in range(30):
+        total = line(graph.call_function(operator.add, (total, i)))
+    graph.output(total)
+    lines = text(graph).splitlines()
+    assert max(map(len, lines)) < 120
+    assert [line.partition(" = ")[0].strip() for line in lines[4:]] == ["add_19", "add_29", "return add_29"]
+
+
+def test_operators_inside_others_keep_their_operands() -> None:
+    graph = Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    line = Line(1, "")
+
+    def do(function: Any, *args: Any) -> Node:
+        return line(graph.call_function(function, args))
+
+    wanted = [
+        (lambda: do(operator.mul, do(operator.add, x, y), 2), "(x + y) * 2"),
+        (lambda: do(operator.add, do(operator.mul, x, y), 2), "x * y + 2"),
+        (lambda: do(operator.sub, x, do(operator.sub, y, 1)), "x - (y - 1)"),
+        (lambda: do(operator.sub, do(operator.sub, x, y), 1), "x - y - 1"),
+        (lambda: do(operator.pow, do(operator.pow, x, y), 2), "(x ** y) ** 2"),
+        (lambda: do(operator.pow, x, do(operator.pow, y, 2)), "x ** y ** 2"),
+        (lambda: do(operator.pow, do(operator.neg, x), 2), "(-x) ** 2"),
+        (lambda: do(operator.neg, do(operator.pow, x, 2)), "-x ** 2"),
+        (lambda: do(operator.pow, 2, do(operator.neg, x)), "2 ** -x"),
+        (lambda: do(operator.lt, do(operator.lt, x, y), 1), "(x < y) < 1"),
+        (lambda: do(operator.eq, x, do(operator.gt, y, 1)), "x == (y > 1)"),
+        (lambda: do(operator.and_, do(operator.gt, x, y), do(operator.eq, x, 1)), "(x > y) & (x == 1)"),
+        (lambda: do(operator.or_, do(operator.and_, x, y), do(operator.xor, x, 1)), "x & y | x ^ 1"),
+        (lambda: do(operator.getitem, do(operator.add, x, y), (0, do(operator.neg, y))), "(x + y)[0, -y]"),
+        (lambda: do(getattr, do(operator.invert, x), "T"), "(~x).T"),
+        (lambda: do(operator.matmul, do(operator.matmul, x, y), do(operator.mul, x, y)), "x @ y @ (x * y)"),
+        (lambda: do(torch.cat, [do(operator.add, x, 1), y], 1), "torch.cat([x + 1, y], 1)"),
+        (lambda: do(len, {"a": do(operator.neg, x)}), "len({'a': -x})"),
+    ]
+    for make, _ in wanted:
+        make()
+    statements = [line.strip() for line in text(graph).splitlines()[1:] if line and "#" not in line]
+    assert statements == [expression for _, expression in wanted]
+
+
+def test_subscripts_are_python_s() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    for key in (
+        *(
+            slice(None),
+            slice(1, None),
+            slice(None, -1),
+            slice(None, None, 2),
+            (slice(None), None, ..., 0),
+            (slice(x, 3),),
+        ),
+        *((), [1, 2], "k", (1, (slice(2), 3)), slice(None, None, None)),
+    ):
+        graph.call_function(operator.getitem, (x, key))
+    graph.call_function(operator.setitem, (x, (0, slice(None)), 1))
+    assert [line.strip() for line in text(graph).splitlines()[1:]] == [
+        *("x[:]", "x[1:]", "x[:-1]", "x[::2]", "x[:, None, ..., 0]", "x[x:3,]", "x[()]", "x[[1, 2]]", "x['k']"),
+        *("x[1, (slice(None, 2, None), 3)]", "x[:]", "x[0, :] = 1"),
+    ]
+
+
+def test_calls_that_nobody_reads_are_statements() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    graph.call_method("add_", (x, 1))
+    graph.call_module("observer", (x,))
+    graph.call_function(torch._assert, (x, "message"))
+    graph.output(x)
+    assert text(graph) == (
+        "def forward(self, x):\n    x.add_(1)\n    self.observer(x)\n    torch._assert(x, 'message')\n    return x"
+    )
+
+
+def test_in_place_operators_of_captures_are_statements() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    line = Line(2, "y += 1")
+    y = line(graph.create_node("call_method", "clone", (x,), name="y"), "y")
+    line(graph.call_function(operator.iadd, (y, 1)))
+    line(graph.call_function(operator.imul, (line(graph.get_attr("scale")), y)))
+    graph.call_function(operator.isub, (x, 1))  # not captured: x may be a number
+    line(graph.call_function(operator.iadd, (line(graph.call_method("view", (y, -1))), 1)))
+    graph.output((y, x))
+    statements = [line.strip() for line in text(graph).splitlines()[1:] if line and "#" not in line]
+    assert statements == [
+        *("y = x.clone()", "y += 1", "self.scale *= y", "operator.isub(x, 1)", "operator.iadd(y.view(-1), 1)"),
+        "return (y, x)",
+    ]
+
+
+def test_unpacking_is_one_statement() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    parts = graph.call_method("chunk", (x, 3))
+    whole = graph.call_function(unpack, (parts, 3))
+    first = graph.create_node("call_function", operator.getitem, (whole, 0), name="first")
+    last = graph.create_node("call_function", operator.getitem, (whole, 2), name="last")
+    graph.output((last, first))
+    assert text(graph) == (
+        "def forward(self, x):\n"
+        "    chunk = x.chunk(3)\n"
+        "    first, _, last = chunk;  del chunk\n"
+        "    return (last, first)"
+    )
+    last.name = "_"
+    assert "    first, __1, _ = chunk" in text(graph)
+
+
+@pytest.mark.parametrize("indices", [(0, 0), (0, 3), (-1, 0), (2, 0, 1)])
+def test_odd_unpackings_run_as_calls(indices: tuple[int, ...]) -> None:
+    graph = Graph()
+    whole = graph.call_function(unpack, (graph.placeholder("x"), 3))
+    graph.output([graph.call_function(operator.getitem, (whole, index)) for index in indices])
+    code = graph_to_readable_source(graph)
+    if 3 not in indices:
+        assert compile_source(code.src, code.globals, "test")(None, "abc") == ["abc"[index] for index in indices]
+    else:
+        assert "unpack_1(x, 3)" in code.src
+
+
+TORCH_FX_REGIONS = """\
+def forward(self, x):
+    with torch.autograd.grad_mode.set_grad_enabled(False):
+        exp = x.exp();  x = None
+        with torch.amp.autocast_mode.autocast('cpu', enabled = False):
+            pass
+        sin = exp.sin();  exp = None
+    return sin"""
+READABLE_REGIONS = """\
+def forward(self, x):
+    with torch.set_grad_enabled(False):
+        exp = x.exp()
+        with torch.autocast('cpu', enabled=False):
+            pass
+        sin = exp.sin();  del exp
+    return sin"""
+
+
+@pytest.mark.parametrize(
+    ("write", "wanted"),
+    [
+        pytest.param(graph_to_source, TORCH_FX_REGIONS, id="torch.fx form"),
+        pytest.param(graph_to_readable_source, READABLE_REGIONS, id="readable form"),
+    ],
+)
+def test_regions_are_with_blocks(write: Any, wanted: str) -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    outer = graph.call_function(enter_context, (torch.set_grad_enabled, False))
+    y = graph.call_method("exp", (x,))
+    inner = graph.call_function(enter_context, (torch.autocast, "cpu"), {"enabled": False})
+    graph.call_function(exit_context, (inner,))
+    z = graph.call_method("sin", (y,))
+    graph.call_function(exit_context, (outer,))
+    graph.output(z)
+    code = write(graph)
+    assert code.src.strip() == wanted
+    value = torch.ones(2, requires_grad=True)
+    assert not compile_source(code.src, code.globals, "test")(None, value).requires_grad
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("write", [graph_to_source, graph_to_readable_source], ids=["torch.fx form", "readable form"])
+def test_regions_that_do_not_nest_are_calls(write: Any) -> None:
+    graph = Graph()
+    first = graph.call_function(enter_context, (torch.set_grad_enabled, False))
+    second = graph.call_function(enter_context, (torch.autocast, "cpu"))
+    graph.call_function(exit_context, (first,))
+    graph.call_function(exit_context, (second,))
+    graph.output(None)
+    code = write(graph)
+    assert code.src.count("enter_context") >= 1
+    assert sum(isinstance(node, ast.With) for node in ast.walk(ast.parse(code.src))) <= 1
+    compile_source(code.src, code.globals, "test")(None)
+    assert torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_comments_cannot_become_code() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    graph.output(
+        Line(1, 'y = """a\nraise SystemExit"""', "a\nb", "f\rraise SystemExit")(graph.call_method("neg", (x,)))
+    )
+    code = graph_to_readable_source(graph)
+    (function,) = ast.parse(code.src).body
+    assert isinstance(function, ast.FunctionDef)
+    assert [type(statement) for statement in function.body] == [ast.Assign, ast.Return]
+
+
+def test_lines_lead_to_the_nodes_of_their_statements() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    line = Line(3, "y = f(...)")
+    many = line(graph.call_method("f", (x, *(f"argument number {i}" for i in range(12)))), "f")
+    neg = line(graph.call_function(operator.neg, (many,)))
+    total = line(graph.call_function(operator.add, (neg, 1)), "y")
+    output = graph.output(total)
+    code = graph_to_readable_source(graph)
+    text = code.src.split("\n")
+    found = {node: [text[line - 1].strip() for line in code.lines if code.lines[line] is node] for node in graph.nodes}
+    assert found[many][0] == "f = x.f("
+    assert found[many][-1] == ")"
+    assert len(found[many]) > 3
+    assert found[total] == ["add = -f + 1;  del f"]
+    assert found[output] == ["return add"]
+    assert not found[neg]
+
+
+@settings(max_examples=60)
+@given(programs(with_origins=True))
+def test_broken_lines_say_the_same(graph: Graph) -> None:
+    function = ast.parse(graph_to_readable_source(graph).src).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    for statement in function.body:
+        if not isinstance(statement, ast.With):
+            line = ast.unparse(statement)
+            broken = wrap(line, "", 30)
+            assert ast.dump(ast.parse(broken)) == ast.dump(ast.parse(line))
