@@ -1,71 +1,118 @@
 """Which operations do more than compute a value.
 
 An operation is impure when leaving it out could change what the rest of the program computes: it writes to an
-argument or a buffer, advances the random state, checks something, or is not known.
+argument or a buffer, advances the random state, checks something, or is not known. Where a flag decides that and the
+flag is a value of the graph, the answer is the careful one.
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
+import inspect
 import math
 import operator
+import types
 from typing import Any
 
 import torch
 from torch import nn
 
-from graphwright.ir import Node
+from graphwright.errors import GraphError
+from graphwright.ir import Node, qualified_name
 
 __all__ = ["RANDOM_FUNCTIONS", "is_impure", "is_inplace", "is_random"]
 
-_INPLACE_OPERATORS = frozenset({
+_INPLACE_OPERATORS = (
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.imatmul, operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
     operator.iconcat, operator.setitem, operator.delitem, setattr, delattr,
+)  # fmt: skip
+_INPLACE_METHODS = frozenset({
+    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__imatmul__", "__ipow__",
+    "__ilshift__", "__irshift__", "__iand__", "__ixor__", "__ior__", "__setitem__", "__delitem__", "__setattr__",
+    "__delattr__", "__setstate__", "resize", "resize_as",
 })  # fmt: skip
+# Methods of tensors that act without writing to the tensor's values.
+_ACTING_METHODS = frozenset({
+    "backward", "retain_grad", "register_hook", "register_post_accumulate_grad_hook", "record_stream",
+})  # fmt: skip
+_PURE_METHODS = frozenset({"items", "keys", "values", "get", "split", "strip", "join", "format", "lower", "upper"})
 
-_RANDOM_NAMES = frozenset({
-    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
-    "multinomial", "poisson", "binomial", "rrelu", "gumbel_softmax", "native_dropout", "manual_seed", "seed",
-})  # fmt: skip
+# Functions that write to an argument only if one of their arguments says so: (its names, its position, its default).
+_Flag = tuple[tuple[str, ...], int, Any]
+_WRITES_IF: dict[str, _Flag] = {
+    "batch_norm": (("training",), 5, False),
+    "native_batch_norm": (("training",), 5, False),
+    "instance_norm": (("use_input_stats",), 5, True),
+    "embedding": (("max_norm",), 3, None),
+    "embedding_bag": (("max_norm",), 3, None),
+}
+# Functions and methods that draw random numbers: always, or only if one of their arguments says so.
+_ALWAYS = ((), 0, True)
+_DROPOUT = (("training", "train"), 2, True)
+_DRAWS_IF: dict[str, _Flag] = {
+    **dict.fromkeys((
+        "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
+        "multinomial", "poisson", "binomial", "gumbel_softmax", "native_dropout", "manual_seed", "seed", "initial_seed",
+        "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices",
+        "fractional_max_pool3d_with_indices", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu",
+    ), _ALWAYS),
+    **dict.fromkeys((
+        "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
+    ), _DROPOUT),
+    "rrelu": (("training",), 3, False),
+    "scaled_dot_product_attention": (("dropout_p",), 4, 0.0),
+}  # fmt: skip
 # The functions that draw random numbers though no tensor is passed to them.
 RANDOM_FUNCTIONS = frozenset(
     getattr(torch, name)
     for name in ("rand", "randn", "randint", "randperm", "normal", "rand_like", "randn_like", "randint_like",
                  "bernoulli", "multinomial", "poisson")
 )  # fmt: skip
-_DROPOUTS = frozenset({
-    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
-})  # fmt: skip
 
-_SPEAKING_BUILTINS = frozenset({print, input, open, exec, eval, next})
-_PURE_HOMES = ("torch", "_operator", "math", "builtins", "operator")
-_DROPOUT_MODULES = (nn.modules.dropout._DropoutNd, nn.RReLU)
-_RUNNING_MODULES = (nn.modules.batchnorm._NormBase,)
+_ACTING_BUILTINS = (print, input, open, exec, eval, next, breakpoint, __import__)
+# Where torch keeps functions that compute; under the other names live modes, seeds, checks, savers and loaders.
+_PURE_HOMES = frozenset({
+    "torch.nn.functional", "torch._C._nn", "torch.fft", "torch.linalg", "torch.special", "torch.functional",
+    "torch._jit_internal", "torch.Tensor", "torch._VF", "torch._C._fft", "torch._C._linalg", "torch._C._special",
+})  # fmt: skip
+_PURE_TORCH = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_storage)
+_CHECKS = ("_assert", "_check", "_print", "_sync", "_functional_assert", "_functional_sym_constrain", "sym_constrain")
+_PURE_NAMESPACES = ("aten", "prims")  # of torch.ops
+
+
+# ---- the questions
 
 
 def is_inplace(node: Node) -> bool:
     """Tell whether a node writes to one of its arguments."""
-    if node.kwargs.get("inplace") or node.kwargs.get("out") is not None:
+    if node.kwargs.get("out") is not None:
         return True
     if node.op == "call_method":
-        return _ends_inplace(node.target) or node.target in ("__setitem__", "copy_", "set_")
-    if node.op == "call_function":
-        if node.target in _INPLACE_OPERATORS or _ends_inplace(getattr(node.target, "__name__", "")):
-            return True
-        schema = getattr(node.target, "_schema", None)
-        return schema is not None and bool(schema.is_mutable)
-    return False
+        return _is_inplace_method(node.target)
+    if node.op != "call_function":
+        return False
+    function, name = node.target, _name_of(node)
+    if any(function is other for other in _INPLACE_OPERATORS) or _is_inplace_method(name):
+        return True
+    if name in _WRITES_IF and _is_on(node, _WRITES_IF[name]):
+        return True
+    position = _position(function, "inplace")
+    if position is not None and _is_on(node, (("inplace",), position, False)):
+        return True
+    schema = getattr(function, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 def is_random(node: Node) -> bool:
     """Tell whether a node may advance a random state."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if node.op == "call_function" and name in _DROPOUTS:
-        return node.kwargs.get("training", True) is not False
-    if node.op == "call_function" and name == "scaled_dot_product_attention":
-        return bool(node.kwargs.get("dropout_p", 0.0))
-    return node.op in ("call_function", "call_method") and name in _RANDOM_NAMES
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = _name_of(node)
+    if name in _DRAWS_IF and _is_on(node, _DRAWS_IF[name]):
+        return True
+    return torch.Tag.nondeterministic_seeded in _tags(node.target)
 
 
 def is_impure(node: Node, module: nn.Module | None = None) -> bool:
@@ -79,43 +126,107 @@ def is_impure(node: Node, module: nn.Module | None = None) -> bool:
         return True
     if op == "get_attr":
         return False
+    if op == "call_module":
+        return _is_module_impure(module)
     if is_inplace(node) or is_random(node):
         return True
     if op == "call_method":
-        return not hasattr(torch.Tensor, node.target) and node.target not in _PURE_METHODS
-    if op == "call_function":
-        return _is_unknown(node.target)
-    return _is_module_impure(module)
+        return not _is_pure_method(node.target)
+    return not _is_pure_function(node.target)
 
 
-_PURE_METHODS = frozenset({"items", "keys", "values", "get", "split", "strip", "join", "format", "lower", "upper"})
+# ---- what is known of functions and methods
 
 
-def _ends_inplace(name: str) -> bool:
+def _name_of(node: Node) -> str:
+    """The name that the tables know: `relu` for torch.relu, "relu" and torch.ops.aten.relu.default."""
+    target: Any = node.target
+    return target if isinstance(target, str) else str(getattr(target, "__name__", "")).partition(".")[0]
+
+
+def _is_on(node: Node, flag: _Flag) -> bool:
+    """Tell whether an argument is given, by name or position, and not off; a value of the graph counts as on."""
+    names, position, default = flag
+    value = default
+    if names and position < len(node.args):
+        value = node.args[position]
+    for name in names:
+        value = node.kwargs.get(name, value)
+    return isinstance(value, Node) or not (value is None or value is False or value == 0)
+
+
+@functools.lru_cache(4096)
+def _position_of_hashable(function: Any, parameter: str) -> int | None:
+    try:
+        return list(inspect.signature(function).parameters).index(parameter)
+    except (TypeError, ValueError):  # written in C, or without this parameter
+        return None
+
+
+def _position(function: Any, parameter: str) -> int | None:
+    return _position_of_hashable(function, parameter) if isinstance(function, types.FunctionType) else None
+
+
+def _is_inplace_method(name: str) -> bool:
+    if name in _INPLACE_METHODS:
+        return True
     return name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_")
 
 
-def _is_unknown(function: Any) -> bool:
-    if function in _SPEAKING_BUILTINS:
-        return True
-    if getattr(builtins, getattr(function, "__name__", ""), None) is function:
+def _is_pure_method(name: str) -> bool:
+    return name not in _ACTING_METHODS and (hasattr(torch.Tensor, name) or name in _PURE_METHODS)
+
+
+def _tags(function: Any) -> list[Any]:
+    """What torch.ops says of an operator; for one that is still to choose its overload, of all of them."""
+    if isinstance(function, torch._ops.OpOverload):
+        return function.tags
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return [tag for name in function.overloads() for tag in getattr(function, name).tags]
+    return []
+
+
+def _is_pure_function(function: Any) -> bool:
+    """Tell whether a function only computes, flags and names in the tables aside."""
+    name = str(getattr(function, "__name__", ""))
+    if name.startswith(_CHECKS):
         return False
-    home = getattr(function, "__module__", None)
-    if home is None:  # torch's own functions do not say where they live
-        return getattr(torch, getattr(function, "__name__", ""), None) is not function and not isinstance(
-            getattr(function, "__objclass__", None), type
-        )
-    return home.partition(".")[0] not in _PURE_HOMES and not hasattr(math, getattr(function, "__name__", ""))
+    if getattr(builtins, name, None) is function:
+        return not any(function is other for other in _ACTING_BUILTINS)
+    if getattr(operator, name, None) is function or getattr(math, name, None) is function:
+        return True
+    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return str(function).partition(".")[0] in _PURE_NAMESPACES
+    if any(function is other for other in _PURE_TORCH):
+        return True
+    if isinstance(function, types.MethodWrapperType):
+        return name == "__get__"  # the getter of a property: `torch.Tensor.shape.__get__`
+    try:
+        home = qualified_name(function).rpartition(".")[0]
+    except GraphError:
+        return False
+    if home == "torch":
+        return name.startswith("sym_") or hasattr(torch._C._VariableFunctions, name)
+    if home == "torch.Tensor":
+        return _is_pure_method(name)
+    return home in _PURE_HOMES or home in ("builtins.str", "builtins.bytes", "builtins.int", "builtins.float")
+
+
+# ---- what is known of modules
 
 
 def _is_module_impure(module: nn.Module | None) -> bool:
-    if module is None or not type(module).__module__.startswith("torch.nn."):
+    if module is None or not type(module).__module__.startswith("torch.nn.modules."):
         return True
-    if getattr(module, "inplace", False):
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        return True
+    if getattr(module, "inplace", False) or getattr(module, "max_norm", None) is not None:
+        return True
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
         return True
     if module.training:
-        if isinstance(module, _DROPOUT_MODULES) or getattr(module, "dropout", 0):
+        if isinstance(module, nn.modules.dropout._DropoutNd | nn.RReLU) or getattr(module, "dropout", 0.0):
             return True
-        if isinstance(module, _RUNNING_MODULES) and module.track_running_stats:
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True
-    return any(child.training and _is_module_impure(child) for child in module.children())
+    return any(_is_module_impure(child) for child in module.children())
