@@ -180,7 +180,7 @@ def _is_pure_method(name: str) -> bool:
 def _tags(function: Any) -> list[Any]:
     """What torch.ops says of an operator; for one that is still to choose its overload, of all of them."""
     if isinstance(function, torch._ops.OpOverload):
-        return function.tags
+        return list(function.tags)
     if isinstance(function, torch._ops.OpOverloadPacket):
         return [tag for name in function.overloads() for tag in getattr(function, name).tags]
     return []
@@ -220,13 +220,19 @@ def _is_module_impure(module: nn.Module | None) -> bool:
         return True
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
         return True
-    if getattr(module, "inplace", False) or getattr(module, "max_norm", None) is not None:
+    flags: dict[str, Any] = module.__dict__
+    if flags.get("inplace") or flags.get("max_norm") is not None:
         return True
     if isinstance(module, nn.modules.lazy.LazyModuleMixin | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
         return True
     if module.training:
-        if isinstance(module, nn.modules.dropout._DropoutNd | nn.RReLU) or getattr(module, "dropout", 0.0):
+        if isinstance(module, nn.modules.dropout._DropoutNd | nn.RReLU) or _draws(flags.get("dropout")):
             return True
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True
     return any(_is_module_impure(child) for child in module.children())
+
+
+def _draws(dropout: Any) -> bool:
+    """Tell whether a module's attribute `dropout` is a probability above 0; in some it is a child module."""
+    return isinstance(dropout, int | float) and dropout > 0
