@@ -18,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.examples import Examples
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
-from graphwright.runtime.shells import Shells
 from graphwright.capture.spellings import (
     DATA_METHODS,
     KIND_METHODS,
@@ -31,10 +30,9 @@ from graphwright.capture.spellings import (
 from graphwright.capture.symbols import Number, Symbol, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import Argument, Graph, Node
-from graphwright.ir.arguments import ATOMS
+from graphwright.ir import ATOMS, Argument, Graph, Node
 from graphwright.ops import enter_context, exit_context, unpack
-from graphwright.runtime import expect
+from graphwright.runtime import Shells, expect
 
 __all__ = ["Recorder"]
 

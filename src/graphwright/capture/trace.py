@@ -17,10 +17,9 @@ from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import exporting
 from graphwright.capture.recorder import DataQuestion, Recorder
-from graphwright.runtime.shells import Shells
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
-from graphwright.runtime import GraphModule, captured_module, graph_of
+from graphwright.runtime import GraphModule, Shells, captured_module, graph_of
 
 __all__ = ["trace"]
 

@@ -23,13 +23,11 @@ from torch.overrides import TorchFunctionMode, is_tensor_method_or_property
 
 from graphwright.capture.origins import CallSite, Scope, user_frame
 from graphwright.capture.proxy import Attribute, Proxy, find_tracer
-from graphwright.runtime.shells import Shells
 from graphwright.capture.wrap import install_pending
 from graphwright.errors import TraceError
-from graphwright.ir import Argument, Graph, Node, Target
-from graphwright.ir.arguments import ATOMS
-from graphwright.ops.effects import RANDOM_FUNCTIONS
-from graphwright.runtime import expect
+from graphwright.ir import ATOMS, Argument, Graph, Node, Target
+from graphwright.ops import RANDOM_FUNCTIONS
+from graphwright.runtime import Shells, expect
 
 __all__ = ["GraphAppendingTracer", "Tracer", "TracerBase"]
 

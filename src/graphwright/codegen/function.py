@@ -36,8 +36,7 @@ from graphwright.codegen.operators import (
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
-from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ir.arguments import ATOMS
+from graphwright.ir import ATOMS, Graph, Node, nodes_in
 
 __all__ = ["PythonCode", "Writer", "attribute", "graph_to_source", "last_uses"]
 

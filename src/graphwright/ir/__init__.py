@@ -4,7 +4,7 @@ Nothing comes in but Python values; what goes out are graphs that other rooms fi
 Read node.py first, then graph.py. No torch in here.
 """
 
-from graphwright.ir.arguments import EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
+from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
 from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint
@@ -14,6 +14,7 @@ from graphwright.ir.origin import Origin
 from graphwright.ir.text import format_graph, format_node, format_table, qualified_name, register_home
 
 __all__ = [
+    "ATOMS",
     "CHECKS",
     "EMPTY_KWARGS",
     "OPCODES",

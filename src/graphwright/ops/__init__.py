@@ -6,11 +6,12 @@ Nodes come in, facts go out; nothing is edited. Read effects.py first.
 import torch
 
 from graphwright.ir import register_home
-from graphwright.ops.effects import is_impure, is_inplace, is_random
+from graphwright.ops.effects import RANDOM_FUNCTIONS, is_impure, is_inplace, is_random
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.statements import enter_context, exit_context, unpack
 
 __all__ = [
+    "RANDOM_FUNCTIONS",
     "TorchSpelling",
     "enter_context",
     "exit_context",

@@ -188,6 +188,16 @@ def _tags(function: Any) -> list[Any]:
 
 def _is_pure_function(function: Any) -> bool:
     """Tell whether a function only computes, flags and names in the tables aside."""
+    is_builtin = isinstance(function, types.BuiltinFunctionType)  # the most common: these live for ever and have a hash
+    return _is_pure_builtin(function) if is_builtin else _only_computes(function)
+
+
+@functools.lru_cache(4096)
+def _is_pure_builtin(function: Any) -> bool:
+    return _only_computes(function)
+
+
+def _only_computes(function: Any) -> bool:
     name = str(getattr(function, "__name__", ""))
     if name.startswith(_CHECKS):
         return False

@@ -8,8 +8,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.errors import GraphError
-from graphwright.ir import Argument, Graph, Node, Target, immutable_dict, immutable_list, map_arg, nodes_in
-from graphwright.ir.arguments import ATOMS
+from graphwright.ir import ATOMS, Argument, Graph, Node, Target, immutable_dict, immutable_list, map_arg, nodes_in
 from graphwright.runtime.graph_module import graph_of
 
 __all__ = ["Interpreter"]

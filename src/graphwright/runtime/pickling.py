@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from graphwright.errors import GraphError
-from graphwright.ir import Graph, Node, Origin, map_aggregate
-from graphwright.ir.arguments import ATOMS
+from graphwright.ir import ATOMS, Graph, Node, Origin, map_aggregate
 from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
 
 __all__ = ["graph_to_record", "record_to_graph"]
