@@ -1,0 +1,74 @@
+"""Every Python block of the README and the documentation runs, and prints what the text says that it prints.
+
+The blocks of one file share a namespace. A ```text block directly after a ```python block is that block's output. A
+block whose first line is `# some_name.py` is a file of that name, so that captured programs can quote its lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_runs_and_prints_what_follows_it(page: Path) -> None:
+    text = page.read_text()
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for i, match in enumerate(BLOCK.finditer(text)):
+        source, wanted = match.groups()
+        line = text[: match.start()].count("\n") + 2
+        torch.manual_seed(0)
+        printed = run(source, namespace, f"{page.name} line {line}", i)
+        if wanted is not None:
+            assert printed.strip() == wanted.strip(), f"{page.name}, the block at line {line}"
+        else:
+            assert not printed.strip(), f"{page.name}, the block at line {line} prints what no ```text block shows"
+
+
+def run(source: str, namespace: dict[str, Any], place: str, number: int) -> str:
+    named = re.match(r"# (\w+\.py)\n", source)
+    file = named.group(1) if named else f"<{place}, block {number}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(source, file, "exec", dont_inherit=True), namespace)
+    finally:
+        linecache.cache.pop(file)
+    return re.sub(r"[ \t]+$", "", printed.getvalue(), flags=re.MULTILINE)
+
+
+def test_every_block_of_code_has_a_language_that_is_known() -> None:
+    for page in PAGES:
+        fences = re.findall(r"^```(.*)$", page.read_text(), re.MULTILINE)
+        assert len(fences) % 2 == 0, page
+        assert set(fences[::2]) <= {"python", "text", "console"}, page
+        assert not any(fences[1::2]), page
+        count = len(re.findall(r"^```python$", page.read_text(), re.MULTILINE))
+        assert count == len(BLOCK.findall(page.read_text())), page
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_map_of_rooms_is_complete() -> None:
+    rooms = {path.name for path in (ROOT / "src/graphwright").iterdir() if (path / "__init__.py").exists()}
+    for page in (ROOT / "README.md", ROOT / "docs/architecture.md"):
+        shown = set(re.findall(r"^\| `([a-z_]+)/` \|", page.read_text(), re.MULTILINE))
+        assert shown == rooms, page
