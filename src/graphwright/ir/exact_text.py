@@ -219,7 +219,7 @@ class _NodeReader:
             self._tokens = [
                 token
                 for token in tokenize.generate_tokens(io.StringIO(line).readline)
-                if token.type in (tokenize.NAME, tokenize.NUMBER, tokenize.STRING, tokenize.OP, tokenize.ERRORTOKEN)
+                if token.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER)
             ]
         except (tokenize.TokenError, SyntaxError) as error:
             self._fail(f"this is no line of a graph: {error}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphwright.errors import GraphError
+from graphwright.ir.arguments import ATOMS
 from graphwright.ir.names import is_reserved
 from graphwright.ir.node import OPCODES, Node, nodes_in
 from graphwright.ir.text import format_node
@@ -29,104 +30,102 @@ CHECKS = {
 
 def lint(graph: Graph) -> None:
     """Check `CHECKS` in one walk; raise GraphError for the first that fails."""
-    walk = _Walk(graph)
+    before, last = graph._root, float("-inf")
+    names: dict[str, Node] = {}
+    parameters: set[str] = set()
+    past_inputs = False
+    output: Node | None = None
+    count = reads = uses = 0
     for node in graph.nodes:
-        walk.visit(node)
-    walk.finish()
+        op, position = node._op, node._position
+        if node._prev is not before or node.graph is not graph or position is None:
+            _fail(1, node, f"{node.name!r} is not linked into this graph")
+        if not position > last:
+            _fail(1, node, f"{node.name!r} has a position that is not after that of {before.name!r}")
+        before, last = node, position
+        count += 1
+        _check_opcode(node)
+        if op == "placeholder":
+            _check_parameter(node, past_inputs, parameters)
+        else:
+            past_inputs = True
+        if output is not None:
+            _fail(7, node, f"{node.name!r} comes after the output")
+        if op == "output":
+            output = node
+            if node.users:
+                _fail(7, node, f"{', '.join(user.name for user in node.users)} uses the output")
+        reads += _check_arguments(node, graph, position)
+        uses += len(node.users)
+        name = node.name
+        if names.setdefault(name, node) is not node:
+            _fail(5, node, f"Node redefined name {name!r}, which {format_node(names[name])} has")
+        if is_reserved(name) or not (name.isidentifier() and name.isascii()):
+            _fail(5, node, f"{name!r} is not a legal name for a value")
+    if graph._root._prev is not before or count != graph._len:
+        _fail(1, before, f"the graph says that it has {graph._len} nodes, and {count} are linked")
+    if uses != reads:
+        _fail_use_lists(graph)  # every argument has its user, so some use list holds one that reads nothing
     if graph.owning_module is not None:
         for node in graph.nodes:
             if node._op in ("call_module", "get_attr"):
                 _check_target_exists(node, graph.owning_module)
 
 
-class _Walk:
-    """What the checks remember of the nodes passed so far."""
+def _check_arguments(node: Node, graph: Graph, position: float) -> int:
+    """Check what a node reads, one way round; return how many different nodes that are."""
+    inputs: list[Node] | set[Node] = []
+    for arg in node._args:
+        if type(arg) is Node and not inputs:
+            inputs = [arg]
+        elif type(arg) not in ATOMS:  # the general walk only where it is needed
+            inputs = {*nodes_in(node._args), *nodes_in(node._kwargs)}
+            break
+    else:
+        if node._kwargs:
+            inputs = {*inputs, *nodes_in(node._kwargs)}
+    for used in inputs:
+        used_position = used._position
+        if used.graph is not graph or used_position is None or not used_position < position:
+            _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} {_why_not_usable(used, graph)}")
+        if node not in used.users:
+            _fail_use_lists(graph)
+    return len(inputs)
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.before = graph._root
-        self.position = float("-inf")
-        self.names: dict[str, Node] = {}
-        self.parameters: set[str] = set()
-        self.uses: dict[Node, dict[Node, None]] = {}  # value -> its users; a key for every node passed
-        self.past_inputs = False
-        self.output: Node | None = None
 
-    def visit(self, node: Node) -> None:
-        self.check_links(node)
-        _check_opcode(node)
-        if node._op == "placeholder":
-            self.check_parameter(node)
-        else:
-            self.past_inputs = True
-        self.check_output(node)
-        self.check_arguments(node)
-        self.check_name(node)
-        self.uses[node] = {}
+def _why_not_usable(value: Node, graph: Graph) -> str:
+    if value.graph is not graph:
+        return "does not belong to this Graph, but was used as an argument"
+    why = "was erased" if value._position is None else "was used before it has been defined"
+    return f"{why}: the nodes are not in topological order"
 
-    def check_links(self, node: Node) -> None:
-        position = node._position
-        if node._prev is not self.before or node.graph is not self.graph or position is None:
-            _fail(1, node, f"{node.name!r} is not linked into this graph")
-        if not position > self.position:
-            _fail(1, node, f"{node.name!r} has a position that is not after that of {self.before.name!r}")
-        self.before, self.position = node, position
 
-    def check_parameter(self, node: Node) -> None:
-        if self.past_inputs:
-            _fail(6, node, f"placeholder {node.name!r} comes after a node that computes")
-        parameter = str(node._target).lstrip("*")
-        if not parameter.isidentifier():
-            _fail(6, node, f"the target of placeholder {node.name!r}, {node._target!r}, is not the name of a parameter")
-        if parameter in self.parameters:
-            _fail(6, node, f"placeholder {node.name!r} is a second parameter called {parameter!r}")
-        self.parameters.add(parameter)
-
-    def check_output(self, node: Node) -> None:
-        if self.output is not None:
-            _fail(7, node, f"{node.name!r} comes after the output")
-        if node._op == "output":
-            self.output = node
-            if node.users:
-                _fail(7, node, f"{', '.join(user.name for user in node.users)} uses the output")
-
-    def check_arguments(self, node: Node) -> None:
+def _fail_use_lists(graph: Graph) -> NoReturn:
+    """Recompute all use lists, and name the first that is wrong."""
+    readers: dict[Node, dict[Node, None]] = {node: {} for node in graph.nodes}
+    for node in graph.nodes:
         for used in (*nodes_in(node._args), *nodes_in(node._kwargs)):
-            users = self.uses.get(used)
-            if users is None:
-                _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} {self.why_not_usable(used)}")
-            users[node] = None
+            readers.setdefault(used, {})[node] = None
+    wrong = next(node for node, users in readers.items() if node.users.keys() != users.keys())
+    _fail(4, wrong, f"the users of {wrong.name!r} are {list(wrong.users)}, but {list(readers[wrong])} read it")
 
-    def why_not_usable(self, value: Node) -> str:
-        if value.graph is not self.graph:
-            return "does not belong to this Graph, but was used as an argument"
-        why = "was erased" if value._position is None else "was used before it has been defined"
-        return f"{why}: the nodes are not in topological order"
 
-    def check_name(self, node: Node) -> None:
-        name = node.name
-        other = self.names.setdefault(name, node)
-        if other is not node:
-            _fail(5, node, f"Node redefined name {name!r}, which {format_node(other)} has")
-        if not (name.isidentifier() and name.isascii()) or is_reserved(name):
-            _fail(5, node, f"{name!r} is not a legal name for a value")
-
-    def finish(self) -> None:
-        if self.graph._root._prev is not self.before or len(self.uses) != self.graph._len:
-            _fail(
-                1, self.before, f"the graph says that it has {self.graph._len} nodes, and {len(self.uses)} are linked"
-            )
-        for node, users in self.uses.items():
-            if node.users.keys() != users.keys():
-                _fail(4, node, f"the users of {node.name!r} are {list(node.users)}, but {list(users)} read it")
+def _check_parameter(node: Node, past_inputs: bool, parameters: set[str]) -> None:
+    if past_inputs:
+        _fail(6, node, f"placeholder {node.name!r} comes after a node that computes")
+    parameter = str(node._target).lstrip("*")
+    if not parameter.isidentifier():
+        _fail(6, node, f"the target of placeholder {node.name!r}, {node._target!r}, is not the name of a parameter")
+    if parameter in parameters:
+        _fail(6, node, f"placeholder {node.name!r} is a second parameter called {parameter!r}")
+    parameters.add(parameter)
 
 
 def _check_opcode(node: Node) -> None:
     op, target = node._op, node._target
     if op not in OPCODES:
         _fail(2, node, f"Node {node} had unknown opcode {op}")
-    is_text = isinstance(target, str)
-    if is_text if op == "call_function" else not is_text:
+    if isinstance(target, str) is (op == "call_function"):
         wanted = "a Callable" if op == "call_function" else "a str"
         _fail(2, node, f"Node {node} target {target} has type {type(target).__name__} but {wanted} is expected")
 
