@@ -107,6 +107,7 @@ def test_operators_get_the_parentheses_that_their_operands_need() -> None:
         (operator.pow, (2, x)),
         (operator.pow, (x, -2)),
         (operator.pow, (-math.inf, x)),
+        (operator.pow, (-0.0, x)),
         (operator.sub, (-1, x)),
         (operator.mul, (-0.5, x)),
         (operator.neg, (-1.0,)),
@@ -121,7 +122,19 @@ def test_operators_get_the_parentheses_that_their_operands_need() -> None:
         graph.call_function(function, args)
     graph.call_method("bit_length", (3,))
     assert [line.partition(" = ")[2].partition(";")[0] for line in body(graph).splitlines()[1:]] == [
-        *("(-1) ** x", "2 ** x", "x ** -2", "(-inf) ** x", "-1 - x", "-0.5 * x", "--1.0", "~x", "(1, 2)[x]", "x < 1j"),
+        *(
+            "(-1) ** x",
+            "2 ** x",
+            "x ** -2",
+            "(-inf) ** x",
+            "(-0.0) ** x",
+            "-1 - x",
+            "-0.5 * x",
+            "--1.0",
+            "~x",
+            "(1, 2)[x]",
+            "x < 1j",
+        ),
         *("x @ complex(0.0, -1.0)", "x.shape", "getattr(x, 'class')", "(3.5).real", "(3).bit_length()"),
     ]
 

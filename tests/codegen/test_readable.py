@@ -237,6 +237,17 @@ def test_in_place_operators_of_captures_are_statements() -> None:
     ]
 
 
+def test_an_assignment_to_an_item_evaluates_the_value_first() -> None:
+    wanted = {"value key": ["x[x.key()] = x.value()"], "key value": ["key = x.key()", "x[key] = x.value();  del key"]}
+    for order, statements in wanted.items():
+        graph = Graph()
+        x = graph.placeholder("x")
+        line = Line(2, "x[x.key()] = x.value()")
+        made = {name: line(graph.call_method(name, (x,))) for name in order.split()}
+        line(graph.call_function(operator.setitem, (x, made["key"], made["value"])))
+        assert [line.strip() for line in text(graph).splitlines()[1:] if line and "#" not in line] == statements
+
+
 def test_unpacking_is_one_statement() -> None:
     graph = Graph()
     x = graph.placeholder("x")
