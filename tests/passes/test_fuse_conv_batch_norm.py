@@ -407,6 +407,21 @@ def test_the_code_after_fusing() -> None:
     ]
 
 
+def test_what_is_left_of_the_module_tree() -> None:
+    """Lists keep their places; elsewhere what was folded is gone, so that whoever still asks for it is told."""
+    model = settled(
+        Program(
+            lambda m, x: m.norm(m.conv(m.stem(x))), stem=nn.Sequential(nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Sigmoid()),
+            conv=nn.Conv2d(4, 4, 1), norm=nn.BatchNorm2d(4),
+        )
+    )  # fmt: skip
+    gm = trace(model, IMAGE)
+    assert fuse_conv_batch_norm(gm) == 2
+    assert [type(module).__name__ for module in gm.stem] == ["ConvReLU", "Identity", "Sigmoid"]
+    assert not hasattr(gm, "norm")
+    assert hasattr(model, "norm") and type(model.stem[1]) is nn.ReLU
+
+
 def test_fused_modules_train() -> None:
     """In-place activation does not disturb gradients."""
     model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU())

@@ -81,8 +81,16 @@ class Calls:
             return
         for path in self._paths.pop(id(module), ()):
             if not self._is_inside_used(path):
-                parent, _, name = path.rpartition(".")
-                self._gm.get_submodule(parent)._modules.pop(name, None)  # gone already where two paths share a parent
+                self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        """Remove a submodule; in a list, where others are known by their places, leave an Identity."""
+        owner, _, name = path.rpartition(".")
+        parent = self._gm.get_submodule(owner)
+        if isinstance(parent, nn.Sequential | nn.ModuleList):
+            parent._modules[name] = nn.Identity()
+        else:
+            parent._modules.pop(name, None)  # gone already where two paths share a parent
 
     def _note(self, node: Node, module: nn.Module) -> None:
         self._module[node] = module
