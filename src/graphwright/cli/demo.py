@@ -153,9 +153,8 @@ class _Demonstration:
     def write(self, gm: GraphModule, package: Path) -> None:
         """Write the transformed module as a package, and use it in another process."""
         self._title("6. Write it as a Python package, import that in a fresh process")
-        gm.to_folder(package, _class_name(package.name))
-        files = [path for path in sorted(package.rglob("*")) if path.is_file()]
-        self._lines(f"{path}  {path.stat().st_size / 2**20:.2f} MiB" for path in files)
+        files = gm.to_folder(package, _class_name(package.name))
+        self._lines(f"{path}  {path.stat().st_size / 2**10:,.1f} KiB" for path in files)
         error, told = _reimport(package, gm, self.subject)
         self.say(told)
         self.facts.update({"files written": f"{len(files)} in {package}", "error after import": f"{error:.3g}"})
