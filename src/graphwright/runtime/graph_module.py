@@ -6,6 +6,7 @@ import copy
 import inspect
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, graph_to_source
 from graphwright.errors import GraphError
 from graphwright.ir import Graph
+from graphwright.runtime.folder import write_package
 from graphwright.runtime.guards import Guard, guards_of
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 
@@ -62,6 +64,7 @@ class GraphModule(nn.Module):
     """
 
     _is_instance_class = False
+    _extra: dict[str, Any] = {}  # noqa: RUF012 - never written to
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
         # `forward` lives in a class, and every instance has its own: hence a class of its own.
@@ -159,12 +162,22 @@ class GraphModule(nn.Module):
     def __str__(self) -> str:
         return f"{nn.Module.__repr__(self)}\n{_python_code(self).src}"
 
+    def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> list[Path]:
+        """Write the module as an importable Python package, source and weights; return the paths of its files.
+
+        In any process, `from folder import FxModule; FxModule()` then computes the same. There is no pickle in it:
+        the source builds the submodules, and the weights are a safetensors file. An earlier package in the folder is
+        replaced. Raises ExportError, leaving everything as it was, for what cannot be written so (a lambda, a class
+        that no other process can import, a hook) and for a folder that holds anything else.
+        """
+        return write_package(self, folder, module_name, _program_of)
+
     # ---- copies
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         state = _state(self)
         kind = type(self)
-        copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__))
+        copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
         memo[id(self)] = copied
         for key, value in self.__dict__.items():
             if key != _STATE:
@@ -175,7 +188,7 @@ class GraphModule(nn.Module):
     def __copy__(self) -> GraphModule:
         kind = type(self)
         state = _state(self)
-        copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__))
+        copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
         copied.__dict__.update({key: value for key, value in self.__dict__.items() if key != _STATE})
         for table in ("_modules", "_parameters", "_buffers"):
             copied.__dict__[table] = self.__dict__[table].copy()
@@ -186,15 +199,19 @@ class GraphModule(nn.Module):
         # Never the class of the instance, which no other process can import: its bases and its name.
         state = _state(self)
         kind = type(self)
-        program = kind.__bases__, kind.__name__, graph_to_record(state.graph), state.is_readable, state.original
-        return rebuild_graph_module, program, {key: value for key, value in self.__dict__.items() if key != _STATE}
+        identity = kind.__bases__, kind.__name__, kind._extra
+        program = graph_to_record(state.graph), state.is_readable, state.original
+        attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
+        return rebuild_graph_module, (identity, program), attributes
 
 
 def rebuild_graph_module(
-    bases: tuple[type, ...], name: str, record: dict[str, Any], is_readable: bool, original: type | None
+    identity: tuple[tuple[type, ...], str, dict[str, Any]], program: tuple[dict[str, Any], bool, type | None]
 ) -> GraphModule:
-    """Make a module from what pickle saved of its program; pickle itself then restores its attributes."""
-    module: GraphModule = object.__new__(_instance_class(name, bases))
+    """Make a module from what pickle saved of its class and its program; pickle itself then restores its attributes."""
+    bases, name, extra = identity
+    record, is_readable, original = program
+    module: GraphModule = object.__new__(_instance_class(name, bases, extra))
     nn.Module.__init__(module)
     _adopt(module, _State(record_to_graph(record), is_readable, original))
     return module
@@ -242,6 +259,11 @@ def _python_code(module: nn.Module) -> PythonCode:
     return state.code
 
 
+def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
+    """The graph and the code of a captured module, None for other modules."""
+    return (_state(module).graph, _python_code(module)) if _STATE in module.__dict__ else None
+
+
 def _watch(module: nn.Module, state: _State) -> None:
     """Have the graph tell of its next edit, without keeping the module alive for it."""
     reference = weakref.ref(module)
@@ -262,6 +284,7 @@ def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any]
         "forward": _LazyForward(),
         "__module__": home.__module__,
         "__doc__": home.__doc__,
+        "_extra": dict(extra or {}),  # for copies
         **(extra or {}),
     }
     return type(home)(name, bases, namespace)

@@ -46,8 +46,8 @@ def rebuilt(
     return module
 
 
-def load_tensors(module: nn.Module, folder: str | Path) -> None:
-    """Give every parameter, buffer and tensor attribute the tensor stored under its name.
+def load_tensors(module: nn.Module, beside: str) -> None:
+    """Give every parameter, buffer and tensor attribute the tensor stored under its name, in a file beside another.
 
     Parameters that are one stay one, and each keeps its `requires_grad`. Raises RuntimeError where the module has a
     tensor that the file lacks, or one of another shape.
@@ -55,7 +55,7 @@ def load_tensors(module: nn.Module, folder: str | Path) -> None:
     places: dict[int, list[tuple[str, nn.Module, str]]] = {}
     for path, owner, name, tensor in tensor_slots(module):
         places.setdefault(id(tensor), []).append((path, owner, name))
-    with safe_open(str(Path(folder) / WEIGHTS_FILE), framework="pt") as file:
+    with safe_open(str(Path(beside).with_name(WEIGHTS_FILE)), framework="pt") as file:
         stored = set(file.keys())
         layouts = json.loads((file.metadata() or {}).get("layouts", "{}"))
         pieces: dict[str, torch.Tensor] = {}  # memory that several tensors share

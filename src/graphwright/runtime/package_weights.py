@@ -39,9 +39,9 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
             sharing[-len(sharing) - 1] = [name]
     for names in sharing.values():
         if len(names) > 1:
-            _store_shared({name: _resolved(tensors[name]) for name in names}, pieces, layouts)
+            _store_shared({name: tensors[name].detach() for name in names}, pieces, layouts)
         else:
-            _store_alone(names[0], _resolved(tensors[names[0]]), pieces, layouts)
+            _store_alone(names[0], tensors[names[0]].detach().resolve_conj().resolve_neg().cpu(), pieces, layouts)
     metadata = {"format": "pt"}
     if layouts:
         metadata["layouts"] = json.dumps(layouts)
@@ -64,15 +64,12 @@ def _check(name: str, tensor: Tensor) -> None:
     )
 
 
-def _resolved(tensor: Tensor) -> Tensor:
-    """The plain memory of a tensor: off its graph, in main memory, no lazy conjugate or negative left."""
-    return tensor.detach().resolve_conj().resolve_neg().cpu()
-
-
 def _store_alone(name: str, tensor: Tensor, pieces: dict[str, Tensor], layouts: dict[str, dict[str, Any]]) -> None:
     layout: dict[str, Any] = {}
     if not tensor.is_contiguous():
-        if _span(tensor) == tensor.numel():  # dense, the dimensions in another order: channels_last, a transposed weight
+        if (
+            _span(tensor) == tensor.numel()
+        ):  # dense, the dimensions in another order: channels_last, a transposed weight
             layout.update(size=list(tensor.shape), stride=list(tensor.stride()), offset=0)
             tensor = tensor.as_strided((tensor.numel(),), (1,))
         else:
@@ -87,15 +84,15 @@ def _store_alone(name: str, tensor: Tensor, pieces: dict[str, Tensor], layouts: 
 def _store_shared(tensors: dict[str, Tensor], pieces: dict[str, Tensor], layouts: dict[str, dict[str, Any]]) -> None:
     """Store tensors that lie in the same memory: the memory once, and where each of them lies in it."""
     first_name, first = next(iter(tensors.items()))
-    if any(tensor.dtype != first.dtype for tensor in tensors.values()):
+    if any(tensor.dtype != first.dtype or tensor.is_conj() or tensor.is_neg() for tensor in tensors.values()):
         raise ExportError(
-            f"cannot write the tensors {list(tensors)}: they share memory, each with a dtype of its own",
+            f"cannot write the tensors {list(tensors)}: they read the same memory in different ways",
             fix="clone all but one of them",
         )
     start = min(tensor.storage_offset() for tensor in tensors.values())
     end = max(tensor.storage_offset() + _span(tensor) for tensor in tensors.values())
     dtype: dict[str, Any] = {}
-    pieces[first_name] = _storable(first.as_strided((end - start,), (1,), start), dtype)
+    pieces[first_name] = _storable(first.as_strided((end - start,), (1,), start).cpu(), dtype)
     for name, tensor in tensors.items():
         layouts[name] = {
             "in": first_name,

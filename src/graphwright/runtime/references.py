@@ -64,7 +64,7 @@ def _candidates(value: Any) -> list[str]:
         found.append(qualified_name(value))
     if isinstance(module, str) and isinstance(name, str):
         parts = module.split(".")
-        if parts[0] == "torch":  # torch.nn.Linear rather than torch.nn.modules.linear.Linear
+        if parts[0] in ("torch", "graphwright"):  # torch.nn.Linear rather than torch.nn.modules.linear.Linear
             found[:0] = [".".join([*parts[:length], name]) for length in range(1, len(parts))]
         found.append(f"{module}.{name}")
     return [path for path in found if all(atom.isidentifier() for atom in path.split("."))]

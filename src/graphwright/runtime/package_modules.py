@@ -1,0 +1,268 @@
+"""One module as the Python expression that makes it again: a constructor call where that is exact, else its parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import json
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.codegen import Globals, argument
+from graphwright.errors import ExportError
+from graphwright.runtime.references import describe, reference_to
+
+__all__ = [
+    "WIDTH",
+    "Call",
+    "Expression",
+    "constructor_call",
+    "empty_tensor",
+    "is_same_build",
+    "no_value",
+    "own_attributes",
+    "quoted",
+    "render",
+    "written_value",
+]
+
+WIDTH = 112
+_OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl"}
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), type(...), range, torch.device)
+_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """An expression in brackets, which may be broken over lines: what stands before them, and prefixed items."""
+
+    head: str
+    items: tuple[tuple[str, Expression], ...] = ()
+    brackets: tuple[str, str] = ("(", ")")
+
+
+Expression = Call | str
+
+
+def render(expression: Expression, column: int, indent: str) -> str:
+    """Write an expression that starts at a column, broken one item a line where it is too long.
+
+    >>> print(render(Call("f", (("", "x" * 60), ("y=", "z" * 60))), 0, ""))
+    f(
+        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx,
+        y=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz,
+    )
+    """
+    if isinstance(expression, str):
+        return expression
+    start, end = expression.brackets
+    inner = f"{indent}    "
+    flat = ", ".join(prefix + render(item, -100_000, "") for prefix, item in expression.items)
+    if column + len(expression.head + start + flat + end) <= WIDTH or not expression.items:
+        return f"{expression.head}{start}{flat}{end}"
+    lines = "".join(
+        f"{inner}{prefix}{render(item, len(inner) + len(prefix), inner)},\n" for prefix, item in expression.items
+    )
+    return f"{expression.head}{start}\n{lines}{indent}{end}"
+
+
+def quoted(name: str) -> str:
+    """Write a name as a string."""
+    return json.dumps(name, ensure_ascii=False)
+
+
+def empty_tensor(tensor: Tensor) -> str:
+    """Write a call that makes a tensor of this shape and dtype.
+
+    >>> empty_tensor(torch.zeros(2, 3)), empty_tensor(torch.tensor(1))
+    ('torch.empty(2, 3)', 'torch.empty((), dtype=torch.int64)')
+    """
+    shape = ", ".join(map(str, tensor.shape)) or "()"
+    return f"torch.empty({shape}{'' if tensor.dtype is torch.float32 else f', dtype={tensor.dtype}'})"
+
+
+def written_value(value: Any, names: Globals) -> str | None:
+    """Write a plain value so that evaluating the text gives it back, or answer None for what has no such text."""
+    return argument(value, names, None)[0] if _is_literal(value) else None
+
+
+def _is_literal(value: Any) -> bool:
+    kind = type(value)
+    if kind in _ATOMS or isinstance(value, _SINGLETONS):
+        return True
+    if kind in (list, set, frozenset, tuple):
+        return all(map(_is_literal, value))
+    if kind is dict:
+        return all(_is_literal(key) and _is_literal(item) for key, item in value.items())
+    if kind is slice:
+        return all(map(_is_literal, (value.start, value.stop, value.step)))
+    if isinstance(value, tuple):  # a NamedTuple, a torch.Size
+        return reference_to(kind) is not None and all(map(_is_literal, value))
+    if isinstance(value, enum.Enum):
+        return reference_to(kind) is not None
+    return isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType) and (
+        reference_to(value) is not None
+    )
+
+
+def own_attributes(module: nn.Module) -> dict[str, Any]:
+    """The plain attributes of a module that not every module has."""
+    return {name: value for name, value in module.__dict__.items() if name not in _OF_EVERY_MODULE}
+
+
+# ---- constructor calls of torch.nn's own classes
+
+
+def constructor_call(module: nn.Module, names: Globals, needed: Collection[str] = ()) -> Call | None:
+    """Write the constructor call that makes a module of torch.nn, or answer None where no call found makes the same.
+
+    The call is tried: on the meta device it must give the class, the tables of tensors with their shapes and dtypes,
+    and the attributes of this module. Attributes that the constructor does not set have no meaning to torch.nn;
+    they are left out, unless they are `needed` or hide something of the class.
+    """
+    kind = type(module)
+    if getattr(nn, kind.__name__, None) is not kind:
+        return None
+    for is_brief in (True, False):
+        arguments = _constructor_arguments(module, is_brief)
+        if arguments is None:
+            return None
+        texts = {name: written_value(value, names) for name, value in arguments.items()}
+        if all(text is not None for text in texts.values()) and _makes_the_same(module, arguments, needed):
+            items = tuple((f"{name}=", text) for name, text in texts.items() if text is not None)
+            return Call(f"{names.torch()}.nn.{kind.__name__}", items)
+    return None
+
+
+def _constructor_arguments(module: nn.Module, is_brief: bool) -> dict[str, Any] | None:
+    """Guess the arguments of the constructor from the attributes of the same names; defaults are left out."""
+    arguments: dict[str, Any] = {}
+    for parameter in _constructor_parameters(type(module)):
+        name, default = parameter.name, parameter.default
+        if name in module.__dict__:
+            value = module.__dict__[name]
+        elif name in module._parameters:
+            value = module._parameters[name] is not None
+        elif (type(module), name) in _TOLD_BY:
+            value = _TOLD_BY[type(module), name](module)
+        elif name == "dtype" and (dtype := _unusual_dtype(module)) is not None:
+            value = dtype
+        elif default is parameter.empty:
+            return None
+        else:
+            continue
+        if is_brief and isinstance(value, tuple) and value and all(item == value[0] for item in value):
+            value = value[0]  # kernel_size=3 rather than (3, 3)
+        if default is parameter.empty or not _is_equal(value, default):
+            arguments[name] = value
+    return arguments
+
+
+# Constructor arguments that a module does not keep under their own names.
+_TOLD_BY: dict[tuple[type, str], Callable[[Any], Any]] = {
+    (nn.MultiheadAttention, "bias"): lambda module: module.in_proj_bias is not None,
+    (nn.MultiheadAttention, "add_bias_kv"): lambda module: module.bias_k is not None,
+    (nn.RNN, "nonlinearity"): lambda module: module.mode.removeprefix("RNN_").lower(),
+}
+for _layer in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer):
+    _TOLD_BY |= {
+        (_layer, "d_model"): lambda module: module.linear1.in_features,
+        (_layer, "nhead"): lambda module: module.self_attn.num_heads,
+        (_layer, "dim_feedforward"): lambda module: module.linear1.out_features,
+        (_layer, "dropout"): lambda module: module.dropout.p,
+        (_layer, "layer_norm_eps"): lambda module: module.norm1.eps,
+        (_layer, "batch_first"): lambda module: module.self_attn.batch_first,
+        (_layer, "bias"): lambda module: module.linear1.bias is not None,
+    }
+
+
+def _constructor_parameters(kind: type) -> Iterable[inspect.Parameter]:
+    """The parameters of a constructor by name, those behind its `**kwargs` included."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in kind.__mro__:
+        if base is nn.Module or "__init__" not in base.__dict__:
+            continue
+        parameters = list(inspect.signature(base.__init__).parameters.values())[1:]  # type: ignore[misc]
+        plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        for parameter in plain:
+            found.setdefault(parameter.name, parameter)
+        if len(plain) == len(parameters):
+            break
+    if issubclass(kind, nn.RNNBase) and kind is not nn.RNNBase:
+        del found["mode"]  # its subclasses stand for the modes
+    if kind is nn.RNN:
+        found["nonlinearity"] = inspect.Parameter("nonlinearity", inspect.Parameter.KEYWORD_ONLY, default="tanh")
+    return found.values()
+
+
+def _unusual_dtype(module: nn.Module) -> torch.dtype | None:
+    """The dtype of the floating tensors of a module where it is one, and not what a constructor takes by itself."""
+    tensors = [*module.parameters(), *module.buffers()]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point or tensor.dtype.is_complex}
+    if len(dtypes) != 1:
+        return None
+    (dtype,) = dtypes
+    return None if dtype is torch.float32 is torch.get_default_dtype() else dtype
+
+
+def _makes_the_same(module: nn.Module, arguments: dict[str, Any], needed: Collection[str]) -> bool:
+    try:
+        with warnings.catch_warnings(), torch.device("meta"):
+            warnings.simplefilter("ignore")
+            made = type(module)(**arguments)
+    except Exception:  # the arguments were a guess
+        return False
+    return is_same_build(module, made, needed)
+
+
+def is_same_build(module: nn.Module, made: nn.Module, needed: Collection[str]) -> bool:
+    """Tell whether two modules have the same class, attributes, tensors (but for their values) and children."""
+    if type(module) is not type(made) or module._non_persistent_buffers_set != made._non_persistent_buffers_set:
+        return False
+    for one, other in ((module._parameters, made._parameters), (module._buffers, made._buffers)):
+        if list(one) != list(other) or not all(_is_equal(one[name], other[name]) for name in one):
+            return False
+    if list(module._modules) != list(made._modules):
+        return False
+    for name, child in module._modules.items():
+        twin = made._modules[name]
+        if (child is None) is not (twin is None):
+            return False
+        if child is not None and twin is not None and not is_same_build(child, twin, ()):
+            return False
+    mine, others = own_attributes(module), own_attributes(made)
+    if any(name not in mine or not _is_equal(mine[name], value) for name, value in others.items()):
+        return False
+    return not any(name in needed or hasattr(type(module), name) for name in mine.keys() - others.keys())
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Compare attributes: types too, tensors by shape and dtype."""
+    if one is other or (isinstance(one, weakref.ref) and isinstance(other, weakref.ref)):
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return bool(one.shape == other.shape) and one.dtype == other.dtype
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    try:
+        return bool(one == other)
+    except Exception:  # an object may refuse to be compared
+        return False
+
+
+def no_value(path: str, module: nn.Module, name: str, value: Any) -> ExportError:
+    """The error for an attribute that has no text."""
+    return ExportError(
+        f"cannot write the module {path!r}: its class {type(module).__name__} is rebuilt from its attributes, and "
+        f"{name!r}, {describe(value)} of type {type(value).__name__}, has no text that makes it again",
+        fix=f"let the capture look inside {type(module).__name__} rather than keep it whole",
+    )
