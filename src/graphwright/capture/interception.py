@@ -1,6 +1,6 @@
 """The one place that changes what other code sees, and undoes it.
 
-Libraries ask `torch.compiler.is_exporting()` to choose code that can be traced. Where the honest answer, no, leads to
+Libraries ask `torch.compiler.is_exporting()` and `is_compiling()` to choose code that can be traced. Where the honest answer, no, leads to
 a program that cannot be captured, the capturing thread, and only it, is answered yes.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["exporting"]
 _thread = threading.local()
 _lock = threading.Lock()
 _users = 0
-_FLAG = "_is_exporting_flag"
+_FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
 
 
 class _ThreadFlag:
@@ -43,7 +43,7 @@ class _ThreadFlag:
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
-    """Answer `torch.compiler.is_exporting()` with yes in this thread while the block lasts.
+    """Answer `torch.compiler.is_exporting()` and `is_compiling()` with yes in this thread while the block lasts.
 
     >>> with exporting():
     ...     bool(torch.compiler.is_exporting())
@@ -52,12 +52,11 @@ def exporting() -> Iterator[None]:
     False
     """
     global _users
-    if not hasattr(torch.compiler, _FLAG):  # an older torch: nobody asks there
-        yield
-        return
     with _lock:
         if _users == 0:
-            setattr(torch.compiler, _FLAG, _ThreadFlag(getattr(torch.compiler, _FLAG)))
+            for flag in _FLAGS:
+                if hasattr(torch.compiler, flag):  # an older torch lacks some: nobody asks there
+                    setattr(torch.compiler, flag, _ThreadFlag(getattr(torch.compiler, flag)))
         _users += 1
     _thread.depth = getattr(_thread, "depth", 0) + 1
     try:
@@ -67,4 +66,7 @@ def exporting() -> Iterator[None]:
         with _lock:
             _users -= 1
             if _users == 0:
-                setattr(torch.compiler, _FLAG, getattr(torch.compiler, _FLAG).before)
+                for flag in _FLAGS:
+                    standing = getattr(torch.compiler, flag, None)
+                    if isinstance(standing, _ThreadFlag):
+                        setattr(torch.compiler, flag, standing.before)

@@ -21,7 +21,10 @@ from graphwright.ir import Origin
 
 __all__ = ["CallSite", "Scope", "place_of", "user_frame"]
 
-_INTERNAL = (os.path.dirname(os.path.abspath(torch.__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_INTERNAL = (
+    os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
+)
 _is_internal: dict[CodeType, bool] = {}  # bounded by the code that a process has
 
 

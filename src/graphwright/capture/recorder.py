@@ -36,6 +36,7 @@ from graphwright.runtime import Shells, expect
 
 __all__ = ["Recorder"]
 
+_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
 
@@ -431,6 +432,11 @@ class Recorder:
             node = self.node_of_symbol(symbol)
             self._node("call_function", expect, (node, symbol.hint, self.where() or ""), {}, name="guard")
         return symbol.hint
+
+    def is_in_message(self) -> bool:
+        """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
+        frame = user_frame(sys._getframe(1))
+        return frame is not None and place_of(frame.f_code, frame.f_lasti).source.startswith(_REPORTS)
 
     # ---- errors and places
 

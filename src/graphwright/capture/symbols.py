@@ -27,7 +27,8 @@ Number = int | float | bool
 class Symbol:
     """A number that the program computes: `hint` is its value for the example inputs.
 
-    Duck-typed as the node of torch's symbolic numbers.
+    It has what torch asks of the node behind a symbolic number; arithmetic is not among that here, because the numbers
+    themselves do it.
     """
 
     __slots__ = ("args", "function", "hint", "key", "name", "node", "recorder", "site")
@@ -101,56 +102,118 @@ class Symbol:
 
     bool_ = int_
 
-    # ---- arithmetic
 
-    def sym_ite(self, then: Symbol, otherwise: Symbol) -> Symbol:
-        return self.recorder.computed_symbol(torch.sym_ite, (self, then, otherwise))
+class _Number:
+    """Python's arithmetic on a symbol, for the three kinds of numbers below."""
+
+    node: Symbol
+
+    def __int__(self) -> int:
+        return int(self.node.int_())
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self.node.int_())
+
+    def __complex__(self) -> complex:
+        return complex(self.node.int_())
+
+    def __bool__(self) -> bool:
+        return bool(self.node.int_())
+
+    def __str__(self) -> str:
+        return str(self.node.hint if self.node.recorder.is_in_message() else self.node.int_())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.node.hint if self.node.recorder.is_in_message() else self.node.int_(), spec)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.node.hint})"
+
+    def __hash__(self) -> int:
+        # A cache or a dict would keep it beyond the capture.
+        raise TypeError(f"unhashable: {self!r} is a number of the captured program, known only when it runs")
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self._apply(round) if digits is None else self._apply(round, digits)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other  # type: ignore[operator]
+
+    def _apply(self, function: Callable[..., Any], *others: Any, reflected: bool = False) -> Any:
+        recorder = self.node.recorder
+        operands = [self.node]
+        for other in others:
+            symbol = symbol_of(other)
+            if symbol is None:
+                if not isinstance(other, int | float):
+                    return NotImplemented
+                symbol = recorder.constant_symbol(other)
+            operands.append(symbol)
+        if reflected:
+            operands.reverse()
+        return as_number(recorder.computed_symbol(function, tuple(operands)))
 
 
+def _define_operators() -> None:
+    def define(name: str, function: Callable[..., Any], reflected: bool = False) -> None:
+        def method(self: _Number, *others: Any) -> Any:
+            return self._apply(function, *others, reflected=reflected)
+
+        method.__name__ = name
+        setattr(_Number, name, method)
+
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"):
+        function = getattr(operator, name, None) or getattr(operator, f"{name}_")
+        define(f"__{name}__", function)
+        define(f"__r{name}__", function, reflected=True)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
+        define(f"__{name}__", getattr(operator, name))
+    for name, function in (("abs", abs), ("trunc", math.trunc), ("floor", math.floor), ("ceil", math.ceil)):
+        define(f"__{name}__", function)
 
 
-_BINARY: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "mod": operator.mod,
-    "floordiv": operator.floordiv, "int_floordiv": operator.floordiv,
-    "truediv": operator.truediv, "int_truediv": operator.truediv, "float_truediv": operator.truediv,
-    "pow": operator.pow, "pow_by_natural": operator.pow, "float_pow": operator.pow,
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "and_": operator.and_, "or_": operator.or_, "sym_and": operator.and_, "sym_or": operator.or_,
-    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
-    "lshift": operator.lshift, "rshift": operator.rshift,
-    "sym_min": min, "sym_max": max,
-}  # fmt: skip
-_UNARY: dict[str, Callable[..., Any]] = {
-    "neg": operator.neg, "pos": operator.pos, "sym_not": operator.not_, "abs": abs, "sym_float": float,
-    "trunc": math.trunc, "ceil": math.ceil, "floor": math.floor, "round": round, "sym_int": int,
-    "sym_sqrt": math.sqrt,
-}  # fmt: skip
+_define_operators()
 
 
-def _define_arithmetic() -> None:
-    def define(name: str, function: Callable[..., Any]) -> None:
-        def method(self: Symbol, *others: Symbol) -> Symbol:
-            return self.recorder.computed_symbol(function, (self, *others))
+class IntProxy(_Number, torch.SymInt):
+    """An integer that the program computes: to isinstance an int, to C++ a symbolic integer."""
 
-        setattr(Symbol, name, method)
-
-    for name, function in (*_BINARY.items(), *_UNARY.items()):
-        define(name, function)
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return int
 
 
-_define_arithmetic()
+class FloatProxy(_Number, torch.SymFloat):
+    """A float that the program computes."""
+
+    def is_integer(self) -> bool:
+        """Answer as float does."""
+        return float(self).is_integer()
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return float
+
+
+class BoolProxy(_Number, torch.SymBool):
+    """A bool that the program computes: the answer to a comparison, or a training flag."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return bool
 
 
 def as_number(symbol: Symbol) -> Any:
     """Wrap a symbol as the torch number that the user's program computes with."""
+    if symbol.function == "constant":
+        return symbol.hint
     if symbol.is_int():
-        return torch.SymInt(symbol)
-    return torch.SymFloat(symbol) if symbol.is_float() else torch.SymBool(symbol)
+        return IntProxy(symbol)
+    return FloatProxy(symbol) if symbol.is_float() else BoolProxy(symbol)
 
 
 def symbol_of(value: Any) -> Symbol | None:
     """Return the symbol behind a torch number, or None for any other value."""
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        node = value.node
-        return node if isinstance(node, Symbol) else None
-    return None
+    return value.node if isinstance(value, _Number) else None
