@@ -1,0 +1,56 @@
+"""Every example runs as a script and says what it promises."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SAYS = [
+    pytest.param(
+        "add_to_mul.py",
+        [
+            "[1.0, 1.0, 1.0] -> [12.0, 13.0, 14.0]",
+            "2 torch.add became torch.mul:",
+            "    add = torch.mul(x, weight);  x = weight = None",
+            "[1.0, 1.0, 1.0] -> [10.0, 20.0, 30.0]",
+            "the original is as it was: [1.0, 1.0, 1.0] -> [12.0, 13.0, 14.0]",
+        ],
+        id="add_to_mul",
+    ),
+    pytest.param(
+        "gelu_tanh.py",
+        ["4 GELUs replaced:", "approximate = 'tanh'", "a second run changes 0"],
+        id="gelu_tanh",
+    ),
+    pytest.param(
+        "detector.py",
+        [
+            "captured: 195 nodes: 61 Conv2d, 56 BatchNorm2d, 56 ReLU, 3 ConvTranspose2d",
+            "112 folded: 67 nodes: 40 ConvReLU, 16 ConvAddReLU",
+            "2 of 2 cases agree",
+            "the same maps, hm, wh, reg, angle",
+        ],
+        id="detector",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "lines"), SAYS)
+def test_example(
+    name: str, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, *([str(tmp_path)] if name == "detector.py" else [])])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    for line in lines:
+        assert line in printed
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {case.values[0] for case in SAYS}
