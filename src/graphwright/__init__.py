@@ -1,18 +1,31 @@
 """Capture PyTorch programs as graphs, rewrite them, and get them back as ordinary Python."""
 
 from graphwright import conveniences
-from graphwright.capture import GraphAppendingTracer, Proxy, Tracer, TracerBase, Transformer, symbolic_trace, trace, wrap
-from graphwright.errors import GraphwrightError, TraceError
+from graphwright.analysis import verify
+from graphwright.capture import (
+    GraphAppendingTracer,
+    Proxy,
+    Tracer,
+    TracerBase,
+    Transformer,
+    symbolic_trace,
+    trace,
+    wrap,
+)
+from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, TraceError
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.runtime import GraphModule, Interpreter
 
 conveniences.bind()
 
 __all__ = [
+    "CaptureError",
     "Graph",
     "GraphAppendingTracer",
+    "GraphError",
     "GraphModule",
     "GraphwrightError",
+    "GuardError",
     "Interpreter",
     "Node",
     "Proxy",
@@ -23,5 +36,6 @@ __all__ = [
     "map_arg",
     "symbolic_trace",
     "trace",
+    "verify",
     "wrap",
 ]

@@ -20,6 +20,7 @@ from graphwright.runtime import expect_tensors, expect_values
 
 __all__ = ["Inputs"]
 
+_STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _KNOWN = (str, bytes, enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))
 
 
@@ -58,7 +59,7 @@ class Inputs:
         graph = self._recorder.graph
         made: list[tuple[inspect.Parameter, Node]] = []
         for name, parameter in self._signature.parameters.items():
-            stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+            stars = _STARS.get(parameter.kind, "")
             default = () if parameter.default is parameter.empty else (parameter.default,)
             node = graph.create_node("placeholder", stars + name, default, {}, name)
             if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_ONLY):
@@ -74,7 +75,7 @@ class Inputs:
                 by_position.extend(value)
             elif parameter.kind is parameter.VAR_KEYWORD:
                 by_name.update(value)
-            elif parameter.kind is parameter.POSITIONAL_ONLY or len(by_position) < len(args) and name not in kwargs:
+            elif parameter.kind is parameter.POSITIONAL_ONLY or (len(by_position) < len(args) and name not in kwargs):
                 by_position.append(value)
             elif name in given or type(parameter.default) in (int, float):
                 by_name[name] = value
@@ -106,16 +107,16 @@ class Inputs:
                 self._known[path] = make(), {}
                 return kind()
             self._known[f"keys_{path}"] = self._call(list, make()), list(value)
-            items = {key: self._item(f"{path}_{key}", item, self._item_maker(make, key)) for key, item in value.items()}
-            return kind(**items) if dataclasses.is_dataclass(kind) else kind(items)
-        if dataclasses.is_dataclass(value):
+            held = {key: self._item(f"{path}_{key}", item, self._item_maker(make, key)) for key, item in value.items()}
+            return kind(**held) if dataclasses.is_dataclass(kind) else kind(held)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {
                 field.name: self._item(
                     f"{path}_{field.name}", getattr(value, field.name), self._field_maker(make, field.name)
                 )
                 for field in dataclasses.fields(value)
             }
-            return dataclasses.replace(value, **{n: v for n, v in fields.items()})
+            return dataclasses.replace(value, **fields)
         if callable(value) and not isinstance(value, torch.nn.Module):
             self._known[path] = make(), value
             return value
@@ -137,7 +138,7 @@ class Inputs:
         """Write, before the program's first operation, the checks of what it was specialized to."""
         checks: list[tuple[Callable[..., None], dict[str, tuple[Any, ...]]]] = []
         if self._known:
-            checks.append((expect_values, {name: pair for name, pair in self._known.items()}))
+            checks.append((expect_values, dict(self._known)))
         if self._recorder.kinds_asked and self._tensors:
             kinds = {name: (make(), value.dtype, value.dim()) for name, (make, value) in self._tensors.items()}
             checks.append((expect_tensors, kinds))

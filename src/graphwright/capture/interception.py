@@ -1,7 +1,8 @@
 """The one place that changes what other code sees, and undoes it.
 
-Libraries ask `torch.compiler.is_exporting()` and `is_compiling()` to choose code that can be traced. Where the honest answer, no, leads to
-a program that cannot be captured, the capturing thread, and only it, is answered yes.
+Libraries ask `torch.compiler.is_exporting()` and `is_compiling()` to choose code that can be traced.
+Where the honest answer, no, leads to a program that cannot be captured, the capturing thread,
+and only it, is answered yes.
 """
 
 from __future__ import annotations

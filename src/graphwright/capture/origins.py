@@ -99,7 +99,7 @@ class CallSite:
             self._origin = Origin(
                 file=self.code.co_filename,
                 line=place.line,
-                function=self.code.co_qualname if sys.version_info >= (3, 11) else self.code.co_name,
+                function=getattr(self.code, "co_qualname", self.code.co_name),  # Python 3.11 and later know more
                 source=place.source,
                 statement=place.statement,
                 target=place.target if self.is_whole else "",

@@ -155,7 +155,8 @@ def _define_operators() -> None:
 
         return method
 
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "lshift", "rshift", "and", "or", "xor"):
+    arithmetic = ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow")
+    for name in (*arithmetic, "lshift", "rshift", "and", "or", "xor"):
         function = getattr(operator, name, None) or getattr(operator, name + "_")
         setattr(Proxy, f"__{name}__", binary(function))
         setattr(Proxy, f"__r{name}__", reflected(function))

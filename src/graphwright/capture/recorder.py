@@ -1,7 +1,7 @@
 """Recording a program that runs on example values: what `trace` does between its first and its last operation.
 
-A `TorchFunctionMode`, which acts in the capturing thread alone, sees every torch call. Calls become nodes, their results
-`TensorProxy`s; calls of modules arrive through the shells.
+A `TorchFunctionMode`, which acts in the capturing thread alone, sees every torch call. Calls become nodes, their
+results `TensorProxy`s; calls of modules arrive through the shells.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ from graphwright.runtime import Shells, expect
 
 __all__ = ["Recorder"]
 
+_IN_PLACE = frozenset({
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.imatmul,
+    operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
+})  # fmt: skip
 _REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
@@ -53,7 +57,7 @@ class Recorder:
         self._is_leaf = is_leaf
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
-        self._attributes: dict[Any, Node] = {}  # by path; by tensor for the node that reads its device
+        self._attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.is_running = False
         self._symbols: dict[tuple[Any, ...], Symbol] = {}
         self._answers: set[tuple[Any, ...]] = set()
@@ -137,7 +141,7 @@ class Recorder:
             return self._record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
             for dim in range(owner.example.dim()):  # sizes read before are those from before
-                known = self._symbols.pop(("size", owner, dim), None)
+                known = self._symbols.pop(("size", id(owner), dim), None)
                 if known is not None:
                     self.node_of_symbol(known)
         return self._record("call_method", name, function, args, kwargs)
@@ -179,7 +183,7 @@ class Recorder:
         if name == "__len__":
             return self.answer(self.size_symbol(owner, 0))
         if name in ("numel", "nelement"):
-            return as_number(self._symbol(("numel", owner), owner.example.numel(), "numel", (owner,)))
+            return as_number(self._symbol(("numel", id(owner)), owner.example.numel(), "numel", (owner,)))
         dim = args[0] if args else kwargs.get("dim")
         if dim is not None:
             symbol = self.size_symbol(owner, operator.index(dim))
@@ -208,9 +212,7 @@ class Recorder:
 
     # ---- nodes
 
-    def _record(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
+    def _record(self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples, make its node, and give the results as proxies."""
         example = self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
         node_args = tuple([self.argument(arg) for arg in args])
@@ -229,8 +231,8 @@ class Recorder:
     def _node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
         """Make a node for the user's running line.
 
-        Its value is called what the user's statement assigns it to; `name` overrides that. `part` is the name of a node that
-        does only a part of what the user's expression says: the read of a parameter in `x + self.weight`.
+        Its value is called what the user's statement assigns it to; `name` overrides that. `part` is the name of a
+        node that does only a part of what the user's expression says: the read of a parameter in `x + self.weight`.
         """
         frame = user_frame(sys._getframe(1)) if self.is_running else None
         if frame is None:
@@ -292,7 +294,7 @@ class Recorder:
             return [self.argument(item) for item in value]
         if kind is slice:
             return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
-        if isinstance(value, _PLAIN_LEAVES) or isinstance(value, int | float | str | complex):
+        if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return kind(*[self.argument(item) for item in value])
@@ -300,7 +302,7 @@ class Recorder:
             return tuple([self.argument(item) for item in value])
         if kind is dict:
             return {key: self.argument(item) for key, item in value.items()}
-        if isinstance(value, type) or callable(value) and hasattr(value, "__name__"):
+        if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
             return value
         fields = _constructor_fields(value)
         if fields is not None:
@@ -312,10 +314,11 @@ class Recorder:
         )
 
     def _device_node(self, tensor: TensorProxy) -> Node:
-        node = self._attributes.get(tensor)
+        node = self._attributes.get(id(tensor))
         if node is None:
             node = self._node("call_function", getattr, (tensor.node_of(), "device"), {}, "device")
-            self._attributes[tensor] = node
+            self._attributes[id(tensor)] = node
+            self._keep.append(tensor)
         return node
 
     def _attribute_node(self, tensor: torch.Tensor) -> Node:
@@ -378,9 +381,9 @@ class Recorder:
         """The symbol of one size of a tensor. Raises IndexError for a dimension that it does not have."""
         rank = tensor.example.dim()
         if not -rank <= dim < rank:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+            raise IndexError(f"Dimension out of range: expected one of [{-rank}, {rank - 1}], but got {dim}")
         dim %= rank
-        return self._symbol(("size", tensor, dim), tensor.example.shape[dim], "size", (tensor, dim))
+        return self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
 
     def training_symbol(self, prefix: str, value: bool) -> Symbol:
         """The symbol of a module's training flag."""
@@ -515,10 +518,8 @@ def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
     plain = left.hint if left.function == "constant" else None
     if function is operator.sub and left.key == right.key:
         return left.recorder.constant_symbol(left.hint - left.hint)
-    if type(plain) is int and right.is_int():
-        if (function is operator.add and plain == 0) or (function is operator.mul and plain == 1):
-            return right
-    return None
+    adds_nothing = (function is operator.add and plain == 0) or (function is operator.mul and plain == 1)
+    return right if type(plain) is int and right.is_int() and adds_nothing else None
 
 
 def _written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
@@ -528,16 +529,19 @@ def _written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
     if not args:
         return None
     name = _name_of(target)
-    is_in_place = name.endswith("_") and not name.endswith("__") if op == "call_method" else (
-        name.endswith("_") and name not in ("and_", "or_", "not_", "is_")
-        or getattr(target, "__module__", "") == "_operator" and name.startswith("i") and name not in ("invert", "is_not")
-        or bool(kwargs.get("inplace"))
-    )
+    if op == "call_method":
+        is_in_place = name.endswith("_") and not name.endswith("__")
+    else:
+        is_in_place = (
+            target in _IN_PLACE
+            or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_"))
+            or bool(kwargs.get("inplace"))
+        )
     return args[0] if is_in_place else None
 
 
 def _module_name(path: str) -> str:
-    """The last telling part of a dotted path: `encoder.layer.0.attention.self.query` -> query, `layer1.0` -> layer1_0."""
+    """The last telling part of a dotted path: `encoder.layer.0.self.query` -> query, `layer1.0` -> layer1_0."""
     atoms = path.split(".")
     start = len(atoms) - 1
     while start > 0 and not atoms[start][:1].isalpha():

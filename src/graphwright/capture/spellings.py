@@ -1,6 +1,7 @@
 """Which call of the user's program a torch function that a mode sees stands for.
 
-`x + 1` and `x.add(1)` reach the mode as the same function; the instruction that runs in the user's frame tells them apart.
+`x + 1` and `x.add(1)` reach the mode as the same function; the instruction that runs in the user's frame tells
+them apart.
 """
 
 from __future__ import annotations
@@ -119,5 +120,3 @@ def operator_call(
         function = _UNARY.get(name)
         return None if function is None else (function, args)
     return None
-
-

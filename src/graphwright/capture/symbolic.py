@@ -13,9 +13,7 @@ from graphwright.runtime import GraphModule
 __all__ = ["symbolic_trace"]
 
 
-def symbolic_trace(
-    root: nn.Module | Callable[..., Any], concrete_args: Mapping[str, Any] | None = None
-) -> GraphModule:
+def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: Mapping[str, Any] | None = None) -> GraphModule:
     """Capture a module or function by running it on proxies.
 
     Everything whose answer needs no value is captured as torch.fx does. `concrete_args` specializes parameters to

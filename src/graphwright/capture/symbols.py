@@ -43,9 +43,10 @@ class Symbol:
         self.site = site  # where the program computed it
         self.node: Node | None = None
         self.name = ""  # what the program's source calls it
+        # What tells it from other numbers; tensors and nodes by id, for comparing them would be an operation.
         self.key: tuple[Any, ...] = (
             function,
-            *(arg.key if isinstance(arg, Symbol) else arg for arg in args),
+            *(arg.key if isinstance(arg, Symbol) else id(arg) for arg in args),
         )
 
     # ---- what torch asks of a symbolic number's node
@@ -84,10 +85,10 @@ class Symbol:
     def clone(self) -> Symbol:
         return self
 
-    def str(self) -> str:
+    def __repr__(self) -> str:
         return str(self.hint)
 
-    _graph_repr = __repr__ = __str__ = str
+    _graph_repr = __str__ = __repr__
 
     # ---- questions
 
@@ -139,7 +140,7 @@ class _Number:
         return self._apply(round) if digits is None else self._apply(round, digits)
 
     def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other  # type: ignore[operator]
+        return self._apply(operator.floordiv, other), self._apply(operator.mod, other)
 
     def _apply(self, function: Callable[..., Any], *others: Any, reflected: bool = False) -> Any:
         recorder = self.node.recorder
@@ -180,8 +181,8 @@ _define_operators()
 class IntProxy(_Number, torch.SymInt):
     """An integer that the program computes: to isinstance an int, to C++ a symbolic integer."""
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return int
 
 
@@ -192,16 +193,16 @@ class FloatProxy(_Number, torch.SymFloat):
         """Answer as float does."""
         return float(self).is_integer()
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return float
 
 
 class BoolProxy(_Number, torch.SymBool):
     """A bool that the program computes: the answer to a comparison, or a training flag."""
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         return bool
 
 
@@ -210,8 +211,9 @@ def as_number(symbol: Symbol) -> Any:
     if symbol.function == "constant":
         return symbol.hint
     if symbol.is_int():
-        return IntProxy(symbol)
-    return FloatProxy(symbol) if symbol.is_float() else BoolProxy(symbol)
+        return IntProxy(symbol)  # type: ignore[no-untyped-call]
+    kind = FloatProxy if symbol.is_float() else BoolProxy
+    return kind(symbol)
 
 
 def symbol_of(value: Any) -> Symbol | None:

@@ -44,7 +44,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        return proxy  # type: ignore[no-any-return]
+        return proxy
 
     def node_of(self) -> Node:
         """The node that computes the tensor."""
@@ -76,12 +76,13 @@ class TensorProxy(torch.Tensor):
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise CaptureError(
-            f"{getattr(function, '__name__', function)!r} was called on a tensor of a capture that has ended, or outside of it",
+            f"{getattr(function, '__name__', function)!r} was called on a tensor of the captured program outside of "
+            "its capture",
             fix="do not keep tensors of the captured forward in globals or closures",
         )
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise CaptureError(

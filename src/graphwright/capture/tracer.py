@@ -1,7 +1,8 @@
 """Symbolic tracing: running a program on proxies, without example values.
 
-`TracerBase` records operations into a graph and answers, or refuses, what Python asks of proxies; `Tracer` adds modules:
-parameters become get_attr nodes, calls of leaf modules become call_module nodes, other modules are traced through.
+`TracerBase` records operations into a graph and answers, or refuses, what Python asks of proxies; `Tracer` adds
+modules: parameters become get_attr nodes, calls of leaf modules become call_module nodes, other modules are
+traced through.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import enum
 import functools
 import inspect
 import opcode
+import operator
 import sys
 import typing
 from collections import OrderedDict
@@ -25,7 +27,7 @@ from graphwright.capture.origins import CallSite, Scope, user_frame
 from graphwright.capture.proxy import Attribute, Proxy, find_tracer
 from graphwright.capture.wrap import install_pending
 from graphwright.errors import TraceError
-from graphwright.ir import ATOMS, Argument, Graph, Node, Target
+from graphwright.ir import ATOMS, Argument, Graph, Node, Target, candidate_for
 from graphwright.ops import RANDOM_FUNCTIONS
 from graphwright.runtime import Shells, expect
 
@@ -42,8 +44,8 @@ class TracerBase:
     """Records operations on proxies as nodes of `graph`; override a method to change what is recorded.
 
     `create_arg` turns the user's values into arguments of nodes, `create_node` makes the node, `proxy` its proxy,
-    and `create_proxy` does the three together. `to_bool`, `iter`, `keys`, `len` and `contains` are asked when Python needs a
-    value that only a run has.
+    and `create_proxy` does the three together. `to_bool`, `iter`, `keys`, `len` and `contains` are asked when Python
+    needs a value that only a run has.
     """
 
     graph: Graph
@@ -174,7 +176,7 @@ class TracerBase:
             return [self.create_arg(item) for item in a]
         if isinstance(a, slice):
             return slice(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
-        if isinstance(a, _LEAVES) or isinstance(a, int | float | str | complex):
+        if isinstance(a, (*_LEAVES, int, float, str, complex)):
             return a
         if hasattr(kind, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
@@ -187,7 +189,7 @@ class TracerBase:
         if hasattr(kind, "__dataclass_fields__") and not isinstance(a, type):
             fields = {name: self.create_arg(getattr(a, name)) for name in kind.__dataclass_fields__}
             return self.create_node("call_function", kind, (), fields)
-        if callable(a) and getattr(a, "__name__", None) or isinstance(a, type):
+        if (callable(a) and getattr(a, "__name__", None)) or isinstance(a, type):
             return a
         raise NotImplementedError(f"argument of type: {kind}")
 
@@ -211,12 +213,12 @@ class TracerBase:
         """Answer `iter(proxy)`. Unpacking into a known number of variables gives so many items; else refused."""
         frame = sys._getframe(2)  # whoever iterates: its current instruction tells why
         code = frame.f_code.co_code
-        if code[frame.f_lasti] == _UNPACK:
-            return (obj[i] for i in range(code[frame.f_lasti + 1]))
-        self._refuse(
-            "Proxy object cannot be iterated: how many items it has is known only when the program runs",
-            "index it, unpack it into variables, or capture with graphwright.trace(model, args)",
-        )
+        if code[frame.f_lasti] != _UNPACK:
+            self._refuse(
+                "Proxy object cannot be iterated: how many items it has is known only when the program runs",
+                "index it, unpack it into variables, or capture with graphwright.trace(model, args)",
+            )
+        return (obj[i] for i in range(code[frame.f_lasti + 1]))
 
     def keys(self, obj: Proxy) -> Any:
         """Answer `**proxy`."""
@@ -226,7 +228,8 @@ class TracerBase:
         """Answer `len(proxy)`."""
         self._refuse(
             "'len' is not supported in symbolic tracing by default: the length is known only when the program runs",
-            "record the call with graphwright.wrap('len') at module scope, or capture with graphwright.trace(model, args)",
+            "record the call with graphwright.wrap('len') at module scope, or capture with "
+            "graphwright.trace(model, args)",
             RuntimeError,
         )
 
@@ -303,7 +306,7 @@ class Tracer(TracerBase):
         """Return the dotted path of a module. Raises NameError for one that is not below the captured root."""
         path = None if self._shells is None else self._shells.path(mod)
         if path is None:
-            raise NameError(f"module is not installed as a submodule: {type(mod).__name__} is not below the traced root")
+            raise NameError(f"module is not installed as a submodule: a {type(mod).__name__} outside the traced root")
         return path
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
@@ -320,9 +323,7 @@ class Tracer(TracerBase):
 
     # ---- capture
 
-    def trace(
-        self, root: nn.Module | Callable[..., Any], concrete_args: Mapping[str, Any] | None = None
-    ) -> Graph:
+    def trace(self, root: nn.Module | Callable[..., Any], concrete_args: Mapping[str, Any] | None = None) -> Graph:
         """Run a module or function on proxies and return the graph of what it did.
 
         `concrete_args` gives values of parameters by name; the program is specialized to them, and checks them when
@@ -336,8 +337,10 @@ class Tracer(TracerBase):
             forward = type(root).forward if "forward" not in root.__dict__ else root.__dict__["forward"]
             function = shell.forward
             if root._forward_hooks or root._forward_pre_hooks:
+
                 def function(*args: Any, **kwargs: Any) -> Any:
                     return nn.Module._call_impl(shell, *args, **kwargs)
+
             signature = inspect.signature(shell.forward)
         elif callable(root):
             self.root = nn.Module()
@@ -387,7 +390,9 @@ class Tracer(TracerBase):
                 args.append(value)
         for parameter in variadic:
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            kwargs[stars] = self.create_proxy("placeholder", stars + parameter.name, (), {}, "_" + parameter.name)
+            kwargs[stars] = self.create_proxy(
+                "placeholder", stars + parameter.name, (), {}, "_" + candidate_for(parameter.name)
+            )
         return args, kwargs
 
     def _input(self, parameter: inspect.Parameter, annotation: Any, concrete_args: dict[str, Any]) -> Any:
@@ -395,7 +400,7 @@ class Tracer(TracerBase):
         default = () if parameter.default is parameter.empty else (parameter.default,)
         name = parameter.name
         if name not in concrete_args:
-            proxy = self.create_proxy("placeholder", name, default, {}, name, annotation)
+            proxy = self.create_proxy("placeholder", name, default, {}, None, annotation)
             if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_ONLY):
                 proxy.node.meta["parameter_kind"] = parameter.kind
             return proxy
@@ -403,7 +408,7 @@ class Tracer(TracerBase):
         proxy = self.create_proxy("placeholder", name, default, {}, f"{name}_1", annotation)
         message = f"{name} has been specialized to have value {value} but got another value"
         if value is None or isinstance(value, bool | int | float | str):
-            torch._assert(proxy == value if value is not None else _is_none(proxy), message)
+            torch._assert(operator.eq(proxy, value) if value is not None else _is_none(proxy), message)
         return value
 
     def _call(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:

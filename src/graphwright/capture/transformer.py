@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
-
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.tracer import GraphAppendingTracer, Tracer
 from graphwright.ir import Argument, Graph, Node, Target, map_aggregate

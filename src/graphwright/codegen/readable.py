@@ -166,7 +166,7 @@ class _ReadableWriter(Writer):
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
         text, value = self.root, self.owner
         for atom in target.split("."):
-            subscript = None if value is None or atom.isidentifier() else _subscript(value, atom)
+            subscript = None if value is None or value is self.owner or atom.isidentifier() else _subscript(value, atom)
             text = f"{text}[{subscript}]" if subscript else attribute(text, atom, self.getattr)
             value = None if value is None else getattr(value, atom, None)
         return text
@@ -174,8 +174,10 @@ class _ReadableWriter(Writer):
 
 def _subscript(container: Any, atom: str) -> str | None:
     """The subscript by which a container module gives its child of this name, or None."""
-    if not hasattr(type(container), "__getitem__"):
-        return None
+    if not hasattr(type(container), "__getitem__") or (
+        atom.isdigit() and list(container._modules) != [str(i) for i in range(len(container._modules))]
+    ):
+        return None  # with gaps between its places, `[1]` need not mean "1"
     key: int | str = int(atom) if atom.isdigit() else atom
     try:
         return repr(key) if container[key] is getattr(container, atom) else None
