@@ -73,6 +73,8 @@ class CaptureError(GraphwrightError, ValueError):
 class TraceError(CaptureError):
     """`symbolic_trace` was asked for a value that only a run of the program knows.
 
+    For example:
+
         def forward(self, x):
             return [row + 1 for row in x]     # how many rows there are is not known
     """
@@ -81,12 +83,16 @@ class TraceError(CaptureError):
 class GraphError(GraphwrightError, RuntimeError):
     """A graph was asked to become invalid, or is found invalid by `lint`.
 
+    For example:
+
         graph.erase_node(node)       # while other nodes still use its value
     """
 
 
 class GuardError(GraphwrightError, RuntimeError):
     """A captured module was called with inputs that its capture does not cover.
+
+    For example:
 
         gm = graphwright.trace(model, (torch.randn(1, 3),))   # the model asked: x.shape[0] == 1
         gm(torch.randn(2, 3))
@@ -99,6 +105,8 @@ class PatternError(GraphwrightError, ValueError):
 
 class PassError(GraphwrightError, RuntimeError):
     """A pass cannot do its work on this graph without changing what it computes.
+
+    For example:
 
         fuse_conv_batch_norm(gm.train())     # a batch norm in training mode cannot be folded
     """

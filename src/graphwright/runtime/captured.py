@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -18,8 +18,8 @@ _OUR_NAMES = ("graph", "code", "guards")
 def captured_module(root: nn.Module | None, graph: Graph, name: str) -> GraphModule:
     """Make the captured module of a graph: an instance of the class of `root`, or of GraphModule without one.
 
-    It has a second tree of the same modules, attributes and hooks; parameters and buffers are shared with `root`. Where the
-    program uses a name of ours, such as `graph`, its own meaning wins.
+    It has a second tree of the same modules, attributes and hooks; parameters and buffers are shared with `root`. Where
+    the program uses a name of ours, such as `graph`, its own meaning wins.
     """
     if root is None:
         module = GraphModule(nn.Module(), graph, name)
@@ -31,7 +31,7 @@ def captured_module(root: nn.Module | None, graph: Graph, name: str) -> GraphMod
     bases = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
     users = {name: _UsersName(name) for name in _OUR_NAMES if _holds(root, name)}
     kind = _instance_class(type(root).__name__, bases, users)
-    module: GraphModule = Shells(root, root_class=kind).root  # type: ignore[no-redef,assignment]
+    module = cast(GraphModule, Shells(root, root_class=kind).root)
     module.__dict__.pop("forward", None)
     for constant, value in graph.constants.items():
         module.register_buffer(constant, value, persistent=False)

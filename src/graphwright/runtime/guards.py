@@ -59,7 +59,8 @@ def expect_tensors(where: str, **kinds: tuple[Any, Any, int]) -> None:
 
 
 def _brief(value: Any) -> str:
-    return repr(value) if value is None or isinstance(value, bool | int | float | str | dict | list) else type(value).__name__
+    shown_whole = value is None or isinstance(value, bool | int | float | str | dict | list)
+    return repr(value) if shown_whole else type(value).__name__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

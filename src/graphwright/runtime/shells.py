@@ -2,8 +2,8 @@
 
 A shell is an object of the same class as a module, with a `__dict__` of its own: its children are shells, its
 parameters and buffers are the module's by identity, its lists, dicts and sets are copies. Whatever capture or
-the captured program sets on a module, it sets on the shell; the user's modules are never written to, and threads that run
-them notice nothing.
+the captured program sets on a module, it sets on the shell; the user's modules are never written to, and threads that
+run them notice nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from torch import nn
 
 __all__ = ["Shells"]
 
+
 class Shells:
     """The shells of one module tree.
 
-    Without `call` they are a second tree of ordinary modules that shares the parameters of the first; `root_class` makes
-    its root an object of another class. `call` is what runs instead of a module's own `__call__`: it gets the original module, its shell and the
-    arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all. `prepare` may change each shell once.
+    Without `call` they are a second tree of ordinary modules that shares the parameters of the first; `root_class`
+    makes its root an object of another class. `call` is what runs instead of a module's own `__call__`: it gets the
+    original module, its shell and the arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all.
+    `prepare` may change each shell once.
     """
 
     def __init__(
