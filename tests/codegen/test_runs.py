@@ -148,13 +148,13 @@ def read_back(value: Any, write: Callable[[Graph], PythonCode]) -> Any:
     return result
 
 
-@pytest.mark.parametrize("value", SAME_OBJECT, ids=str)
+@pytest.mark.parametrize("value", SAME_OBJECT, ids=range(len(SAME_OBJECT)))
 @pytest.mark.parametrize("write", FORMS)
 def test_names_lead_to_the_same_object(value: Any, write: Callable[[Graph], PythonCode]) -> None:
     assert read_back(value, write) is value
 
 
-@pytest.mark.parametrize("value", EQUAL, ids=ascii)
+@pytest.mark.parametrize("value", EQUAL, ids=range(len(EQUAL)))
 @pytest.mark.parametrize("write", FORMS)
 def test_values_are_written_exactly(value: Any, write: Callable[[Graph], PythonCode]) -> None:
     result = read_back(value, write)

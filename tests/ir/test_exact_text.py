@@ -85,7 +85,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 def test_values_come_back_exactly(value: Any) -> None:
     graph = Graph()
     x = graph.placeholder("x")
@@ -130,6 +130,7 @@ def local_function() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(Opaque(), "Opaque()"), (local_function, repr(local_function)), (torch.float32, "torch.float32"), (Pair, None)],
+    ids=["object", "function", "dtype", "class"],
 )
 def test_what_cannot_be_written_is_an_error_naming_the_node(value: Any, shown: str | None) -> None:
     graph = Graph()

@@ -65,7 +65,6 @@ class CallMe:
         ("fooBar", "foo_bar"),
         ("__add__", "add"),
     ],
-    ids=str,
 )
 def test_a_name_starts_from_what_makes_the_value(target: Any, name: str) -> None:
     assert candidate_for(target) == name

@@ -139,7 +139,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_qualified_names_are_torch_fx_s(function: Any) -> None:
     assert qualified_name(function) == _get_qualified_name(function)
 
@@ -147,7 +147,6 @@ def test_qualified_names_are_torch_fx_s(function: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "name"),
     [(operator.add, "operator.add"), (len, "builtins.len"), (str.upper, "builtins.str.upper"), (int, "builtins.int")],
-    ids=str,
 )
 def test_qualified_names_without_torch(function: Any, name: str) -> None:
     assert qualified_name(function) == name
