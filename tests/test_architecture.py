@@ -20,8 +20,9 @@ ROOMS = [
 STRANGERS = {"export": {"viz"}, "viz": {"export"}}  # neither knows the other
 
 PUBLIC = [
-    *("Graph", "GraphAppendingTracer", "GraphModule", "GraphwrightError", "Interpreter", "Node", "Proxy", "TraceError"),
-    *("Tracer", "TracerBase", "Transformer", "map_arg", "symbolic_trace", "trace", "wrap"),
+    *("CaptureError", "Graph", "GraphAppendingTracer", "GraphError", "GraphModule", "GraphwrightError", "GuardError"),
+    *("Interpreter", "Node", "Proxy", "TraceError", "Tracer", "TracerBase", "Transformer", "map_arg"),
+    *("symbolic_trace", "trace", "verify", "wrap"),
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))
