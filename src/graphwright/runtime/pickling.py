@@ -11,7 +11,7 @@ from torch import nn
 
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, Origin, map_aggregate
-from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
+from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
 
 __all__ = ["graph_to_record", "record_to_graph"]
 
@@ -169,8 +169,7 @@ class _RecordWriter:
                 return _Named(reference)
             if isinstance(value, type) and role == "a value in meta":
                 return _Unknown(value)  # a class in a module stack: its name is what is asked for
-            named = isinstance(getattr(value, "__qualname__", None), str)
-            why, fix = why_unimportable(value) if named else (str(error), "replace it by something that pickles")
+            why, fix = why_unimportable(value) if is_definition(value) else (str(error), "replace it by plain values")
             raise GraphError(
                 f"cannot save node {node.name!r}: {role}, {describe(value)}, does not pickle: {why}",
                 at=node.origin,

@@ -12,7 +12,7 @@ from typing import Any
 from graphwright.errors import GraphError
 from graphwright.ir import qualified_name
 
-__all__ = ["Reference", "describe", "reference_to", "why_unimportable"]
+__all__ = ["Reference", "describe", "is_definition", "reference_to", "why_unimportable"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,34 +91,36 @@ def _leads_to(reference: Reference, value: Any) -> bool:
     return is_method and type(found) is type(value) and bool(found == value)
 
 
+def is_definition(value: Any) -> bool:
+    """Tell whether an object is a class or function, which is found by its name."""
+    return isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.MethodType)
+
+
 def describe(value: Any) -> str:
     """Name an object for an error message, a function with the place where it is defined.
 
-    >>> describe(3.5), describe(len)
-    ('3.5', 'len')
+    >>> describe(3.5), describe(len), describe(object())
+    ('3.5', 'len', 'an object of type object')
     """
-    code = getattr(value, "__code__", None)
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    if code is not None:
-        return f"{name} ({code.co_filename}:{code.co_firstlineno})"
-    text = name if isinstance(name, str) else repr(value)
-    return text if len(text) <= 80 else f"a {type(value).__name__}"
+    if is_definition(value):
+        code = getattr(value, "__code__", None)
+        return f"{value.__qualname__} ({code.co_filename}:{code.co_firstlineno})" if code else value.__qualname__
+    text = repr(value)
+    return f"an object of type {type(value).__name__}" if text.startswith("<") or len(text) > 80 else text
 
 
 def why_unimportable(value: Any) -> tuple[str, str]:
     """Say why no other process can import an object, and what to do about it."""
-    name = str(getattr(value, "__qualname__", ""))
+    if not is_definition(value):
+        return "no module holds it", "pass it as an argument, or register it on the module as a buffer or submodule"
+    name = value.__qualname__
     kind = "class" if isinstance(value, type) else "function"
-    if "<lambda>" in name:
+    if name.endswith("<lambda>"):
         return "it is a lambda", "make it a function with a name, at the top level of a module"
     if "<locals>" in name:
         return f"it is defined inside a function, {name.partition('.<locals>')[0]}", (
             f"move the {kind} to the top level of a module"
         )
-    if getattr(value, "__module__", None) == "__main__" and name:
+    if value.__module__ == "__main__":
         return "it lives in the script that is running", f"move the {kind} from the script to a module"
-    if name:
-        return "its module does not hold it under its name", f"make the {kind} importable under its own name"
-    return f"it is an object of type {type(value).__name__}, which no module holds", (
-        "pass it as an argument, or register it on the module as a buffer or submodule"
-    )
+    return "its module does not hold it under its name", f"make the {kind} importable under its own name"

@@ -1,0 +1,338 @@
+"""Copies: copy, deepcopy, pickle and torch.save give modules that are equal and stand alone."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import operator
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.runtime.programs import Doubled, Helpers, Mode, Named, Pair, doubled_graph, graph_of, reduced, scaled
+from torch import nn
+
+import graphwright
+from graphwright import Graph, GraphModule, Node, symbolic_trace
+from graphwright.errors import GraphError
+from graphwright.ir import Origin
+from graphwright.runtime.pickling import record_to_graph
+
+ROOT = Path(__file__).parents[2]
+
+
+def through_pickle(gm: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Any:
+    return pickle.loads(pickle.dumps(gm, protocol))
+
+
+def through_torch_save(gm: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(gm, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES: list[Any] = [
+    pytest.param(copy.deepcopy, id="deepcopy"),
+    pytest.param(through_pickle, id="pickle"),
+    pytest.param(functools.partial(through_pickle, protocol=2), id="pickle protocol 2"),
+    pytest.param(through_torch_save, id="torch.save"),
+]
+Copy = Callable[[Any], Any]
+
+
+def facts(gm: GraphModule) -> list[tuple[Any, ...]]:
+    """What a copy must keep of every node."""
+    return [
+        (n.name, n.op, n.target, str(n.args), str(n.kwargs), n.type, dict(n.meta), n.origin, list(map(str, n.users)))
+        for n in gm.graph.nodes
+    ]
+
+
+def annotated() -> GraphModule:
+    """The graph of `Doubled` with types, meta and origins on its nodes."""
+    gm = GraphModule(Doubled(), doubled_graph(), "Annotated")
+    for number, node in enumerate(gm.graph.nodes):
+        node.type = torch.Tensor
+        node.meta["number"] = number
+        node.meta["classes"] = [("linear", nn.Linear), {"deep": (Mode.SUM, torch.float32)}]
+        node.origin = Origin("model.py", 14, "Doubled.forward", "y = linear(x)", module="linear", module_type=nn.Linear)
+    gm.graph.meta["note"] = ["kept"]
+    return gm
+
+
+@pytest.mark.parametrize("make_copy", COPIES)
+def test_a_copy_is_equal(make_copy: Copy) -> None:
+    gm = annotated()
+    x = torch.randn(4, 3)
+    copied = make_copy(gm)
+    assert facts(copied) == facts(gm)
+    assert copied.code == gm.code
+    assert copied.graph.meta == {"note": ["kept"]}
+    assert copied.graph.owning_module is copied
+    assert type(copied).__name__ == "Annotated"
+    assert copied.training is gm.training
+    copied.graph.lint()
+    assert torch.equal(copied.eval()(x), gm.eval()(x))
+    state, other = gm.state_dict(), copied.state_dict()
+    assert list(state) == list(other)
+    assert all(torch.equal(state[name], other[name]) for name in state)
+
+
+@pytest.mark.parametrize("make_copy", COPIES)
+def test_a_copy_stands_alone(make_copy: Copy) -> None:
+    gm = annotated().eval()
+    x = torch.randn(4, 3)
+    before, expected = facts(gm), gm(x)
+    state = {name: tensor.clone() for name, tensor in gm.state_dict().items()}
+    copied = make_copy(gm).train()
+    pointers = {tensor.data_ptr() for tensor in gm.state_dict().values()}
+    assert not any(tensor.data_ptr() in pointers for tensor in copied.state_dict().values())
+
+    copied(x).sum().backward()
+    torch.optim.SGD(copied.parameters(), lr=1.0).step()
+    node = next(iter(copied.graph.find_nodes(op="call_function")))
+    node.target, node.meta["number"] = operator.sub, -1
+    copied.graph.erase_node(copied.graph.output_node())
+    copied.graph.output(node, type_expr=int)
+
+    assert facts(gm) == before
+    assert torch.equal(gm(x), expected)
+    assert all(torch.equal(state[name], tensor) for name, tensor in gm.state_dict().items())
+    assert gm.linear.weight.grad is None
+    assert not gm.training
+
+
+@pytest.mark.parametrize("make_copy", COPIES)
+def test_a_copy_gives_the_names_that_the_original_would(make_copy: Copy) -> None:
+    gm = symbolic_trace(lambda x: torch.relu(torch.relu(x)) + 1)
+    copied = make_copy(gm)
+    names = []
+    for graph in (gm.graph, copied.graph):
+        x = next(iter(graph.nodes))
+        names.append([graph.call_function(torch.relu, (x,)).name for _ in range(2)])
+    assert names[0] == names[1] == ["relu_2", "relu_3"]
+
+
+@pytest.mark.parametrize("make_copy", [*COPIES, pytest.param(copy.copy, id="copy")])
+def test_a_subclass_stays_one(make_copy: Copy) -> None:
+    named = Named(Doubled(), doubled_graph(), title="mine")
+    copied = make_copy(named)
+    assert isinstance(copied, Named)
+    assert type(copied).__bases__ == (Named,)
+    assert copied.greeting() == "this is mine"
+
+
+@pytest.mark.parametrize("make_copy", COPIES)
+def test_tied_parameters_stay_tied(make_copy: Copy) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(5, 3), nn.Linear(3, 5)
+            self.head.weight = self.embed.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.embed(x))
+
+    copied = make_copy(symbolic_trace(Tied()))
+    assert copied.head.weight is copied.embed.weight
+
+
+def test_copy_shares_parameters_but_not_the_program() -> None:
+    gm = annotated().eval()
+    x = torch.randn(4, 3)
+    expected = gm(x)
+    copied = copy.copy(gm)
+    assert copied.linear is gm.linear
+    assert copied.graph is not gm.graph
+    next(iter(copied.graph.find_nodes(op="call_function"))).target = operator.sub
+    assert torch.equal(gm(x), expected)
+    assert torch.equal(copied(x), expected / 2 - 2)
+    copied.extra = nn.Linear(1, 1)
+    assert not hasattr(gm, "extra")
+
+
+def test_deepcopy_of_a_graph_stands_alone() -> None:
+    graph = doubled_graph()
+    text = str(graph)
+    copied = copy.deepcopy(graph)
+    assert str(copied) == text
+    next(iter(copied.find_nodes(op="call_function"))).target = operator.sub
+    assert str(graph) == text
+
+
+# ---- what pickle can refer to
+
+
+TARGETS: list[Any] = [
+    pytest.param(torch.relu, (), id="torch function"),
+    pytest.param(torch.nn.functional.gelu, (), id="functional"),
+    pytest.param(torch.ops.aten.relu.default, (), id="operator overload"),
+    pytest.param(torch.Tensor.add, (1,), id="method of a class"),
+    pytest.param(operator.mul, (2,), id="operator"),
+    pytest.param(scaled, (3.0,), id="user function"),
+    pytest.param(Helpers.shifted, (), id="static method"),
+    pytest.param(Helpers.halved, (), id="class method"),
+    pytest.param(functools.partial(scaled, factor=4.0), (), id="partial"),
+    pytest.param(reduced, (Mode.MEAN,), id="enum argument"),
+    pytest.param(getattr, ("shape",), id="getattr"),
+]
+
+
+@pytest.mark.parametrize(("target", "args"), TARGETS)
+def test_targets_come_back(target: Any, args: tuple[Any, ...]) -> None:
+    gm = GraphModule(nn.Module(), graph_of(lambda graph, x: graph.call_function(target, (x, *args))))
+    x = torch.randn(2, 3)
+    loaded = through_pickle(gm)
+    assert torch.equal(torch.as_tensor(loaded(x)), torch.as_tensor(gm(x)))
+    ours, theirs = list(gm.graph.nodes)[1].target, list(loaded.graph.nodes)[1].target
+    assert theirs == ours or isinstance(ours, functools.partial)
+
+
+def test_arguments_keep_their_types() -> None:
+    values = (
+        slice(1, None, 2), [1, (2.5, None)], {"key": [True]}, torch.float16, torch.device("cpu"), ..., 1j, "text",
+        Pair(1, 2), torch.Size([2, 3]), range(3), Mode.SUM, torch.channels_last, float("inf"),
+    )  # fmt: skip
+    gm = GraphModule(nn.Module(), graph_of(lambda graph, x: (x, values)))
+    loaded = through_pickle(gm)
+    kept = loaded.graph.output_node().args[0][1]
+    assert kept == gm.graph.output_node().args[0][1]
+    assert [type(value) for value in kept] == [type(value) for value in gm.graph.output_node().args[0][1]]
+    with pytest.raises(NotImplementedError):
+        kept[1].append(3)
+
+
+def local_function() -> Callable[[Any], Any]:
+    def inner(x: Any) -> Any:
+        return x
+
+    return inner
+
+
+REFUSED = [
+    pytest.param(
+        lambda x: x,
+        "cannot save node 'y': the target, <lambda> ({file}:{line}), does not pickle: it is a lambda\n"
+        "  at model.py:14 in f: y = g(x)\n"
+        "  fix: make it a function with a name, at the top level of a module",
+        id="lambda",
+    ),
+    pytest.param(
+        local_function(),
+        "cannot save node 'y': the target, local_function.<locals>.inner ({file}:{line}), does not pickle: "
+        "it is defined inside a function, local_function\n"
+        "  at model.py:14 in f: y = g(x)\n"
+        "  fix: move the function to the top level of a module",
+        id="local function",
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "message"), REFUSED)
+def test_an_unpicklable_target_is_named(target: Any, message: str) -> None:
+    gm = GraphModule(nn.Module(), graph_of(lambda graph, x: graph.call_function(target, (x,), name="y")))
+    next(iter(gm.graph.find_nodes(op="call_function"))).origin = Origin("model.py", 14, "f", "y = g(x)")
+    with pytest.raises(GraphError) as caught:
+        pickle.dumps(gm)
+    assert str(caught.value) == message.format(file=__file__, line=target.__code__.co_firstlineno)
+
+
+def test_an_unpicklable_argument_is_named() -> None:
+    gm = GraphModule(nn.Module(), graph_of(lambda graph, x: graph.call_function(scaled, (x, (i for i in [1])))))
+    with pytest.raises(GraphError, match="cannot save node 'scaled': an argument, an object of type generator"):
+        pickle.dumps(gm)
+
+
+def test_unpicklable_meta_is_named() -> None:
+    gm = annotated()
+    next(iter(gm.graph.nodes)).meta["hook"] = {"call": lambda: None}
+    with pytest.raises(
+        GraphError, match=r"cannot save node 'x': a value in meta, .*<lambda> .*, does not pickle: it is a lambda"
+    ):
+        pickle.dumps(gm)
+
+
+def test_classes_in_meta_need_not_be_importable() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x)
+
+    gm = symbolic_trace(nn.Sequential(Inner()))
+    relu = next(iter(through_pickle(gm).graph.find_nodes(op="call_function")))
+    ((path, kind),) = relu.meta["nn_module_stack"].values()
+    assert (path, kind.__name__) == ("0", "Inner")
+    assert kind.__qualname__ == Inner.__qualname__
+    assert relu.origin.module_type is kind
+
+
+def test_a_graph_alone_is_not_pickled() -> None:
+    with pytest.raises(NotImplementedError, match="pickle the GraphModule"):
+        pickle.dumps(doubled_graph())
+
+
+def test_a_record_of_a_later_format_is_refused() -> None:
+    with pytest.raises(GraphError, match="the graph was saved in format 99, this version reads up to 1"):
+        record_to_graph({"format": 99})
+
+
+def test_a_captured_module_with_our_names_keeps_its_own() -> None:
+    gm = graphwright.trace(Owner(), (torch.ones(2),))
+    for make_copy in (copy.deepcopy, through_pickle, copy.copy):
+        copied = make_copy(gm)
+        assert copied.graph == "a name of the user"
+        assert isinstance(copied, Owner)
+        assert torch.equal(copied(torch.ones(2)), torch.full((2,), 2.0))
+        copied.to_the_user = 1
+        assert not hasattr(gm, "to_the_user")
+
+
+class Owner(nn.Module):
+    """Uses a name of ours for its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graph = "a name of the user"
+
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+
+# ---- another process
+
+
+def test_loads_in_a_fresh_process(tmp_path: Path) -> None:
+    gm = annotated().eval()
+    x = torch.randn(4, 3)
+    torch.save(gm, tmp_path / "module.pt")
+    torch.save((x, gm(x)), tmp_path / "values.pt")
+    code = (
+        "import torch\n"
+        "gm = torch.load('module.pt', weights_only=False)\n"
+        "x, y = torch.load('values.pt')\n"
+        "assert torch.equal(gm(x), y)\n"
+        "node = gm.graph.find_nodes(op='call_function')[0]\n"
+        "print(type(gm).__name__, node.meta['number'], node.origin)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "Annotated 3 model.py:14 in Doubled.forward: y = linear(x)\n", done.stderr
+
+
+def test_nodes_of_the_copy_are_its_own() -> None:
+    gm = annotated()
+    mine = set(gm.graph.nodes)
+    for make_copy in (copy.deepcopy, through_pickle, copy.copy):
+        nodes: list[Node] = list(make_copy(gm).graph.nodes)
+        assert not mine & set(nodes)
+        assert all(node.graph is nodes[0].graph for node in nodes)
+        assert isinstance(nodes[0].graph, Graph)
