@@ -15,6 +15,7 @@ from graphwright.capture import (
 from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, TraceError
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.runtime import GraphModule, Interpreter
+from graphwright.runtime import graph_of as graph
 
 conveniences.bind()
 
@@ -33,6 +34,7 @@ __all__ = [
     "Tracer",
     "TracerBase",
     "Transformer",
+    "graph",
     "map_arg",
     "symbolic_trace",
     "trace",

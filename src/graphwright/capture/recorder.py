@@ -68,7 +68,7 @@ class Recorder:
 
     # ---- running
 
-    def run(self, root: nn.Module | None, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run the program with everything recorded."""
         self.is_running = True
         try:
@@ -92,6 +92,18 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._paths.setdefault(id(value), prefix + name)
+
+    def refuse_kept_values(self) -> None:
+        """Raise CaptureError if the program keeps a value of its run in an attribute: that write would be lost."""
+        for module, shell in self.shells.all() if self.shells is not None else ():
+            for table in (shell.__dict__, shell._buffers, shell._parameters):
+                for name, value in table.items():
+                    if name != "training" and value is not module.__dict__.get(name) and _holds_proxies(value):
+                        raise CaptureError(
+                            f"the program keeps a tensor or number in {type(module).__name__}.{name}; "
+                            "a captured program cannot write attributes yet",
+                            fix="return the value instead, or write in place: self.buffer.copy_(value)",
+                        )
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
@@ -485,6 +497,10 @@ class _RecordingMode(TorchFunctionMode):
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in _leaves(value))
+
+
+def _holds_proxies(value: Any) -> bool:
+    return any(isinstance(leaf, TensorProxy) or symbol_of(leaf) is not None for leaf in _leaves(value))
 
 
 def _name_of(target: Any) -> str:

@@ -129,7 +129,8 @@ def _capture(
     inputs = Inputs(recorder, signature, name)
     run_args, run_kwargs = inputs.bind(args, kwargs)
     with _random_state(), exporting() if attempt.export else contextlib.nullcontext():
-        result = recorder.run(None, function, run_args, run_kwargs)
+        result = recorder.run(function, run_args, run_kwargs)
+    recorder.refuse_kept_values()
     graph = recorder.graph
     last = graph._root.prev
     output = graph.create_node("output", "output", (recorder.argument(result),))
