@@ -40,6 +40,7 @@ _IN_PLACE = frozenset({
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.imatmul,
     operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
 })  # fmt: skip
+_TABLES = ("training", "_buffers", "_parameters", "_modules")
 _REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
@@ -96,9 +97,10 @@ class Recorder:
     def refuse_kept_values(self) -> None:
         """Raise CaptureError if the program keeps a value of its run in an attribute: that write would be lost."""
         for module, shell in self.shells.all() if self.shells is not None else ():
-            for table in (shell.__dict__, shell._buffers, shell._parameters):
+            own = {name: value for name, value in shell.__dict__.items() if name not in _TABLES}
+            for table in (own, shell._buffers, shell._parameters):
                 for name, value in table.items():
-                    if name != "training" and value is not module.__dict__.get(name) and _holds_proxies(value):
+                    if _holds_proxies(value):
                         raise CaptureError(
                             f"the program keeps a tensor or number in {type(module).__name__}.{name}; "
                             "a captured program cannot write attributes yet",
@@ -231,7 +233,7 @@ class Recorder:
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
         node = self._node(op, target, node_args, node_kwargs)
         changed = _written_argument(op, target, args, kwargs)
-        if isinstance(changed, TensorProxy) and example is changed.example:
+        if isinstance(changed, torch.Tensor) and example is self._to_examples(changed):
             return changed
         if isinstance(example, torch.Tensor):
             return TensorProxy.make(self, example, node)
