@@ -109,13 +109,28 @@ def capture(theirs: Implementation, ours: Implementation) -> Iterator[Row]:
         yield _timed(name, cases, len(modules[0].graph.nodes))
 
 
+def capture_text(theirs: Implementation, ours: Implementation) -> Iterator[Row]:
+    """Capture a model up to the text of its code; torch.fx compiles that at once, others may when it is called."""
+    for name in MODELS:
+        model = _model(name)
+        check_same_source(*(side.symbolic_trace(model).code for side in (theirs, ours)))
+        cases = [Case(side.name, partial(_captured_text, side, model)) for side in (theirs, ours)]
+        yield _timed(name, cases, len(theirs.symbolic_trace(model).graph.nodes))
+
+
+def _captured_text(side: Implementation, model: torch.nn.Module) -> Any:
+    module = side.symbolic_trace(model)
+    return module, module.code
+
+
 QUESTIONS = (
     Question("create_node", 0.20, create_nodes),
     Question("create_node, then names", None, create_named_nodes),
     Question("memory, names made", 0.60, hold_nodes),
     Question("python_code", 0.20, generate_code),
     Question("Tracer.trace", 0.20, trace),
-    Question("symbolic_trace with code", 0.30, capture),
+    Question("symbolic_trace(m).code", 0.30, capture_text),
+    Question("the same, and forward compiled", None, capture),
 )
 
 

@@ -37,7 +37,14 @@ _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator, range, enum.Enum)
 _NO_TENSORS = frozenset({bool, int, float, str, type(None), tuple, list, dict, OrderedDict})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_RECORDING_HOOKS = ("create_arg", "create_node", "create_proxy", "proxy")
+_CALLING_HOOKS = ("call_module", "path_of_module")
 _is_method: dict[Any, bool] = {}
+
+
+def _is_overridden(tracer: type[TracerBase], method: str) -> bool:
+    """Tell whether a tracer's method is another than this file's."""
+    return getattr(getattr(tracer, method, None), "__module__", __name__) != __name__
 
 
 class TracerBase:
@@ -59,14 +66,12 @@ class TracerBase:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Operators record directly where nobody wants to see them pass.
-        hooks = ("create_arg", "create_node", "create_proxy", "proxy")
-        cls._is_direct = all(getattr(cls, hook) is getattr(TracerBase, hook, None) for hook in hooks) or all(
-            any(getattr(cls, hook) is base.__dict__.get(hook) for base in cls.__mro__ if base.__module__ == __name__)
-            for hook in hooks
-        )
+        # Operators and calls record directly where nobody overrides what they would pass through.
+        cls._is_direct = not any(_is_overridden(cls, hook) for hook in _RECORDING_HOOKS)
+        cls._calls_directly = cls._is_direct and not any(_is_overridden(cls, hook) for hook in _CALLING_HOOKS)
 
     _is_direct = True
+    _calls_directly = True
 
     # ---- recording
 
@@ -422,7 +427,11 @@ class Tracer(TracerBase):
         self._calls[path] = call + 1
         self._scope = Scope(path, type(module), call, outer)
         try:
-            return self.call_module(module, functools.partial(nn.Module._call_impl, shell), args, kwargs)
+            if not self._calls_directly:
+                return self.call_module(module, functools.partial(nn.Module._call_impl, shell), args, kwargs)
+            if self.is_leaf_module(module, path):  # `call_module` in this frame, where nobody overrides it
+                return self._direct("call_module", path, args, kwargs, None)
+            return nn.Module._call_impl(shell, *args, **kwargs)
         finally:
             self._scope = outer
 
