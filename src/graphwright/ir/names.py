@@ -50,6 +50,19 @@ def candidate_for(target: object) -> str:
     return _stem(getattr(target, "__name__", None) or type(target).__name__)
 
 
+@functools.lru_cache(16384)
+def _parsed(candidate: str) -> tuple[str, str, int | None]:
+    """Make a candidate a legal name, and part it: relu_7 into the stem relu and the number 7."""
+    if not (candidate.isidentifier() and candidate.isascii()):
+        candidate = _ILLEGAL.sub("_", candidate) or "_unnamed"
+        if candidate[0].isdigit():
+            candidate = "_" + candidate
+    stem, _, digits = candidate.rpartition("_")
+    if stem and digits.isdigit():
+        return candidate, stem, int(digits)
+    return candidate, candidate, None
+
+
 class Namespace:
     """The names taken in one graph.
 
@@ -69,25 +82,17 @@ class Namespace:
     def create(self, candidate: str) -> str:
         """Take a name for a new value and return it."""
         taken = self._taken
-        if not (candidate.isidentifier() and candidate.isascii()):
-            candidate = _ILLEGAL.sub("_", candidate) or "_unnamed"
-            if candidate[0].isdigit():
-                candidate = "_" + candidate
-        stem, _, digits = candidate.rpartition("_")
-        if stem and digits.isdigit():
-            number: int | None = int(digits)
-        else:
-            stem, number = candidate, None
-        if candidate in taken or candidate in _RESERVED:
+        name, stem, number = _parsed(candidate)
+        if name in taken or name in _RESERVED:
             number = self._last.get(stem, 0) + 1
-            candidate = f"{stem}_{number}"
-            while candidate in taken or candidate in _RESERVED:
+            name = f"{stem}_{number}"
+            while name in taken or name in _RESERVED:
                 number += 1
-                candidate = f"{stem}_{number}"
+                name = f"{stem}_{number}"
         if number is not None:
             self._last[stem] = number
-        taken.add(candidate)
-        return candidate
+        taken.add(name)
+        return name
 
     def take(self, *names: str) -> None:
         """Mark names as taken without making them unique."""

@@ -85,8 +85,10 @@ class Shells:
     def _fill(self, module: nn.Module, shell: nn.Module) -> None:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
         memo: dict[int, Any] = {}
-        for name, value in module.__dict__.items():
-            if name not in _MODULE_TABLES and (type(value) in _MAPPED or isinstance(value, nn.Module)):
+        attributes = module.__dict__
+        for name in attributes.keys() - _MODULE_TABLES:  # in any order: each is mapped by itself
+            value = attributes[name]
+            if type(value) in _MAPPED or isinstance(value, nn.Module):
                 mine = self._mapped(value, memo)
                 if mine is not value:
                     shell.__dict__[name] = mine
