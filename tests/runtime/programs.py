@@ -113,3 +113,38 @@ def doubled_graph() -> Graph:
         return graph.call_function(operator.mul, (graph.call_module("norm", (linear,)), 2))
 
     return graph_of(build)
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def load_tensors(x: Tensor) -> Tensor:
+    """Called like a function of written packages."""
+    return x - 1
+
+
+def Model(x: Tensor) -> Tensor:
+    """Called like the class of the packages that the tests write."""
+    return x * 3
+
+
+def call_it(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return function(x)
+
+
+class Other:
+    @staticmethod
+    def scaled(x: Tensor) -> Tensor:
+        """Called like a function of this module."""
+        return x * -1
+
+
+def powered(x: Tensor, exponent: float) -> Tensor:
+    return torch.pow(x.abs(), exponent)

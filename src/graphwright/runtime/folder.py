@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import sys
 import tempfile
 from pathlib import Path
 
@@ -67,6 +68,11 @@ def _check_names(package: str, module_name: str) -> None:
         raise ExportError(
             f"the folder {package!r} could not be imported: its name is no Python identifier",
             fix="name it like a module: letters, digits and underscores, no digit first",
+        )
+    if package in sys.stdlib_module_names or package in ("torch", "safetensors"):
+        raise ExportError(
+            f"the folder {package!r} could not be imported: Python has a module of this name",
+            fix="choose another name",
         )
     if not module_name.isidentifier() or is_reserved(module_name):
         raise ExportError(

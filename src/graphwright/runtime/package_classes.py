@@ -6,6 +6,7 @@ runs: it becomes a class with a constructor only, named after the original one, 
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
 from collections.abc import Callable, Iterator
@@ -22,7 +23,6 @@ from graphwright.runtime.package_modules import (
     Expression,
     constructor_call,
     empty_tensor,
-    no_value,
     own_attributes,
     quoted,
     render,
@@ -86,7 +86,7 @@ class Uses:
             child = value._modules.get(atom)
             if child is None:
                 read = self.attributes.setdefault(id(value), {})
-                if atom not in value._parameters and atom not in value._buffers and atom != "training":
+                if value._parameters.get(atom) is None and value._buffers.get(atom) is None and atom != "training":
                     read[atom] = getattr(value, atom)
                 return
             value = child
@@ -143,20 +143,16 @@ class ModuleWriter:
         """Write the statements of a constructor that make what a module holds."""
         lines = []
         for name, parameter in module._parameters.items():
-            if parameter is None:
-                lines.append(f"self.register_parameter({quoted(name)}, None)")
-            else:
+            if parameter is not None:
                 lines.append(_assignment(name, _parameter(parameter), indent))
         for name, buffer in module._buffers.items():
-            persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-            tensor = "None" if buffer is None else empty_tensor(buffer)
-            lines.append(f"self.register_buffer({quoted(name)}, {tensor}{persistent})")
+            if buffer is not None:
+                persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
+                lines.append(f"self.register_buffer({quoted(name)}, {empty_tensor(buffer)}{persistent})")
         for name, value in self.uses.attributes.get(id(module), {}).items():
             lines.append(_assignment(name, self._attribute(module, path, name, value), indent))
         for name, child in module._modules.items():
-            if child is None:
-                lines.append(f"self.register_module({quoted(name)}, None)")
-            elif self.uses.needs(child):
+            if child is not None and self.uses.needs(child):
                 expression = self.expression(child, f"{path}.{name}" if path else name)
                 if expression == "None":  # written elsewhere: this only keeps the place
                     lines.append(f"self.register_module({quoted(name)}, None)")
@@ -172,10 +168,10 @@ class ModuleWriter:
             body += f"\n{self._code_of(module)}"
         known = self._class_names.get((wish, body))
         if known is None:
-            known = self.names.new(wish)
+            known = next(name for name in _numbered(wish) if self.names.new(name) == name)
             self.names.add(known, Written(known))
             self._class_names[wish, body] = known
-            self.classes.append(f"class {known}({self.names.torch()}.nn.Module):\n{body}")
+            self.classes.append(f"class {known}(torch.nn.Module):\n{body}")
         return known
 
     # ---- expressions
@@ -223,7 +219,7 @@ class ModuleWriter:
             return None
         self._lists.add(path)
         items = [self._item(child, f"{path}.{name}") for name, child in module._modules.items()]
-        head = f"{self.names.torch()}.nn.{kind.__name__}"
+        head = f"torch.nn.{kind.__name__}"
         if kind is nn.ModuleDict:
             pairs = tuple((f"{quoted(name)}: ", item) for name, item in zip(names, items, strict=True))
             return Call(head, pairs, ("({", "})"))
@@ -240,7 +236,7 @@ class ModuleWriter:
             return self.expression(child, path)
         # Nothing uses it, but the others are found by their numbers.
         self.paths[id(child)] = path
-        return constructor_call(child, self.names) or f"{self.names.torch()}.nn.Module()"
+        return constructor_call(child, self.names) or "torch.nn.Module()"
 
     def _rebuilt(self, module: nn.Module, path: str) -> Expression:
         """Write a module by what it consists of: its class is imported, its constructor not run."""
@@ -257,7 +253,10 @@ class ModuleWriter:
             for name, value in own_attributes(module).items()
         )
         items: list[tuple[str, Expression]] = [
-            ("", self.names.function(kind)),
+            (
+                "",
+                f"torch.nn.{kind.__name__}" if getattr(nn, kind.__name__, None) is kind else self.names.function(kind),
+            ),
             ("", Call("", attributes, ("{", "}"))),
         ]
         if module._parameters:
@@ -269,18 +268,29 @@ class ModuleWriter:
             items.append(("modules=", _table(iter(children))))
         return Call(self.names.add("rebuilt", rebuilt), tuple(items))
 
-    def _attribute(self, module: nn.Module, path: str, name: str, value: Any) -> str:
+    def _attribute(self, module: nn.Module, path: str, name: str, value: Any) -> Expression:
         text = empty_tensor(value) if isinstance(value, Tensor) else written_value(value, self.names)
-        if text is None:
-            raise no_value(path, module, name, value)
-        return text
+        if text is not None:
+            return text
+        kind, what = type(module).__name__, f"{name!r}, {describe(value)}, has no text that makes it again"
+        if id(module) not in self.uses.callers:
+            raise ExportError(
+                f"cannot write the module {path!r} ({kind}): the graph reads an attribute of it, and {what}",
+                fix="keep a number, a string or a tensor there, or pass the object as an argument",
+            )
+        caller = self.uses.callers[id(module)]
+        raise ExportError(
+            f"cannot write the module {path!r}: its class {kind} is rebuilt from its attributes, and {what}",
+            at=None if caller is None else caller.origin,
+            fix=f"let the capture look inside {kind} rather than keep it whole",
+        )
 
     def _buffer(self, module: nn.Module, name: str) -> str:
         buffer = module._buffers[name]
         if buffer is None:
             return "None"
         persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-        return f"{self.names.torch()}.nn.Buffer({empty_tensor(buffer)}{persistent})"
+        return f"torch.nn.Buffer({empty_tensor(buffer)}{persistent})"
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -326,12 +336,20 @@ def _collapsed(runs: list[tuple[Expression, int]]) -> Iterator[tuple[str, Expres
             yield from [("", item)] * count
 
 
+def _numbered(name: str) -> Iterator[str]:
+    """Iterate over a name, and the name with numbers from 2 on."""
+    yield name
+    yield from (f"{name}{number}" for number in itertools.count(2))
+
+
 def _class_name(module: nn.Module, path: str) -> str:
-    """The class's own name; for a plain nn.Module one made from where it is: layer1.0 -> Layer1Block."""
+    """The class's own name; for a plain nn.Module one made from where it is."""
     name = type(module).__name__
     if type(module) is not nn.Module and name.isidentifier():
         return name
     atoms = path.split(".")
     named = next((atom for atom in reversed(atoms) if not atom.isdigit()), "part")
     words = "".join(word[:1].upper() + word[1:] for word in re.split(r"\W|_", named))
-    return (words if words.isidentifier() else f"Part{words}") + ("Block" if atoms[-1].isdigit() else "")
+    if atoms[-1].isdigit():  # one of many: blocks.0 -> Block, layer1.0 -> Layer1Block
+        words = words.removesuffix("s") if words.endswith("s") else f"{words}Block"
+    return words if words.isidentifier() else f"Part{words}"

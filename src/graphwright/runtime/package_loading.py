@@ -66,7 +66,8 @@ def load_tensors(module: nn.Module, beside: str) -> None:
             if piece not in stored:
                 raise RuntimeError(f"{WEIGHTS_FILE} has no tensor {path!r}: build the model with load_weights=False")
             if piece not in pieces:
-                pieces[piece] = file.get_tensor(piece)
+                # A copy: memory of the file is aligned otherwise, which some kernels answer with other last digits.
+                pieces[piece] = file.get_tensor(piece).clone()
             loaded = _unpacked(pieces[piece], layout) if layout else pieces.pop(piece)
             now = getattr(owner, name)
             if now.shape != loaded.shape:

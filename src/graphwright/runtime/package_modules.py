@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.codegen import Globals, argument
-from graphwright.errors import ExportError
-from graphwright.runtime.references import describe, reference_to
+from graphwright.runtime.references import reference_to
 
 __all__ = [
     "WIDTH",
@@ -26,7 +25,6 @@ __all__ = [
     "constructor_call",
     "empty_tensor",
     "is_same_build",
-    "no_value",
     "own_attributes",
     "quoted",
     "render",
@@ -52,25 +50,37 @@ Expression = Call | str
 
 
 def render(expression: Expression, column: int, indent: str) -> str:
-    """Write an expression that starts at a column, broken one item a line where it is too long.
+    """Write an expression that starts at a column, its items on lines of their own where one line is too short.
 
-    >>> print(render(Call("f", (("", "x" * 60), ("y=", "z" * 60))), 0, ""))
+    >>> print(render(Call("f", (("", "x" * 50), ("y=", "y" * 50), ("", "z" * 20))), 0, ""))
     f(
-        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx,
-        y=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz,
+        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, y=yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy,
+        zzzzzzzzzzzzzzzzzzzz,
     )
     """
     if isinstance(expression, str):
         return expression
     start, end = expression.brackets
     inner = f"{indent}    "
-    flat = ", ".join(prefix + render(item, -100_000, "") for prefix, item in expression.items)
-    if column + len(expression.head + start + flat + end) <= WIDTH or not expression.items:
-        return f"{expression.head}{start}{flat}{end}"
-    lines = "".join(
-        f"{inner}{prefix}{render(item, len(inner) + len(prefix), inner)},\n" for prefix, item in expression.items
-    )
-    return f"{expression.head}{start}\n{lines}{indent}{end}"
+    flat = [prefix + render(item, -100_000, "") for prefix, item in expression.items]
+    line = f"{expression.head}{start}{', '.join(flat)}{end}"
+    if column + len(line) <= WIDTH or not expression.items:
+        return line
+    if all(isinstance(item, str) for _, item in expression.items):
+        lines = _filled(flat, WIDTH - len(inner))
+    else:
+        lines = [prefix + render(item, len(inner) + len(prefix), inner) + "," for prefix, item in expression.items]
+    body = "".join(f"{inner}{line}\n" for line in lines)
+    return f"{expression.head}{start}\n{body}{indent}{end}"
+
+
+def _filled(items: Iterable[str], width: int) -> list[str]:
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(lines[-1]) + len(item) + 2 > width:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else ''}{item},"
+    return lines
 
 
 def quoted(name: str) -> str:
@@ -88,9 +98,22 @@ def empty_tensor(tensor: Tensor) -> str:
     return f"torch.empty({shape}{'' if tensor.dtype is torch.float32 else f', dtype={tensor.dtype}'})"
 
 
-def written_value(value: Any, names: Globals) -> str | None:
+def written_value(value: Any, names: Globals) -> Expression | None:
     """Write a plain value so that evaluating the text gives it back, or answer None for what has no such text."""
-    return argument(value, names, None)[0] if _is_literal(value) else None
+    return _literal(value, names) if _is_literal(value) else None
+
+
+def _literal(value: Any, names: Globals) -> Expression:
+    kind = type(value)
+    if kind is str:
+        return quoted(value) if value.isprintable() else repr(value)
+    if kind is dict:
+        pairs = [(_literal(key, names), _literal(item, names)) for key, item in value.items()]
+        return Call("", tuple((f"{render(key, 0, '')}: ", item) for key, item in pairs), ("{", "}"))
+    if kind is list or (kind is tuple and len(value) != 1):
+        brackets = ("[", "]") if kind is list else ("(", ")")
+        return Call("", tuple(("", _literal(item, names)) for item in value), brackets)
+    return argument(value, names, None)[0]
 
 
 def _is_literal(value: Any) -> bool:
@@ -137,7 +160,7 @@ def constructor_call(module: nn.Module, names: Globals, needed: Collection[str] 
         texts = {name: written_value(value, names) for name, value in arguments.items()}
         if all(text is not None for text in texts.values()) and _makes_the_same(module, arguments, needed):
             items = tuple((f"{name}=", text) for name, text in texts.items() if text is not None)
-            return Call(f"{names.torch()}.nn.{kind.__name__}", items)
+            return Call(f"torch.nn.{kind.__name__}", items)
     return None
 
 
@@ -257,12 +280,3 @@ def _is_equal(one: Any, other: Any) -> bool:
         return bool(one == other)
     except Exception:  # an object may refuse to be compared
         return False
-
-
-def no_value(path: str, module: nn.Module, name: str, value: Any) -> ExportError:
-    """The error for an attribute that has no text."""
-    return ExportError(
-        f"cannot write the module {path!r}: its class {type(module).__name__} is rebuilt from its attributes, and "
-        f"{name!r}, {describe(value)} of type {type(value).__name__}, has no text that makes it again",
-        fix=f"let the capture look inside {type(module).__name__} rather than keep it whole",
-    )

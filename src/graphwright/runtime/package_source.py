@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import warnings
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from graphwright.runtime.package_modules import is_same_build
 
 __all__ = ["PackageSource", "stored_tensors"]
 
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
 
 
@@ -32,7 +34,7 @@ class PackageSource:
         self._uses = Uses(module, program_of)
         graphs = [graph for graph, _ in self._uses.programs.values()]
         local_names = {name for graph in graphs for name in _local_names(graph)}
-        self._names = names = Globals(local_names - {"torch", class_name})
+        self._names = names = Globals(local_names - {"torch", class_name}, short=True)
         names.add("torch", torch)
         names.add(class_name, Written(class_name))
         methods = {number: _method(code, names) for number, (_, code) in self._uses.programs.items()}
@@ -45,7 +47,7 @@ class PackageSource:
         others = (
             "\n\nThe other classes hold submodules and weights, and have no program." if self._writer.classes else ""
         )
-        docstring = f"{type(module).__name__} as it was captured: its program is `{class_name}.forward`.{others}"
+        docstring = f"{_title(module)}: its program is `{class_name}.forward`.{others}"
         self.text = f'"""{docstring}{chr(10) if others else ""}"""\n\n{self._imports}\n\n\n{classes}'
 
     # ---- the root class
@@ -141,6 +143,14 @@ class PackageSource:
             warnings.simplefilter("ignore")
             built: nn.Module = scope[self._class_name]()
         self._compare(built)
+        for number, (_, code) in self._uses.programs.items():
+            lost = _lost_subscript(code.src, built.get_submodule(self._writer.paths[number]))
+            if lost is not None:
+                raise ExportError(
+                    f"cannot write {lost!r}: a class of the program gives its children by number or key, and the "
+                    "package holds plain modules in its place",
+                    fix="derive the class from torch.nn.ModuleList or torch.nn.ModuleDict",
+                )
         return built
 
     def _compare(self, built: nn.Module) -> None:
@@ -174,6 +184,25 @@ def stored_tensors(module: nn.Module, built: nn.Module) -> dict[str, Tensor]:
             seen.add(id(tensor))
             tensors[path] = getattr(module.get_submodule(path.rpartition(".")[0]), name)
     return tensors
+
+
+def _lost_subscript(source: str, module: nn.Module) -> str | None:
+    """Find a path through modules in generated code, such as `self.blocks[0]`, that a module does not know."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            above = node.value
+            while isinstance(above, ast.Attribute | ast.Subscript):
+                above = above.value
+            if isinstance(above, ast.Name) and above.id == "self":
+                holder = eval(ast.unparse(node.value), {"self": module})
+                if isinstance(holder, nn.Module) and not isinstance(holder, _CONTAINERS):
+                    return ast.unparse(node)
+    return None
+
+
+def _title(module: nn.Module) -> str:
+    name = type(module).__name__
+    return "A captured module" if name == "GraphModule" else f"{name} as it was captured"
 
 
 def _differs(path: str, how: str) -> ExportError:
