@@ -308,3 +308,22 @@ def test_editing_the_graph_is_enough() -> None:
     (relu,) = gm.graph.find_nodes(op="call_function", target=torch.relu)
     relu.target = torch.neg
     assert gm(torch.ones(3)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_dtype_that_the_program_asked_for_is_not_silently_kept() -> None:
+    asks = trace(nn.Sequential(Upcast()).eval(), torch.randn(2, 4))
+    with pytest.raises(GuardError, match=r"captured with torch\.float32"):
+        asks.half()
+    assert next(asks.parameters()).dtype is torch.float32
+    plain = trace(nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4)).double()
+    assert plain(torch.randn(2, 4, dtype=torch.float64)).dtype is torch.float64
+
+
+class Upcast(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x)
+        return x.to(torch.float64).to(x.dtype)

@@ -10,11 +10,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, graph_to_source
-from graphwright.errors import GraphError
-from graphwright.ir import Graph
+from graphwright.errors import GraphError, GuardError
+from graphwright.ir import Graph, Node
 from graphwright.runtime.folder import write_package
 from graphwright.runtime.guards import Guard, guards_of
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
@@ -147,6 +148,22 @@ class GraphModule(nn.Module):
         except Exception as error:
             _note_origin(error, self)
             raise
+
+    def _apply(self, fn: Any, recurse: bool = True) -> GraphModule:
+        """Convert every tensor: what `half`, `to` and their like call.
+
+        A captured program has the dtypes that it asked for as constants; another floating dtype of its parameters
+        would make these wrong without a word. Raises GuardError then, before anything is converted.
+        """
+        state = _state(self)
+        if state.is_readable and any(map(_mentions_float_dtype, state.graph.nodes)):
+            parameter = next((p for p in self.parameters() if p.is_floating_point()), None)
+            if parameter is not None and fn(torch.empty(0, dtype=parameter.dtype)).dtype != parameter.dtype:
+                raise GuardError(
+                    f"the program was captured with {parameter.dtype} parameters and asks for dtypes on its way",
+                    fix="convert the original model, then capture it",
+                )
+        return super()._apply(fn, recurse)  # type: ignore[no-any-return,no-untyped-call]
 
     # ---- printing
 
@@ -337,6 +354,11 @@ def _set(destination: nn.Module, field: str, value: Any) -> None:
         setattr(destination, field, value)
     else:
         destination.add_module(field, value)
+
+
+def _mentions_float_dtype(node: Node) -> bool:
+    values = (*node._args, *node._kwargs.values())
+    return any(isinstance(value, torch.dtype) and value.is_floating_point for value in values)
 
 
 def _note_origin(error: Exception, module: nn.Module) -> None:
