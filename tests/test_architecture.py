@@ -22,7 +22,7 @@ STRANGERS = {"export": {"viz"}, "viz": {"export"}}  # neither knows the other
 PUBLIC = [
     *("CaptureError", "Graph", "GraphAppendingTracer", "GraphError", "GraphModule", "GraphwrightError", "GuardError"),
     *("Interpreter", "Node", "Proxy", "TraceError", "Tracer", "TracerBase", "Transformer", "graph", "map_arg"),
-    *("map_arg", "symbolic_trace", "trace", "verify", "wrap"),
+    *("symbolic_trace", "trace", "verify", "wrap"),
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))
