@@ -80,12 +80,12 @@ def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> 
             text = writer.bind_parameter(node)
             if not text:
                 continue
-        elif node in exits:
+        elif exits and node in exits:
             body.append(f"{indent}with {writer.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:\n")
             statements.append(node)
             indent += "    "
             continue
-        elif node in closing:
+        elif exits and node in closing:
             if statements[-1] is closing[node]:  # nothing inside
                 body.append(f"{indent}pass\n")
                 statements.append(node)
@@ -230,11 +230,15 @@ class Writer:
 
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
+        if node._op == "call_module" and node.type is None:
+            return f"{node._name} = {self.path(node._target)}({self.call(node._args, node._kwargs)})"  # type: ignore[arg-type]
         target = node._target
-        try:
-            is_statement = target in STATEMENTS and node._op == "call_function" and not node._kwargs
-        except TypeError:  # a callable object that has no hash
-            is_statement = False
+        is_statement = False
+        if node._op == "call_function" and not node._kwargs:
+            try:
+                is_statement = target in STATEMENTS
+            except TypeError:  # a callable object that has no hash
+                is_statement = False
         if is_statement:
             args = node._args
             if target is operator.setitem and len(args) == 3:

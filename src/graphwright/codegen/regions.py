@@ -18,6 +18,8 @@ def region_exits(nodes: Iterable[Node]) -> dict[Node, Node]:
     exits: dict[Node, Node] = {}
     open_regions: list[Node] = []
     for node in nodes:
+        if node._op != "call_function":
+            continue
         if node._target is enter_context and len(node.users) == 1 and node._args:
             open_regions.append(node)
         elif node._target is exit_context and node._args and node._args[0] in open_regions and not node.users:
