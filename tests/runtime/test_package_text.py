@@ -322,7 +322,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: getattr(value, "__name__", None) or repr(value))
 def test_values_come_back_from_their_text(value: Any) -> None:
     names = Globals()
     text = written_value(value, names)
