@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
@@ -243,6 +244,9 @@ class ModuleWriter:
         kind, caller = type(module), self.uses.callers[id(module)]
         if reference_to(kind) is None:
             why, fix = why_unimportable(kind)
+            if parametrize.is_parametrized(module):
+                why = "torch.nn.utils.parametrize made it for this one module"
+                fix = "parametrize.remove_parametrizations(module, name) before writing: the values stay"
             raise ExportError(
                 f"cannot write the module {path!r}: no other process can import its class, {describe(kind)}: {why}",
                 at=None if caller is None else caller.origin,
