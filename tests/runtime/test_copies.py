@@ -245,6 +245,16 @@ def test_an_unpicklable_target_is_named(target: Any, message: str) -> None:
     assert str(caught.value) == message.format(file=__file__, line=target.__code__.co_firstlineno)
 
 
+def test_a_local_class_is_named() -> None:
+    class Local(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + 1
+
+    with pytest.raises(GraphError, match=r"cannot save this Local: its class, .*\.Local, is defined inside a function"):
+        pickle.dumps(graphwright.trace(Local(), (torch.ones(2),)))
+    assert pickle.loads(pickle.dumps(symbolic_trace(Local())))(1) == 2
+
+
 def test_an_unpicklable_argument_is_named() -> None:
     gm = GraphModule(nn.Module(), graph_of(lambda graph, x: graph.call_function(scaled, (x, (i for i in [1])))))
     with pytest.raises(GraphError, match="cannot save node 'scaled': an argument, an object of type generator"):

@@ -13,7 +13,7 @@ import torch
 from tests.runtime.programs import Pair, calls, doubled_graph, graph_of, scaled
 from torch import Tensor, nn
 
-from graphwright import Graph, GraphModule, Interpreter, Node, symbolic_trace
+from graphwright import Graph, GraphModule, Interpreter, Node, symbolic_trace, trace
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
 
@@ -89,6 +89,34 @@ def test_names_the_argument_that_is_missing() -> None:
     with pytest.raises(GraphError) as caught:
         Interpreter(gm).run(1)
     assert str(caught.value) == "Expected positional argument for parameter y, but one was not passed in"
+
+
+def test_refuses_keywords_that_are_no_input() -> None:
+    gm = GraphModule(nn.Module(), graph_of(lambda graph, x: x))
+    with pytest.raises(TypeError, match="the graph has no input 'y'"):
+        Interpreter(gm).run(1, y=2)
+
+
+def test_runs_a_traced_module_as_its_code_does() -> None:
+    class Program(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor, *rest: Tensor, mask: Tensor | None = None, **named: Tensor) -> dict[str, Any]:
+            with torch.no_grad():
+                total = x + sum(rest)
+            if mask is not None:
+                total = total * mask
+            return {"total": total, "sizes": x.shape, "linear": self.linear(x) * named["gain"]}
+
+    x = torch.randn(2, 3)
+    args, kwargs = (x, x * 2, x * 3), {"mask": x > 0, "gain": torch.ones(3)}
+    gm = trace(Program(), args, kwargs)
+    result, expected = Interpreter(gm).run(*args, **kwargs), gm(*args, **kwargs)
+    torch.testing.assert_close(result, expected, rtol=0, atol=0)
+    assert not result["total"].requires_grad
+    assert result["linear"].requires_grad
 
 
 def test_the_operations_called_own_their_lists() -> None:

@@ -216,6 +216,12 @@ class GraphModule(nn.Module):
         # Never the class of the instance, which no other process can import: its bases and its name.
         state = _state(self)
         kind = type(self)
+        local = next((base for base in kind.__bases__ if "<locals>" in base.__qualname__), None)
+        if local is not None:
+            raise GraphError(
+                f"cannot save this {kind.__name__}: its class, {local.__qualname__}, is defined inside a function",
+                fix="move the class to the top level of a module",
+            )
         identity = kind.__bases__, kind.__name__, kind._extra
         program = graph_to_record(state.graph), state.is_readable, state.original
         attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}

@@ -56,11 +56,12 @@ class Interpreter:
         """Run the graph on these arguments and return its output.
 
         `initial_env` gives values of nodes that are then not run. Raises GraphError where a required argument is
-        missing. The values stay in `env` where `garbage_collect_values` is False.
+        missing, TypeError for a keyword that is no input. The values stay in `env` where `garbage_collect_values` is
+        False.
         """
         self.env = dict(initial_env) if initial_env is not None else {}
         self.args_iter = iter(args)
-        self._kwargs = dict(kwargs)
+        self._kwargs = self._checked(kwargs)
         env, last_uses = self.env, self.user_to_last_uses
         for node in self.graph.nodes:
             if node in env:
@@ -80,6 +81,14 @@ class Interpreter:
                 if not node.users:
                     env.pop(node, None)
         return None
+
+    def _checked(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse keywords that no input takes, as a function does."""
+        inputs = {node._target for node in self.graph.nodes if node._op == "placeholder"} if kwargs else set()
+        unknown = [name for name in kwargs if name not in inputs]
+        if unknown and not any(isinstance(name, str) and name.startswith("**") for name in inputs):
+            raise TypeError(f"the graph has no input {unknown[0]!r}")
+        return dict(kwargs)
 
     def boxed_run(self, args_list: list[Any]) -> Any:
         """Run on the arguments in a list, which is emptied, so that the caller keeps none of them alive."""
