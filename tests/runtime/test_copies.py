@@ -16,14 +16,17 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from tests.random_programs import outcome, programs
 from tests.runtime.programs import Doubled, Helpers, Mode, Named, Pair, doubled_graph, graph_of, reduced, scaled
 from torch import nn
 
 import graphwright
-from graphwright import Graph, GraphModule, Node, symbolic_trace
+from graphwright import Graph, GraphModule, Interpreter, Node, symbolic_trace
+from graphwright.codegen import graph_to_source
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
-from graphwright.runtime.pickling import record_to_graph
+from graphwright.runtime.pickling import graph_to_record, record_to_graph
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +87,20 @@ def test_a_copy_is_equal(make_copy: Copy) -> None:
     state, other = gm.state_dict(), copied.state_dict()
     assert list(state) == list(other)
     assert all(torch.equal(state[name], other[name]) for name in state)
+
+
+def run_nodes(graph: Graph) -> Callable[..., Any]:
+    return lambda root, *args, **kwargs: Interpreter(root, graph=graph).run(*args, **kwargs)
+
+
+@given(programs(with_origins=True))
+def test_random_graphs_come_back_from_pickle(graph: Graph) -> None:
+    loaded = record_to_graph(pickle.loads(pickle.dumps(graph_to_record(graph))))
+    assert str(loaded) == str(graph)
+    assert [node.origin for node in loaded.nodes] == [node.origin for node in graph.nodes]
+    assert graph_to_source(loaded).src == graph_to_source(graph).src
+    loaded.lint()
+    assert outcome(run_nodes(loaded), loaded) == outcome(run_nodes(graph), graph)
 
 
 @pytest.mark.parametrize("make_copy", COPIES)
