@@ -15,7 +15,7 @@ PACKAGE = Path(graphwright.__file__).parent
 # A room imports rooms above it. The two files at the end know them all and are known by none.
 ROOMS = [
     *("errors", "ir", "ops", "codegen", "runtime", "analysis", "capture", "rewrite", "passes", "quantization"),
-    *("export", "viz", "cli", "conveniences", "__init__"),
+    *("export", "viz", "cli", "conveniences", "compat", "__init__"),
 ]
 STRANGERS = {"export": {"viz"}, "viz": {"export"}}  # neither knows the other
 

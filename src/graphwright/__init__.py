@@ -1,6 +1,9 @@
 """Capture PyTorch programs as graphs, rewrite them, and get them back as ordinary Python."""
 
-from graphwright import conveniences
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from graphwright import compat, conveniences
 from graphwright.analysis import verify
 from graphwright.capture import (
     GraphAppendingTracer,
@@ -15,9 +18,18 @@ from graphwright.capture import (
 from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, TraceError
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.runtime import GraphModule, Interpreter
-from graphwright.runtime import graph_of as graph
 
 conveniences.bind()
+compat.install()
+if TYPE_CHECKING:
+    from graphwright.runtime import graph_of as graph
+else:
+    graph = importlib.import_module("graphwright.graph")  # a module, as in torch.fx, and a function: `graph(module)`
+
+
+def __getattr__(name: str) -> Any:
+    return compat.load(name)
+
 
 __all__ = [
     "CaptureError",

@@ -1,0 +1,72 @@
+"""Modules made from the table of paths, when somebody imports them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from graphwright.compat.paths import PATHS
+
+__all__ = ["install", "load"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class _CallableModule(ModuleType):
+    """The module `graphwright.graph`, which is also the function that gives the graph of a captured module."""
+
+    def __call__(self, module: Any) -> Any:
+        return importlib.import_module(f"{_PACKAGE}.runtime").graph_of(module)
+
+
+class _TableFinder(MetaPathFinder, Loader):
+    """Finds the paths of the table; asked only after the files of the package."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, below = fullname.partition(".")
+        if package != _PACKAGE or not (below in PATHS or _is_folder(below)):
+            return None
+        return ModuleSpec(fullname, self, is_package=_is_folder(below))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return _CallableModule(spec.name) if spec.name == f"{_PACKAGE}.graph" else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = module.__name__.partition(".")[2]
+        module.__doc__ = f"torch.fx's names under `{module.__name__}`; see `{_PACKAGE}.compat`."
+        for room, names in PATHS.get(path, {}).items():
+            source = importlib.import_module(f"{_PACKAGE}.{room}")
+            for entry in names.split():
+                name, _, old = entry.partition("=")
+                setattr(module, old or name, getattr(source, name))
+
+
+def _is_folder(path: str) -> bool:
+    return any(other.startswith(f"{path}.") for other in PATHS)
+
+
+def install() -> None:
+    """Let Python import the paths of the table. Doing it again changes nothing."""
+    if not any(isinstance(finder, _TableFinder) for finder in sys.meta_path):
+        sys.meta_path.append(_TableFinder())
+
+
+def load(name: str) -> ModuleType:
+    """Import what a tool reads as an attribute of the package, `fx.passes`, without having imported it.
+
+    Raises AttributeError for a name that is no path of the table and no room.
+    """
+    if not name.startswith("__"):
+        try:
+            return importlib.import_module(f"{_PACKAGE}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{_PACKAGE}.{name}":
+                raise
+    raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
