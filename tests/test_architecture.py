@@ -93,8 +93,8 @@ def test_no_torch_in_ir(path: Path) -> None:
 
 
 _STANDARD = (
-    *("__future__", "ast", "builtins", "collections", "copy", "dataclasses", "functools", "importlib", "io", "keyword"),
-    *("math", "operator", "re", "sys", "tokenize", "types", "typing"),
+    *("__future__", "ast", "builtins", "collections", "copy", "dataclasses", "functools", "importlib", "inspect", "io"),
+    *("keyword", "math", "operator", "re", "sys", "tokenize", "types", "typing"),
 )
 
 

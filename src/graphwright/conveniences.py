@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphwright.codegen import PythonCode, graph_to_source
+from graphwright.codegen import PythonCode, graph_to_readable_source, graph_to_source
 from graphwright.ir import Graph, Node, format_node
 from graphwright.ops import is_impure
 
@@ -17,6 +17,8 @@ __all__ = ["bind"]
 
 def python_code(self: Graph, root_module: str = "self") -> PythonCode:
     """Write the graph as the source of a function whose first parameter is called `root_module`."""
+    if self.has_bodies:
+        return graph_to_readable_source(self, root_module, owner=self.owning_module)
     return graph_to_source(self, root_module)
 
 

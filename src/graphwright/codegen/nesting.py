@@ -11,16 +11,18 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.operators import STATEMENTS
-from graphwright.ir import Node, nodes_in
-from graphwright.ops import enter_context, exit_context, unpack
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ops import cond, enter_context, exit_context, is_region, unpack, while_loop
 
 if TYPE_CHECKING:
+    from graphwright.codegen.blocks import Block
     from graphwright.codegen.readable import _ReadableWriter
     from graphwright.ir import Origin
 
 __all__ = ["Statement", "is_statement", "statement_key", "statements_of", "unpacked_items"]
 
-Statement = tuple[Node, str, list[Node]]  # the node, the text of its statement, the named values that it reads
+# The node, the text of its statement (a block for a branch or loop), the named values that it reads.
+Statement = tuple[Node, "str | Block", list[Node]]
 _LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
 
 
@@ -35,12 +37,14 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         """Make statements of the expressions that have waited longest."""
         for node in waiting[:count]:
             text, _ = inside.pop(node)
-            plan.append((node, f"{node.name} = {text}", reads.pop(node)))
+            plan.append((node, f"{writer.name(node)} = {text}", reads.pop(node)))
         del waiting[:count]
 
     unpacked: set[Node] = set()
     for node in writer.nodes:
         if node._op == "placeholder":
+            if node in writer.texts:  # the input of a body
+                continue
             renamed = writer.bind_parameter(node)
             if renamed:
                 plan.append((node, renamed, []))
@@ -49,22 +53,27 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             continue
         mentioned = _in_order_of_evaluation(node)
         held = _held(waiting, mentioned, node)
-        if may_stand_inside(node):  # it waits, too; only what it reads by name must have one
+        block: Block | None = None
+        if is_region(node):
+            settle(len(waiting) - len(held))
+            block = writer.block(node)
+        waits = block is None and may_stand_inside(node)
+        if waits:  # it waits, too; only what it reads by name must have one
             settle(
                 max((waiting.index(used) + 1 for used in mentioned if used in inside and used not in held), default=0)
             )
         elif not _commutes(node, waiting):
             settle(len(waiting) - len(held))
         read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
-        if may_stand_inside(node):
+        if waits:
             inside[node] = writer.expression(node)
             reads[node] = read
         else:
             if node._op == "output":
-                text = f"return {writer.value(node._args[0]) if node._args else None}"
+                if not (plan and not isinstance(plan[-1][1], str) and plan[-1][1].returns):
+                    plan.append((node, writer.result(node), read))
             else:
-                text = writer.statement(node)
-            plan.append((node, text, read))
+                plan.append((node, block or writer.statement(node), read))
             unpacked.update(item for item in unpacked_items(node) or () if item is not None)
         for used in held:
             del inside[used]
@@ -82,6 +91,8 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
 
 def _held(waiting: list[Node], mentioned: list[Node], node: Node) -> list[Node]:
     """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
+    if is_region(node):  # only the condition: operands are used inside, once, more often or not at all
+        mentioned = [used for used in mentioned[:1] if used is node._args[0]] if node._target is not while_loop else []
     order = {used: i for i, used in enumerate(mentioned)}
     held: list[Node] = []
     for used in reversed(waiting):
@@ -92,10 +103,14 @@ def _held(waiting: list[Node], mentioned: list[Node], node: Node) -> list[Node]:
 
 
 def unpacked_items(node: Node) -> list[Node | None] | None:
-    """The items of an `unpack` node, None for unused ones, where `a, b = value` says all that is done with it."""
-    if node._target is not unpack or len(node._args) != 2 or not node.users or type(node._args[1]) is not int:
+    """The items of a node with several values, None for unused ones, where taking them is all that is done with it.
+
+    That is so of `unpack`, written as `a, b = value`, and of branches and loops.
+    """
+    count = _count_of_values(node)
+    if count is None or not node.users:
         return None
-    items: list[Node | None] = [None] * node._args[1]
+    items: list[Node | None] = [None] * count
     following = node
     for user in node.users:
         following = following._next
@@ -103,7 +118,19 @@ def unpacked_items(node: Node) -> list[Node | None] | None:
         if user is not following or type(index) is not int or not 0 <= index < len(items) or items[index] is not None:
             return None
         items[index] = user
-    return items if len(items) > 1 else None
+    return items if len(items) > 1 or is_region(node) else None
+
+
+def _count_of_values(node: Node) -> int | None:
+    if node._target is unpack and len(node._args) == 2 and type(node._args[1]) is int:
+        return node._args[1]
+    if node._target is cond and all(isinstance(body, Graph) for body in node._args[1:3]):
+        values = [body.output_node()._args[0] for body in node._args[1:3]]
+        if all(type(value) is tuple for value in values) and len(values[0]) == len(values[1]):
+            return len(values[0])
+    if is_region(node) and node._target is not cond:
+        return len(node._args[2])
+    return None
 
 
 def may_stand_inside(node: Node) -> bool:

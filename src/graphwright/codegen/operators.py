@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "ANY", "ATOM", "BINARY", "COMPARISON", "INPLACE", "POWER", "PRIMARY", "STATEMENTS", "UNARY", "UNARY_OPERATORS",
+    "AND_THEN", "ANY", "ATOM", "BINARY", "COMPARISON", "INPLACE", "NOT", "OR_ELSE", "POWER", "PRIMARY", "STATEMENTS",
+    "TERNARY", "UNARY", "UNARY_OPERATORS",
 ]  # fmt: skip
 
 # Binding strength, from the Python grammar: an operand weaker than its place needs parentheses.
-ANY, NOT, COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, POWER, PRIMARY, ATOM = range(13)
+(
+    ANY, TERNARY, OR_ELSE, AND_THEN, NOT, COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, POWER, PRIMARY, ATOM,
+) = range(16)  # fmt: skip
 
 # operator -> (symbol, strength); all associate to the left but `**`.
 BINARY: dict[Callable[..., Any], tuple[str, int]] = {

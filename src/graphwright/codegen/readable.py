@@ -11,19 +11,19 @@ of evaluation is exactly the order of the nodes.
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Sequence
+from typing import Any
 
+from graphwright.codegen.blocks import Block, Text, assignments, block_of, branch_expression, lines_of
 from graphwright.codegen.function import PythonCode, Writer, attribute
-from graphwright.codegen.nesting import Statement, is_statement, statement_key, statements_of, unpacked_items
-from graphwright.codegen.operators import ATOM, INPLACE
+from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
+from graphwright.codegen.operators import ATOM, INPLACE, NOT
 from graphwright.codegen.regions import region_exits
+from graphwright.codegen.spelling import argument
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node
-from graphwright.ops import exit_context
-
-if TYPE_CHECKING:
-    from graphwright.ir import Origin
+from graphwright.ops import cond
 
 __all__ = ["graph_to_readable_source", "readable_source"]
 
@@ -34,13 +34,13 @@ def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forw
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`.
     """
     writer = _ReadableWriter(graph, root, owner)
-    blocks = writer.blocks()
+    lines = lines_of(writer)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    lines: list[Node | None] = []
-    for node, comment, text in blocks:
-        lines += [None] * comment.count("\n") + [node] * (text.count("\n") + 1)
-    body = "".join(f"{comment}{text}\n" for _, comment, text in blocks)
-    return PythonCode(f"{header}{body or '    pass'}", writer.names.values, header.count("\n") + 1, lines)
+    nodes: list[Node | None] = []
+    for line in lines:
+        nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
+    body = "".join(f"{line.comment}{line.text}\n" for line in lines)
+    return PythonCode(f"{header}{body or '    pass'}", writer.names.values, header.count("\n") + 1, nodes)
 
 
 def readable_source(gm: Any, path: str, root: str = "self") -> str:
@@ -48,8 +48,11 @@ def readable_source(gm: Any, path: str, root: str = "self") -> str:
 
     Raises ValueError where no operation of the graph ran there.
     """
-    writer = _ReadableWriter(gm.graph, root, gm)
-    chosen = [comment + text for node, comment, text in writer.blocks() if _is_inside(node, path)]
+    chosen = [
+        line.comment + line.text
+        for line in lines_of(_ReadableWriter(gm.graph, root, gm))
+        if _is_inside(line.node, path)
+    ]
     if not chosen:
         raise ValueError(f"no operation of the graph ran inside {path!r}")
     return "\n".join(chosen).lstrip("\n")
@@ -68,34 +71,85 @@ class _ReadableWriter(Writer):
     def __init__(self, graph: Graph, root: str, owner: Any) -> None:
         super().__init__(graph, root, short=True)
         self.owner = owner
+        self.targets: list[str] | None = None
+        self.at_once = False
+        self._prepare()
+
+    def _prepare(self) -> None:
         self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
+        self.texts: dict[
+            Node, tuple[str, int]
+        ] = {}  # how inputs of a body are written, and names that are not node.name
         self.exits = region_exits(self.nodes)
+        self.plan: list[Statement] = []
+        self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
+        self.kept: set[Node] = set()  # values that are variables around the body
+        last = self.nodes[-1] if self.nodes else None
+        value = last._args[0] if last is not None and last._op == "output" and last._args else None
+        # The value that the function returns, where that is all that is done with it.
+        is_last = type(value) is Node and len(value.users) == 1 and value._next is last
+        self.returned = value if self.targets is None and is_last else None
 
-    # ---- blocks of lines
+    def statements(self) -> list[Statement]:
+        """Cut the graph into statements."""
+        return statements_of(self)
 
-    def blocks(self) -> list[tuple[Node, str, str]]:
-        """Return each statement: the node whose value it computes, the comments before it, its text."""
-        plan = statements_of(self)
-        exits = self.exits
-        closing = {exit_node: enter for enter, exit_node in exits.items()}
-        free = _free_after(plan, exits)
-        comments = _Comments()
-        out: list[tuple[Node, str, str]] = []
-        indent = "    "
-        for i, (node, text, _) in enumerate(plan):
-            if node in closing:
-                if out and out[-1][0] is closing[node]:
-                    out.append((node, "", f"{indent}pass"))
-                indent = indent[:-4]
-                if i in free:
-                    out.append((node, "", f"{indent}del {', '.join(used.name for used in free[i])}"))
-                continue
-            comment = "".join(f"{indent if line else ''}{line}\n" for line in comments.before(node))
-            tail = f";  del {', '.join(used.name for used in free[i])}" if i in free and node not in exits else ""
-            out.append((node, comment, f"{indent}{wrap(text, indent)}{tail}"))
-            if node in exits:
-                indent += "    "
-        return out
+    def result(self, node: Node) -> str:
+        """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
+        value = node._args[0] if node._args else None
+        if self.targets is None:
+            return f"return {self.value(value)}"
+        if not self.targets:
+            return ""
+        values = list(value) if type(value) is tuple and (self.at_once or len(self.targets) > 1) else [value]
+        return assignments(self.targets, [self.value(item) for item in values], self.at_once)
+
+    def block(self, node: Node) -> Block | None:
+        """Write a region as a compound statement; None where it is an expression."""
+        if node._target is cond and branch_expression(self, node) is not None:
+            return None
+        return block_of(self, node)
+
+    def negation(self, pred: Any) -> str:
+        """Write that a condition does not hold."""
+        return f"not {self.operand(pred, NOT)}"
+
+    def body(
+        self, graph: Graph, inputs: Sequence[Any], targets: list[str] | None, at_once: bool = False
+    ) -> _ReadableWriter:
+        """Make the writer of a body, whose inputs are written as `inputs` are here.
+
+        `targets` are the variables that get the body's values, all `at_once` where the body reads them; None where
+        the body returns its values.
+        """
+        writer = object.__new__(_ReadableWriter)
+        graph._make_names()
+        writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
+        writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
+        writer.targets, writer.at_once = targets, at_once
+        writer._prepare()
+        named = {} if at_once else _named_as_targets(writer.nodes, targets)
+        given = iter(inputs)
+        for node in writer.nodes:
+            if node._op == "placeholder":
+                value = next(given)
+                writer.texts[node] = (value, ATOM) if isinstance(value, Text) else self._input(value)
+            elif node in named:
+                writer.texts[node] = named[node], ATOM
+                writer.kept.add(node)
+            elif node._op != "output" and node.name in self.names:
+                writer.texts[node] = self.names.new(node.name), ATOM
+            else:
+                self.names.take(node.name)
+        writer.plan = statements_of(writer)
+        return writer
+
+    def _input(self, value: Any) -> tuple[str, int]:
+        return self.node(value) if type(value) is Node else argument(value, self.names, self.node)
+
+    def name(self, node: Node) -> str:
+        """The variable that holds a node's value."""
+        return self.texts[node][0] if node in self.texts else node.name
 
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
@@ -104,16 +158,23 @@ class _ReadableWriter(Writer):
         items = unpacked_items(node)
         if items:
             unused = self.names.new("_") if None in items else ""
-            return f"{', '.join(unused if item is None else item.name for item in items)} = {self.value(node._args[0])}"
+            left = ", ".join(unused if item is None else self.name(item) for item in items)
+            return f"{left} = {self.value(node._args[0])}"
         if node.users:
-            return super().statement(node)
+            return self.assignment(node)
         if is_statement(node) and node._target in INPLACE and len(node._args) == 2:
             left, right = node._args
             if self.may_assign(left):
                 return f"{self.value(left)} {INPLACE[node._target]} {self.value(right)}"
             return self.function_call(node._target, node._args, {})[0]
         # Nothing reads the value: only the effect counts.
-        return super().statement(node).removeprefix(f"{node.name} = ")
+        return self.assignment(node).removeprefix(f"{node.name} = ")
+
+    def assignment(self, node: Node) -> str:
+        """Write the statement that gives a node's value its name."""
+        if node in self.texts and not is_statement(node) and node.type is None:
+            return f"{self.name(node)} = {self.expression(node)[0]}"
+        return super().statement(node)
 
     def may_assign(self, left: Any) -> bool:
         """Tell whether `left += ...` does what calling `operator.iadd` does, as far as the graph needs it.
@@ -129,7 +190,7 @@ class _ReadableWriter(Writer):
 
     def node(self, node: Node) -> tuple[str, int]:
         """Write a use of a node: its expression where that was kept to stand inside, else its name."""
-        return self.inside.get(node) or (node.name, ATOM)
+        return self.inside.get(node) or self.texts.get(node) or (node.name, ATOM)
 
     def value(self, arg: Any) -> str:
         """Write an argument where any expression may stand."""
@@ -141,6 +202,18 @@ class _ReadableWriter(Writer):
             return self.literal_operand(arg, type(arg), strength)
         text, binds = self.node(arg)
         return text if binds >= strength else f"({text})"
+
+    def expression(self, node: Node) -> tuple[str, int]:
+        """Write what a node computes, and say how tightly the text binds."""
+        if node._target is cond:
+            return branch_expression(self, node) or super().expression(node)
+        return super().expression(node)
+
+    def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
+        """Write a call of a function, as the operator that it is where it is one."""
+        if target is operator.not_ and len(args) == 1:
+            return f"not {self.operand(args[0], NOT)}", NOT
+        return super().function_call(target, args, kwargs)
 
     def call(self, args: Any, kwargs: Any) -> str:
         """Write the arguments of a call."""
@@ -185,39 +258,14 @@ def _subscript(container: Any, atom: str) -> str | None:
         return None
 
 
-def _free_after(plan: list[Statement], exits: dict[Node, Node]) -> dict[int, list[Node]]:
-    """Map each statement, by its number, to the named values that nothing reads after it."""
-    last: dict[Node, int] = {}
-    for i, (_, _, read) in enumerate(plan):
-        for used in read:
-            last[used] = i
-    free: dict[int, list[Node]] = {}
-    end = len(plan) - 1
-    for used, i in last.items():
-        if used._op != "placeholder" and used not in exits and not (i == end and plan[end][0]._op == "output"):
-            free.setdefault(i, []).append(used)
-    return free
-
-
-class _Comments:
-    """The comments before statements: which function the code comes from, and the source line, each said once."""
-
-    def __init__(self) -> None:
-        self._function: tuple[Any, ...] | None = None
-        self._statement: tuple[Any, ...] | None = None
-
-    def before(self, node: Node) -> list[str]:
-        """The lines to write before a statement."""
-        origin: Origin | None = node.origin
-        if origin is None or node._op == "placeholder" or node._target is exit_context:
-            return []
-        lines = []
-        function = (origin.file, origin.function, origin.module, origin.call)
-        if function != self._function:
-            where = f", {origin.module}" if origin.module else ""
-            lines += ["", f"# {origin.function} ({os.path.basename(origin.file)}){where}"]
-            self._function, self._statement = function, None
-        if statement_key(origin) != self._statement and origin.source:
-            lines.append(f"# {origin.statement}: {origin.source}")
-            self._statement = statement_key(origin)
-        return [" ".join(line.splitlines()) for line in lines]  # what a comment quotes must not end it
+def _named_as_targets(nodes: list[Node], targets: list[str] | None) -> dict[Node, str]:
+    """The nodes of a body whose values are just what a variable around it is to hold, each with that variable."""
+    output = nodes[-1] if nodes else None
+    if not targets or output is None or output._op != "output":
+        return {}
+    values = output._args[0] if len(targets) > 1 else (output._args[0],)
+    named: dict[Node, str] = {}
+    for value, target in zip(values, targets, strict=True):
+        if type(value) is Node and value._op != "placeholder":
+            named.setdefault(value, target)
+    return named

@@ -61,6 +61,13 @@ class Globals:
         """Take a name that nothing else has, the wished one if it is free."""
         return wish if wish not in self._namespace else self._namespace.create(wish)
 
+    def take(self, name: str) -> None:
+        """Keep a name for a value of the function."""
+        self._namespace.take(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._namespace
+
     def builtin(self, name: str) -> str:
         """Write a builtin: by its own name, unless a parameter of the function hides it."""
         return name if name not in self._namespace else self.add(name, getattr(builtins, name))

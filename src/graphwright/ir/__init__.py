@@ -7,9 +7,9 @@ Read node.py first, then graph.py. No torch in here.
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
 from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
-from graphwright.ir.lint import CHECKS, lint
+from graphwright.ir.lint import CHECKS, lint, register_signature
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
-from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, map_arg, nodes_in
+from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.origin import Origin
 from graphwright.ir.text import format_graph, format_node, format_table, qualified_name, register_home
 
@@ -28,6 +28,7 @@ __all__ = [
     "PlainSpelling",
     "Spelling",
     "Target",
+    "bodies_of",
     "candidate_for",
     "format_graph",
     "format_node",
@@ -42,6 +43,7 @@ __all__ = [
     "nodes_in",
     "qualified_name",
     "register_home",
+    "register_signature",
     "snake_case",
     "text_to_graph",
 ]

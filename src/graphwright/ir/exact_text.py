@@ -149,6 +149,8 @@ class _NodeWriter:
             return f"[{', '.join(map(self.value, value))}]"
         if isinstance(value, dict):
             return "{" + ", ".join(f"{self.value(key)}: {self.value(item)}" for key, item in value.items()) + "}"
+        if kind is Graph:
+            return f"graph({graph_to_text(value, self._spelling)!r})"
         name = self._spelling.name_of(value)
         if name is not None:
             return name
@@ -293,7 +295,11 @@ class _NodeReader:
         return self._fail(f"did not expect {text!r}")
 
     def _named(self, first: str) -> Any:
-        """Read a dotted name, and the call of it where there is one."""
+        """Read a dotted name, and the call of it where there is one; `graph('...')` is a body."""
+        if first == "graph" and self._is_next("("):
+            self._next()
+            (text,) = self._items(")")
+            return text_to_graph(text, self._spelling)
         name, value = self._find(first)
         if not self._is_next("("):
             return value

@@ -11,7 +11,7 @@ from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
 from graphwright.ir.lint import lint
 from graphwright.ir.names import Namespace, candidate_for, is_reserved
-from graphwright.ir.node import OPCODES, Argument, Node, Target, foreign_node, freeze, map_arg, nodes_in
+from graphwright.ir.node import OPCODES, Argument, Node, Target, bodies_of, foreign_node, freeze, map_arg, nodes_in
 from graphwright.ir.order import place
 from graphwright.ir.text import format_graph, format_table
 
@@ -105,6 +105,7 @@ class Graph:
         self._tracer_extras = tracer_extras
         self.constants: dict[str, Any] = {}  # what get_attr nodes read that no module has, by name
         self.version = 0
+        self.has_bodies = False  # whether a node ever held the graph of a branch or loop
         self._len = 0
         self._namespace = Namespace()
         self._unnamed: list[Node] = []  # nodes in creation order whose names nobody asked for yet
@@ -300,7 +301,7 @@ class Graph:
         copied = self.create_node(
             node._op,
             node._target,
-            map_arg(node._args, arg_transform),
+            _own_bodies(map_arg(node._args, arg_transform)) if bodies_of(node) else map_arg(node._args, arg_transform),
             map_arg(node._kwargs, arg_transform),
             node.name,
             node.type,
@@ -326,6 +327,13 @@ class Graph:
                 return (result, node) if return_output_node else result
             val_map[node] = self.node_copy(node, val_map.__getitem__)
         return None
+
+    def all_graphs(self) -> Iterator[Graph]:
+        """Iterate over this graph and the bodies of its branches and loops, theirs included, outermost first."""
+        yield self
+        for node in self.nodes if self.has_bodies else ():
+            for body in bodies_of(node):
+                yield from body.all_graphs()
 
     # ---- editing
 
@@ -468,6 +476,11 @@ class Graph:
 
     def __getstate__(self) -> dict[str, Any]:
         raise NotImplementedError("pickle the GraphModule, not its graph alone")
+
+
+def _own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """Copy the bodies among the arguments of a copied node: two nodes never share one."""
+    return tuple([copy.deepcopy(arg) if type(arg) is Graph else arg for arg in args])
 
 
 def _index_key(op: str, target: Target) -> tuple[str, Any]:

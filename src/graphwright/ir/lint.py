@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS
 from graphwright.ir.names import is_reserved
-from graphwright.ir.node import OPCODES, Node, nodes_in
+from graphwright.ir.node import OPCODES, Node, bodies_of, nodes_in
 from graphwright.ir.text import format_node
 
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
 
-__all__ = ["CHECKS", "lint"]
+__all__ = ["CHECKS", "lint", "register_signature"]
 
 # Number -> what must hold. `lint` raises "[GW3] ..." for the first that does not.
 CHECKS = {
@@ -25,7 +26,15 @@ CHECKS = {
     6: "placeholders come first, and their targets are different names of parameters",
     7: "there is at most one output, it is last and nothing uses it",
     8: "call_module and get_attr targets exist in the owning module",
+    9: "a branch or loop gives each of its bodies as many values as that has inputs, and each body holds by itself",
 }
+
+_SIGNATURES: dict[Any, Callable[[Node], str | None]] = {}
+
+
+def register_signature(function: Callable[..., Any], check: Callable[[Node], str | None]) -> None:
+    """Have lint check the calls of a function: `check` says what is wrong with a node, or None."""
+    _SIGNATURES[function] = check
 
 
 def lint(graph: Graph) -> None:
@@ -66,6 +75,9 @@ def lint(graph: Graph) -> None:
         _fail(1, before, f"the graph says that it has {graph._len} nodes, and {count} are linked")
     if uses != reads:
         _fail_use_lists(graph)  # every argument has its user, so some use list holds one that reads nothing
+    for node in graph.nodes if graph.has_bodies else ():
+        if type(node._target).__hash__ is not None and node._target in _SIGNATURES:
+            _check_region(node, graph.owning_module)
     if graph.owning_module is not None:
         for node in graph.nodes:
             if node._op in ("call_module", "get_attr"):
@@ -128,6 +140,15 @@ def _check_opcode(node: Node) -> None:
     if isinstance(target, str) is (op == "call_function"):
         wanted = "a Callable" if op == "call_function" else "a str"
         _fail(2, node, f"Node {node} target {target} has type {type(target).__name__} but {wanted} is expected")
+
+
+def _check_region(node: Node, owner: Any) -> None:
+    wrong = _SIGNATURES[node._target](node)
+    if wrong:
+        _fail(9, node, f"{node.name!r} {wrong}")
+    for body in bodies_of(node):
+        body.owning_module = owner
+        lint(body)
 
 
 def _check_target_exists(node: Node, owner: Any) -> None:

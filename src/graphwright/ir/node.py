@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
     from graphwright.ir.origin import Origin
 
-__all__ = ["OPCODES", "Argument", "Node", "Opcode", "Target", "map_arg", "nodes_in"]
+__all__ = ["OPCODES", "Argument", "Node", "Opcode", "Target", "bodies_of", "map_arg", "nodes_in"]
 
 Opcode = Literal["placeholder", "get_attr", "call_function", "call_method", "call_module", "output"]
 Target = Callable[..., Any] | str
@@ -320,6 +320,12 @@ def nodes_in(value: Any) -> Iterator[Node]:
             stack += (item.step, item.stop, item.start)
 
 
+def bodies_of(node: Node) -> list[Graph]:
+    """List the graphs among a node's arguments: the bodies of a branch or a loop."""
+    kind = type(node.graph)
+    return [arg for arg in node._args if type(arg) is kind]
+
+
 def _swap(old: Node, new: Node) -> Callable[[Any], Any]:
     def swap(value: Any) -> Any:
         kind = type(value)
@@ -361,6 +367,8 @@ def freeze(value: Argument, owner: Node) -> Argument:
         return immutable_dict({key: freeze(item, owner) for key, item in value.items()})
     if kind is slice:
         return slice(freeze(value.start, owner), freeze(value.stop, owner), freeze(value.step, owner))
+    if kind is type(owner.graph):
+        owner.graph.has_bodies = True
     return value
 
 

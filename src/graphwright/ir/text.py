@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.errors import GraphError
-from graphwright.ir.node import Node
+from graphwright.ir.node import Node, bodies_of
 
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
@@ -119,12 +120,40 @@ def format_node(node: Node) -> str:
         return f"{head}(default={node._args[0]})" if node._args else head
     if node._op == "get_attr":
         return head
-    return f"{head}(args = {_argument_text(node._args)}, kwargs = {_argument_text(node._kwargs)})"
+    args = node._args if not bodies_of(node) else tuple([_Label(label) for label in _labels(node)])
+    return f"{head}(args = {_argument_text(args)}, kwargs = {_argument_text(node._kwargs)})"
+
+
+class _Label(str):
+    """What stands for an argument in the line of a node."""
+
+    __slots__ = ()
+
+
+def _labels(node: Node) -> list[str]:
+    """The arguments of a branch or loop as text, each body by the name of its parameter."""
+    bodies = bodies_of(node)
+    parameters = inspect.signature(node._target).parameters  # type: ignore[arg-type]
+    names = [*parameters, *map(str, range(len(parameters), len(node._args)))]
+    return [f"<{name}>" if arg in bodies else _argument_text(arg) for name, arg in zip(names, node._args, strict=False)]
 
 
 def format_graph(graph: Graph) -> str:
     """Write a graph as text, one node a line."""
-    return "\n".join(["graph():", *(f"    {format_node(node)}" for node in graph.nodes)])
+    return "\n".join(["graph():", *_lines(graph, "    ")])
+
+
+def _lines(graph: Graph, indent: str) -> list[str]:
+    """The line of each node, followed by the bodies that it holds."""
+    lines = []
+    for node in graph.nodes:
+        lines.append(indent + format_node(node))
+        bodies = bodies_of(node)
+        if bodies:
+            labels = [label for label in _labels(node) if label.startswith("<")]
+            for label, body in zip(labels, bodies, strict=True):
+                lines += [f"{indent}    {label}:", *_lines(body, indent + " " * 8)]
+    return lines
 
 
 def format_table(graph: Graph, nodes: list[Node] | None = None) -> str:

@@ -7,18 +7,24 @@ import torch
 
 from graphwright.ir import register_home
 from graphwright.ops.effects import RANDOM_FUNCTIONS, is_impure, is_inplace, is_random
+from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_loop
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.statements import enter_context, exit_context, unpack
 
 __all__ = [
     "RANDOM_FUNCTIONS",
+    "REGIONS",
     "TorchSpelling",
+    "cond",
     "enter_context",
     "exit_context",
+    "for_loop",
     "is_impure",
     "is_inplace",
     "is_random",
+    "is_region",
     "unpack",
+    "while_loop",
 ]
 
 # Where functions live that do not say so themselves.

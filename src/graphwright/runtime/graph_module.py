@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -126,6 +126,11 @@ class GraphModule(nn.Module):
         """Generate the code anew. Edits of the graph do that by themselves at the next use; this is never needed."""
         _invalidate(self)
         return _python_code(self)
+
+    def run_body(self, body: Graph, operands: Sequence[Any]) -> Any:
+        """Run the body of a branch or loop of this module's graph, as a function of its operands."""
+        code = graph_to_readable_source(body, owner=self, name="body")
+        return compile_source(code.src, code.globals, f"{type(self).__name__}.body", "body")(self, *operands)
 
     def _build(self) -> FunctionType:
         """Compile the code, make it the `forward` of the instance's class, and return it."""
@@ -276,8 +281,12 @@ def _invalidate(module: nn.Module) -> None:
 def _python_code(module: nn.Module) -> PythonCode:
     state = _state(module)
     if state.code is None:
-        write = graph_to_readable_source if state.is_readable else graph_to_source
-        state.code = write(state.graph, owner=module) if state.is_readable else write(state.graph)  # type: ignore[call-arg]
+        for graph in state.graph.all_graphs():
+            graph.owning_module = module
+        if state.is_readable or state.graph.has_bodies:  # only this form has native blocks
+            state.code = graph_to_readable_source(state.graph, owner=module)
+        else:
+            state.code = graph_to_source(state.graph)
         _watch(module, state)
     return state.code
 
@@ -296,7 +305,8 @@ def _watch(module: nn.Module, state: _State) -> None:
         if owner is not None and owner.__dict__.get(_STATE) is state:
             _invalidate(owner)
 
-    state.graph._watch(edited)
+    for graph in state.graph.all_graphs():
+        graph._watch(edited)
 
 
 def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any] | None = None) -> type:

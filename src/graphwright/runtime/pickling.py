@@ -39,6 +39,15 @@ class _Named:
         self.reference = reference
 
 
+class _Body:
+    """In a record, the graph of a branch or a loop."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.record = record
+
+
 class _Unknown:
     """In a record, a class that only the process that wrote it could reach; it stays known by name."""
 
@@ -94,6 +103,8 @@ def record_to_graph(record: dict[str, Any]) -> Graph:
             return nodes[leaf]
         if type(leaf) is _Named:
             return leaf.reference.resolve()
+        if type(leaf) is _Body:
+            return record_to_graph(leaf.record)
         if type(leaf) is _Unknown:
             return stand_ins.setdefault((leaf.module, leaf.qualname), leaf.stand_in())
         return leaf
@@ -155,6 +166,8 @@ class _RecordWriter:
                     fix="remove it, or replace it by its name",
                 )
             return _Use(number)
+        if kind is Graph:
+            return _Body(graph_to_record(value))
         known = self._known.get(id(value))
         if known is None or known[0] is not value:
             known = self._known[id(value)] = value, self._checked(value, node, role)

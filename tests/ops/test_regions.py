@@ -1,0 +1,153 @@
+"""Branches and loops as nodes: what they compute, how they are written, checked, copied and saved."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from graphwright import Graph, GraphError, GraphModule, Interpreter
+from graphwright.ir import graph_to_text, text_to_graph
+from graphwright.ops import TorchSpelling, cond, for_loop, while_loop
+
+
+def body(names: str, write: Callable[..., Any]) -> Graph:
+    graph = Graph()
+    graph.output(write(graph.call_function, *[graph.placeholder(name) for name in names.split()]))
+    return graph
+
+
+def reference(x: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    if total > 0:
+        y, scale = x + 1, 2.0
+    elif total < -5:
+        y, scale = torch.relu(x), 5.0
+    else:
+        y, scale = x, -1.0
+    value = -y if scale > 1 else y
+    i = 0
+    while i < 3:
+        i, value = i + 1, value * 2
+    result = torch.zeros(2)
+    for row in value:
+        result = result + row * i
+    return result
+
+
+def program() -> GraphModule:
+    """`reference` as a graph."""
+    graph = Graph()
+    x = graph.placeholder("x")
+    total = graph.call_method("sum", (x,))
+
+    def otherwise(call: Any, x: Any, total: Any) -> Any:
+        inner = call(
+            cond,
+            (
+                call(operator.lt, (total, -5)),
+                body("x", lambda call, x: (call(torch.relu, (x,)), 5.0)),
+                body("x", lambda call, x: (x, -1.0)),
+                (x,),
+            ),
+        )
+        return call(operator.getitem, (inner, 0)), call(operator.getitem, (inner, 1))
+
+    positive = body("x total", lambda call, x, total: (call(operator.add, (x, 1)), 2.0))
+    call = graph.call_function
+    chosen = call(cond, (call(operator.gt, (total, 0)), positive, body("x total", otherwise), (x, total)))
+    y, scale = call(operator.getitem, (chosen, 0), name="y"), call(operator.getitem, (chosen, 1), name="scale")
+    negated = body("y", lambda call, y: call(operator.neg, (y,)))
+    value = call(cond, (call(operator.gt, (scale, 1)), negated, body("y", lambda call, y: y), (y,)))
+    loop = call(
+        while_loop,
+        (
+            body("i v n", lambda call, i, v, n: call(operator.lt, (i, n))),
+            body("i v n", lambda call, i, v, n: (call(operator.add, (i, 1)), call(operator.mul, (v, 2)))),
+            (0, value),
+            (3,),
+        ),
+    )
+    i, v = call(operator.getitem, (loop, 0), name="i"), call(operator.getitem, (loop, 1), name="v")
+    zeros = call(torch.zeros, (2,))
+    rows = body("row acc k", lambda call, row, acc, k: (call(operator.add, (acc, call(operator.mul, (row, k)))),))
+    graph.output(call(operator.getitem, (call(for_loop, (v, rows, (zeros,), (i,))), 0), name="result"))
+    return GraphModule(torch.nn.Module(), graph)
+
+
+PATHS = (torch.ones(3, 2), -torch.ones(2, 2) / 10, -9 * torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("x", PATHS, ids=("first", "last", "middle"))
+def test_every_way_of_running_agrees_with_python(x: torch.Tensor) -> None:
+    gm = program()
+    gm.graph.lint()
+    saved = pickle.loads(pickle.dumps(gm))
+    for result in (gm(x), Interpreter(gm).run(x), copy.deepcopy(gm)(x), saved(x)):
+        assert torch.equal(result, reference(x))
+
+
+def test_the_code_has_native_blocks() -> None:
+    lines = [line.strip() for line in program().code.splitlines()]
+    for line in ("if gt:", "y = x + 1", "scale = 2.0", "if lt:", "while True:", "for row in v:"):
+        assert line in lines
+
+
+def test_text_reads_back() -> None:
+    gm = program()
+    text = graph_to_text(gm.graph, spelling := TorchSpelling())
+    assert str(text_to_graph(text, spelling)) == str(gm.graph)
+
+
+def test_the_text_shows_bodies() -> None:
+    text = str(program().graph)
+    assert "args = (%gt, <true>, <false>, (%x, %sum_1))" in text
+    assert "\n        <true>:\n            %x : [num_users=1] = placeholder[target=x]\n" in text
+
+
+def test_copies_have_bodies_of_their_own() -> None:
+    gm = program()
+    copied = copy.deepcopy(gm)
+    inner = next(node for node in copied.graph.nodes if node.target is cond).args[1]
+    next(iter(inner.find_nodes(op="call_function", target=operator.add))).args = (next(iter(inner.nodes)), 100)
+    assert torch.equal(gm(PATHS[0]), reference(PATHS[0]))
+    assert not torch.equal(copied(PATHS[0]), reference(PATHS[0]))
+
+
+def test_an_edit_inside_a_body_takes_effect() -> None:
+    gm = program()
+    before = gm(PATHS[0])
+    inner = next(node for node in gm.graph.nodes if node.target is cond).args[1]
+    next(iter(inner.find_nodes(op="call_function", target=operator.add))).target = operator.sub
+    assert not torch.equal(gm(PATHS[0]), before)
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "message"),
+    [
+        (cond, (True, body("x", lambda call, x: x), body("", lambda call: 1), ()), "gives 0 values to its 'true'"),
+        (cond, (True,), "takes the arguments pred, true, false, operands"),
+        (while_loop, (body("", lambda call: 1), 3, (), ()), "needs a graph for 'body'"),
+        (for_loop, ([], body("i", lambda call, i: ()), 3, ()), "takes a tuple of carried"),
+    ],
+)
+def test_lint_checks_signatures(target: Any, args: Any, message: str) -> None:
+    graph = Graph()
+    graph.output(graph.call_function(target, args))
+    graph.has_bodies = True
+    with pytest.raises(GraphError, match=rf"^\[GW9\].*{message}"):
+        graph.lint()
+
+
+def test_lint_looks_into_bodies() -> None:
+    gm = program()
+    inner = next(node for node in gm.graph.nodes if node.target is cond).args[1]
+    with inner.inserting_before(inner.output_node()):
+        inner.call_module("missing", ())
+    with pytest.raises(GraphError, match=r"^\[GW8\] .*nonexistent attribute missing"):
+        gm.graph.lint()
