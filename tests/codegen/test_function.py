@@ -207,7 +207,7 @@ def test_attributes_and_keywords_that_are_no_names() -> None:
     odd = graph.call_module("a'b.0.class.__private", (x,), {"a b": 1, "dim": 2, "class": x})
     graph.output(graph.call_method("ﬁ", (odd,)))
     assert body(graph).splitlines()[1:] == [
-        """    a_b_0_class___private = getattr(getattr(getattr(getattr(self, "a'b"), "0"), "class"), '__private')"""
+        """    a_b_0_class___private = getattr(getattr(getattr(getattr(self, "a'b"), "0"), "class"), "__private")"""
         "(x, **{'a b': 1}, dim = 2, **{'class': x});  x = None",
         '    _ = getattr(a_b_0_class___private, "ﬁ")();  a_b_0_class___private = None',
         "    return _",

@@ -186,10 +186,19 @@ def test_annotations_evaluate_back(kind: Any, write: Callable[[Graph], PythonCod
     graph.output(graph.call_method("f", (x,), type_expr=kind), type_expr=kind)
     code = write(graph)
     function = run_code(code)
-    wanted = None if kind is type(None) else kind
-    assert function.__annotations__ == {"x": wanted, "return": wanted}
+    wanted = _parts(kind)
+    assert {name: _parts(kind) for name, kind in function.__annotations__.items()} == {"x": wanted, "return": wanted}
     (local,) = [node.annotation for node in ast.walk(ast.parse(code.src)) if isinstance(node, ast.AnnAssign)]
-    assert eval(compile(ast.Expression(local), "annotation", "eval"), dict(code.globals)) == wanted
+    assert _parts(eval(compile(ast.Expression(local), "annotation", "eval"), dict(code.globals))) == wanted
+
+
+def _parts(kind: Any) -> Any:
+    """What a type says, however it is spelled: `List[int]` and `list[int]`, None and its type are the same."""
+    if kind is None:
+        return type(None)
+    parts = tuple(_parts(part) for part in typing.get_args(kind) if not isinstance(part, list))
+    origin = typing.Union if isinstance(kind, types.UnionType) else typing.get_origin(kind)
+    return (origin, parts) if parts else origin or kind
 
 
 def test_a_global_is_not_named_again_for_each_use() -> None:

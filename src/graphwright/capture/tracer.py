@@ -240,7 +240,7 @@ class TracerBase:
 
     def contains(self, obj: Proxy, item: Any) -> bool:
         """Answer `item in proxy`."""
-        self._refuse("'in' on a Proxy object cannot be answered: its items are known only when the program runs",
+        self._refuse("Proxy object cannot be iterated, as 'in' asks for: its items are known only when it runs",
                      "capture with graphwright.trace(model, args)")  # fmt: skip
 
     def number(self, obj: Proxy, what: str) -> NoReturn:
@@ -546,7 +546,10 @@ class _RandomMode(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        tracer = find_tracer(args, kwargs)
+        if not types:  # nothing but this mode asked: torch.einsum unpacks a list of proxies, and then asks them
+            tracer = None
+        else:
+            tracer = find_tracer(args, kwargs)
         if tracer is not None:
             return tracer.torch_function(function, args, kwargs or {})
         if function in RANDOM_FUNCTIONS:

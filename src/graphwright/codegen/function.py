@@ -380,7 +380,8 @@ def attribute(owner: str, atom: str, getter: str = "getattr") -> str:
     """Write the read of an attribute, by getattr where its name is none that may stand after a dot."""
     if _is_plain_name(atom):
         return f"{owner}.{atom}"
-    return f'{getter}({owner}, "{atom}")' if atom.isalnum() else f"{getter}({owner}, {atom!r})"
+    is_simple = atom.isprintable() and '"' not in atom and "\\" not in atom
+    return f'{getter}({owner}, "{atom}")' if is_simple else f"{getter}({owner}, {atom!r})"
 
 
 @functools.lru_cache(65536)

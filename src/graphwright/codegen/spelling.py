@@ -191,28 +191,41 @@ def argument(value: Any, names: Globals, write_node: Any) -> tuple[str, int]:
     return constant(value, names)
 
 
+def _generic(kind: Any, origin: Any, args: tuple[Any, ...], names: Globals) -> str:
+    """Write a type with arguments; unions as they were written, but short where people read them."""
+    if origin is typing.Union or origin is types.UnionType:
+        rest = [arg for arg in args if arg is not type(None)]
+        if names.is_short and len(rest) == 1 and len(args) == 2:
+            return f"{names.add('typing_Optional', typing.Optional)}[{annotation(rest[0], names)}]"
+        written = [annotation(arg, names) for arg in args]
+        if origin is types.UnionType and not names.is_short:
+            return "|".join(written)
+        return f"{names.add('typing_Union', typing.Union)}[{(', ' if names.is_short else ',').join(written)}]"
+    is_class = isinstance(origin, type) and not hasattr(kind, "__metadata__") and not isinstance(args[0], list)
+    if not is_class:
+        return names.add(f"_{getattr(kind, '_name', None) or 'annotation'}", kind)
+    inside = (", " if names.is_short else ",").join("..." if arg is ... else annotation(arg, names) for arg in args)
+    bare = getattr(kind, "_name", None)
+    if bare in ("List", "Dict", "Tuple") or (
+        bare and names.is_short
+    ):  # typing.List[int] stays that, list[int] stays that
+        return f"{names.add(f'typing_{bare}', getattr(typing, bare))}[{inside}]"
+    return f"{names.function(origin)}[{inside}]"
+
+
 def annotation(kind: Any, names: Globals) -> str:
     """Write a type annotation so that it evaluates to the same type in the generated code."""
     if kind is None or kind is type(None):
-        return "None"
+        return "None" if names.is_short else "NoneType"
     if isinstance(kind, str):
         return repr(kind)
+    if not names.is_short and kind is torch.device:
+        return "device"
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    comma = ", " if names.is_short else ","
     if origin is not None and args:
-        if origin is typing.Union or origin is types.UnionType:
-            rest = [arg for arg in args if arg is not type(None)]
-            if len(rest) == 1 and len(args) == 2:
-                return f"{names.add('typing_Optional', typing.Optional)}[{annotation(rest[0], names)}]"
-            inside = comma.join(annotation(arg, names) for arg in args)
-            return f"{names.add('typing_Union', typing.Union)}[{inside}]"
-        if origin in (list, tuple, dict, set, frozenset, type):
-            inside = comma.join("..." if arg is ... else annotation(arg, names) for arg in args)
-            bare = getattr(kind, "_name", None)
-            if bare and type(kind).__module__ == "typing":  # typing.List[int] stays that, list[int] stays that
-                return f"{names.add(f'typing_{bare}', getattr(typing, bare))}[{inside}]"
-            return f"{names.function(origin)}[{inside}]"
-        return names.add(f"_{getattr(kind, '_name', None) or 'annotation'}", kind)
+        return _generic(kind, origin, args, names)
+    if not names.is_short and isinstance(origin, type):  # typing.List alone, and tuple[()]
+        return names.add("typing_Tuple", typing.Tuple) if kind == typing.Tuple[()] else annotation(origin, names)  # noqa: UP006
     if isinstance(kind, type):
         if kind.__module__ == "builtins":
             return names.add(kind.__name__, kind)
