@@ -21,7 +21,19 @@ STRANGERS = {"export": {"viz"}, "viz": {"export"}}  # neither knows the other
 
 PUBLIC = [
     *("CaptureError", "Graph", "GraphAppendingTracer", "GraphError", "GraphModule", "GraphwrightError", "GuardError"),
-    *("Interpreter", "Node", "Proxy", "TraceError", "Tracer", "TracerBase", "Transformer", "graph", "map_arg"),
+    *(
+        "Interpreter",
+        "Node",
+        "PH",
+        "Proxy",
+        "ProxyableClassMeta",
+        "TraceError",
+        "Tracer",
+        "TracerBase",
+        "Transformer",
+        "graph",
+        "map_arg",
+    ),
     *("symbolic_trace", "trace", "verify", "wrap"),
 ]
 
@@ -93,8 +105,22 @@ def test_no_torch_in_ir(path: Path) -> None:
 
 
 _STANDARD = (
-    *("__future__", "ast", "builtins", "collections", "copy", "dataclasses", "functools", "importlib", "inspect", "io"),
-    *("keyword", "math", "operator", "re", "sys", "tokenize", "types", "typing"),
+    *("__future__", "ast", "builtins", "collections", "contextlib", "copy", "dataclasses", "enum", "functools"),
+    *(
+        "importlib",
+        "inspect",
+        "io",
+        "keyword",
+        "math",
+        "operator",
+        "re",
+        "sys",
+        "threading",
+        "tokenize",
+        "traceback",
+        "types",
+    ),
+    "typing",
 )
 
 

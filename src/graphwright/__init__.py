@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 from graphwright import compat, conveniences
 from graphwright.analysis import verify
 from graphwright.capture import (
+    PH,
     GraphAppendingTracer,
     Proxy,
+    ProxyableClassMeta,
     Tracer,
     TracerBase,
     Transformer,
@@ -32,6 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "PH",
     "CaptureError",
     "Graph",
     "GraphAppendingTracer",
@@ -42,6 +45,7 @@ __all__ = [
     "Interpreter",
     "Node",
     "Proxy",
+    "ProxyableClassMeta",
     "TraceError",
     "Tracer",
     "TracerBase",

@@ -4,20 +4,34 @@ A module or function comes in, unmodified and never written to; a GraphModule go
 tracer.py first, then trace.py for capture with example inputs.
 """
 
-from graphwright.capture.proxy import Attribute, Proxy
+from graphwright.capture.origins import Scope, ScopeContextManager
+from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy
+from graphwright.capture.proxyable import ProxyableClassMeta
+from graphwright.capture.recording import GraphAppendingTracer, TracerBase
+from graphwright.capture.root_inputs import PH, PHBase, PHWithMeta
 from graphwright.capture.symbolic import symbolic_trace
 from graphwright.capture.trace import trace
-from graphwright.capture.tracer import GraphAppendingTracer, Tracer, TracerBase
+from graphwright.capture.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
 from graphwright.capture.transformer import Transformer
 from graphwright.capture.wrap import wrap
 
 __all__ = [
+    "PH",
     "Attribute",
     "GraphAppendingTracer",
+    "MetaProxy",
+    "PHBase",
+    "PHWithMeta",
+    "ParameterProxy",
     "Proxy",
+    "ProxyableClassMeta",
+    "Scope",
+    "ScopeContextManager",
     "Tracer",
     "TracerBase",
     "Transformer",
+    "is_fx_symbolic_tracing",
+    "is_fx_tracing",
     "symbolic_trace",
     "trace",
     "wrap",

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
-__all__ = ["exporting"]
+__all__ = ["exporting", "standing_in"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -71,3 +72,46 @@ def exporting() -> Iterator[None]:
                     standing = getattr(torch.compiler, flag, None)
                     if isinstance(standing, _ThreadFlag):
                         setattr(torch.compiler, flag, standing.before)
+
+
+_MISSING = object()
+_standing: dict[tuple[int, str], list[Any]] = {}  # (globals, name) -> [how many captures, what was there, stand-in]
+
+
+@contextlib.contextmanager
+def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[None]:
+    """Put values under names of modules while the block lasts, shared by the captures that do so at once.
+
+    Other threads that run meanwhile see the stand-ins too: these must do for them what the originals do.
+
+    >>> import math
+    >>> with standing_in([(vars(math), "pi", 3)]):
+    ...     math.pi
+    3
+    >>> math.pi == 3
+    False
+    """
+    held: list[tuple[dict[str, Any], str]] = []
+    try:
+        with _lock:
+            for names, name, value in entries:
+                standing = _standing.get((id(names), name))
+                if standing is not None:
+                    standing[0] += 1
+                else:
+                    _standing[id(names), name] = [1, names.get(name, _MISSING), value]
+                    names[name] = value
+                held.append((names, name))
+        yield
+    finally:
+        with _lock:
+            for names, name in held:
+                standing = _standing[id(names), name]
+                standing[0] -= 1
+                if standing[0] == 0:
+                    _, before, value = _standing.pop((id(names), name))
+                    if names.get(name) is value:  # else somebody defined it anew meanwhile
+                        if before is _MISSING:
+                            del names[name]
+                        else:
+                            names[name] = before

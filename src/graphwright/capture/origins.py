@@ -12,6 +12,7 @@ import itertools
 import linecache
 import os
 import sys
+from collections import OrderedDict
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import torch
 
 from graphwright.ir import Origin
 
-__all__ = ["CallSite", "Scope", "place_of", "user_frame"]
+__all__ = ["CallSite", "Scope", "ScopeContextManager", "place_of", "user_frame"]
 
 _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
@@ -52,27 +53,68 @@ class Scope:
 
     __slots__ = ("_meta", "call", "kind", "outer", "path")
 
-    def __init__(self, path: str, kind: type, call: int, outer: Scope | None) -> None:
-        self.path = path
-        self.kind = kind
+    def __init__(self, module_path: str, module_type: Any, call: int = 0, outer: Scope | None = None) -> None:
+        self.path = module_path
+        self.kind = module_type
         self.call = call
         self.outer = outer
-        self._meta: dict[str, tuple[str, type]] | None = None
+        self._meta: OrderedDict[str, tuple[str, Any]] | None = None
 
-    def stack(self) -> tuple[tuple[str, type], ...]:
+    @property
+    def module_path(self) -> str:
+        """The dotted path of the module, empty for the root: torch.fx's name for it."""
+        return self.path
+
+    @module_path.setter
+    def module_path(self, path: str) -> None:
+        self.path = path
+
+    @property
+    def module_type(self) -> Any:
+        """The class of the module: torch.fx's name for it."""
+        return self.kind
+
+    @module_type.setter
+    def module_type(self, kind: Any) -> None:
+        self.kind = kind
+
+    def stack(self) -> tuple[tuple[str, Any], ...]:
         """(path, class) of the module calls that are running, outermost first, the root left out."""
-        calls: list[tuple[str, type]] = []
-        scope: Scope | None = self
-        while scope is not None and scope.outer is not None:
-            calls.append((scope.path, scope.kind))
-            scope = scope.outer
-        return tuple(reversed(calls))
+        return tuple(self.module_stack().values())
 
-    def module_stack(self) -> dict[str, tuple[str, type]]:
-        """The same as a dict in torch.fx's form, made once per call of a module."""
+    def module_stack(self) -> OrderedDict[str, tuple[str, Any]]:
+        """The same in torch.fx's form: the key is the path, and `path@n` for the module's n-th call after the first."""
         if self._meta is None:
-            self._meta = {path: (path, kind) for path, kind in self.stack()}
+            if self.outer is None:
+                self._meta = OrderedDict()
+            else:
+                key = self.path if self.call == 0 else f"{self.path}@{self.call}"
+                self._meta = OrderedDict(self.outer.module_stack())
+                self._meta[key] = (self.path, self.kind)
         return self._meta
+
+
+class ScopeContextManager:
+    """A `with` block in which `scope` tells of another module: `current_scope`'s path and class, undone at the end.
+
+    >>> scope = Scope("", None)
+    >>> with ScopeContextManager(scope, Scope("layer", int)):
+    ...     scope.module_path
+    'layer'
+    >>> scope.module_path
+    ''
+    """
+
+    def __init__(self, scope: Scope, current_scope: Scope) -> None:
+        self._scope = scope
+        self._before = scope.path, scope.kind
+        scope.path, scope.kind = current_scope.path, current_scope.kind
+
+    def __enter__(self) -> Scope:
+        return self._scope
+
+    def __exit__(self, *args: object) -> None:
+        self._scope.path, self._scope.kind = self._before
 
 
 class CallSite:
@@ -115,7 +157,7 @@ class CallSite:
     def initial_meta(self) -> dict[str, Any]:
         """The meta that a node recorded here starts with."""
         stack = self.scope.module_stack()
-        return {"nn_module_stack": stack} if stack else {}
+        return {"nn_module_stack": OrderedDict(stack)} if stack else {}
 
     def __str__(self) -> str:
         return str(self.resolve())

@@ -6,16 +6,22 @@ Python asks of a proxy (is it true? how long is it?) goes to the tracer, which r
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.ir import Node
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from graphwright.ir import ATOMS, Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.tracer import TracerBase
+    from graphwright.capture.recording import TracerBase
 
-__all__ = ["Attribute", "Proxy"]
+__all__ = ["Attribute", "MetaProxy", "ParameterProxy", "Proxy", "find_tracer"]
 
 
 class Proxy:
@@ -26,7 +32,7 @@ class Proxy:
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
         if tracer is None:
-            from graphwright.capture.tracer import GraphAppendingTracer
+            from graphwright.capture.recording import GraphAppendingTracer
 
             tracer = GraphAppendingTracer(node.graph)
         self.node = node
@@ -47,6 +53,9 @@ class Proxy:
     def __setitem__(self, key: Any, value: Any) -> None:
         self.tracer.record(operator.setitem, (self, key, value))
 
+    def __delitem__(self, key: Any) -> None:
+        self.tracer.record(operator.delitem, (self, key))
+
     def __iter__(self) -> Iterator[Any]:
         return self.tracer.iter(self)
 
@@ -56,17 +65,14 @@ class Proxy:
     def __len__(self) -> int:
         return self.tracer.len(self)
 
-    def __contains__(self, item: Any) -> bool:
-        return self.tracer.contains(self, item)
-
     def __index__(self) -> int:
-        return self.tracer.number(self, "an index")
+        return self.tracer.number("'Proxy' object cannot be interpreted as an integer")
 
     def __int__(self) -> int:
-        return self.tracer.number(self, "int()")
+        return self.tracer.number("int() argument must be a string, a bytes-like object or a real number, not 'Proxy'")
 
     def __float__(self) -> float:
-        return self.tracer.number(self, "float()")
+        return self.tracer.number("float() argument must be a string or a real number, not 'Proxy'")
 
     def keys(self) -> Any:
         """Called when a proxy is spread as `**kwargs`."""
@@ -75,16 +81,38 @@ class Proxy:
     def __hash__(self) -> int:
         return id(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __copy__(self) -> Any:
+        return self._copied(lambda value: value)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        raise TypeError(f"{self!r} cannot be copied while the program is captured: it stands for a value of the run")
+        if self.tracer.is_tracing:
+            raise TypeError(
+                f"{self!r} cannot be copied while the program is captured: it stands for a value of the run"
+            )
+        return self._copied(lambda value: copy.deepcopy(value, memo))
+
+    def _copied(self, copied: Callable[[Any], Any]) -> Any:
+        other = object.__new__(type(self))
+        other.__dict__.update({name: copied(value) for name, value in self.__dict__.items()})
+        return other
 
     @classmethod
     def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        orig_method: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         tracer = find_tracer(args, kwargs)
         assert tracer is not None
-        return tracer.torch_function(function, args, kwargs or {})
+        return tracer.torch_function(orig_method, args, kwargs or {})
 
 
 class Attribute(Proxy):
@@ -107,20 +135,93 @@ class Attribute(Proxy):
         return self.tracer.record_method(self.attr, (self.root, *args), kwargs)
 
 
+class ParameterProxy(Proxy):
+    """A parameter whose shape is known: `shape`, `size()`, `dim()`, `ndim`, `numel()` are answered, not recorded.
+
+    What a tracer with `param_shapes_constant` makes of parameters.
+    """
+
+    def __init__(self, tracer: TracerBase, node: Node, name: str, param: nn.Parameter) -> None:
+        super().__init__(node, tracer)
+        if not isinstance(param, nn.Parameter):
+            raise AssertionError(f"expected a Parameter, got {type(param).__name__}")
+        self.param = param
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ParameterProxy({self.name})"
+
+    @property
+    def shape(self) -> torch.Size:
+        """The parameter's shape."""
+        return self.param.shape
+
+    def size(self, dim: int | None = None) -> Any:
+        """The parameter's shape, or its size along one dimension."""
+        return self.param.size() if dim is None else self.param.size(dim)
+
+    def dim(self) -> int:
+        """How many dimensions the parameter has."""
+        return self.param.dim()
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions the parameter has."""
+        return self.param.ndim
+
+    def numel(self) -> int:
+        """How many elements the parameter has."""
+        return self.param.numel()
+
+    def nelement(self) -> int:
+        """How many elements the parameter has."""
+        return self.param.nelement()
+
+
+class MetaProxy(Proxy):
+    """A proxy whose node has a fake tensor under `meta["val"]`; torch functions of it compute that of their result."""
+
+    def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: Any = None) -> None:
+        super().__init__(node, tracer)
+        self.fake_mode = fake_mode
+
+    def __repr__(self) -> str:
+        return f"MetaProxy({self.node.name})"
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        orig_method: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        leaves = tree_leaves((args, kwargs))
+        mode = next(leaf.fake_mode for leaf in leaves if isinstance(leaf, cls))
+        fakes = tree_map(lambda leaf: leaf.node.meta["val"] if isinstance(leaf, Proxy) else leaf, (args, kwargs or {}))
+        with mode or contextlib.nullcontext():
+            value = orig_method(*fakes[0], **fakes[1])
+        recorded = super().__torch_function__(orig_method, types, args, kwargs)
+        recorded.node.meta["val"] = value
+        return MetaProxy(recorded.node, recorded.tracer, mode)
+
+
 def find_tracer(args: Any, kwargs: Any = None) -> TracerBase | None:
     """Return the tracer of the first proxy in nested arguments, or None."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         kind = type(value)
         if kind is Proxy:
             return value.tracer  # type: ignore[no-any-return]
-        if kind is tuple or kind is list:
+        if kind in ATOMS:
+            continue
+        if isinstance(value, Proxy):
+            return value.tracer
+        if isinstance(value, tuple | list):
             found = find_tracer(value)
-        elif kind is dict:
+        elif isinstance(value, dict):
             found = find_tracer(value.values())
         elif kind is slice:
             found = find_tracer((value.start, value.stop, value.step))
-        elif isinstance(value, Proxy):
-            return value.tracer
         else:
             continue
         if found is not None:

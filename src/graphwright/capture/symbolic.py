@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -13,11 +13,17 @@ from graphwright.runtime import GraphModule
 __all__ = ["symbolic_trace"]
 
 
-def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: Mapping[str, Any] | None = None) -> GraphModule:
+def symbolic_trace(
+    root: nn.Module | Callable[..., Any],
+    concrete_args: Mapping[str, Any] | tuple[Any, ...] | None = None,
+    *,
+    control_flow: Literal["stage", "error"] = "stage",
+) -> GraphModule:
     """Capture a module or function by running it on proxies.
 
     Everything whose answer needs no value is captured as torch.fx does. `concrete_args` specializes parameters to
-    values. Raises TraceError, with the user's line, where the program asks for a value that only a run has.
+    values; `PH` in it, also deep inside lists, tuples and dicts, stays an input. Raises TraceError, with the user's
+    line, where the program asks for a value that only a run has; `control_flow` is as for `Tracer`.
 
     >>> import torch
     >>> print(symbolic_trace(lambda x: torch.relu(x) + 1).code.strip())
@@ -27,6 +33,7 @@ def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: Mapping[
         return add
     """
     tracer = Tracer()
+    tracer.control_flow = control_flow
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, nn.Module) else getattr(root, "__name__", type(root).__name__)
     return GraphModule(tracer.root, graph, name)

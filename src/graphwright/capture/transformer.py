@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphwright.capture.proxy import Proxy
-from graphwright.capture.tracer import GraphAppendingTracer, Tracer
+from graphwright.capture.recording import GraphAppendingTracer
+from graphwright.capture.tracer import Tracer
 from graphwright.ir import Argument, Graph, Node, Target, map_aggregate
 from graphwright.runtime import GraphModule, Interpreter
 

@@ -5,23 +5,30 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any
 
+from graphwright.capture.interception import standing_in
 from graphwright.capture.proxy import find_tracer
 
-__all__ = ["install_pending", "wrap"]
+__all__ = ["recording_wrapped", "wrap"]
 
-# (globals of a module, name) for names wrapped before they were defined.
-_pending: list[tuple[dict[str, Any], str]] = []
+# What to record: names by the globals of the module that wrapped them, and functions by identity.
+_names: dict[int, tuple[dict[str, Any], set[str]]] = {}
+_functions: dict[int, Callable[..., Any]] = {}
+_lock = threading.Lock()
 
 
 def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     """Have calls of a function recorded as one node, rather than traced through, when an argument is a proxy.
 
-    As a decorator it returns a function that does so, and otherwise calls the original. With a name, at module
-    scope, it does the same to the function that this module knows by that name: its own, an imported one, a builtin.
-    Nothing is changed for other modules, and nothing during a capture.
+    Called at the top level of a module, or used as a decorator there. With a name, it is the function that this
+    module knows by that name: its own, an imported one, a builtin; it may be defined later. The function itself stays
+    as it is, and is what the nodes call. Other modules that import a wrapped function record it as well; builtins
+    are recorded in the module that wrapped them alone. Raises NotImplementedError inside a function.
 
     >>> import graphwright
     >>> @graphwright.wrap
@@ -30,35 +37,80 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     >>> [node.name for node in graphwright.symbolic_trace(lambda x: scaled(x, 3)).graph.nodes]
     ['x', 'scaled', 'output']
     """
-    if callable(fn_or_name) and not isinstance(fn_or_name, str):
-        return _recording(fn_or_name)
-    if not isinstance(fn_or_name, str):
-        raise RuntimeError(f"wrap takes a function or its name, not {type(fn_or_name).__name__}")
+    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
+        raise RuntimeError(
+            "Unsupported type for global function! Must be either a callable or string name, "
+            f"not {type(fn_or_name).__name__}"
+        )
+    name = fn_or_name if isinstance(fn_or_name, str) else getattr(fn_or_name, "__name__", None)
+    if not isinstance(name, str):
+        raise AssertionError(f"expected a function that has a name, got {fn_or_name!r}")
     frame = sys._getframe(1)
     if frame.f_code.co_name != "<module>":
-        raise NotImplementedError("wrap must be called at the top level of a module when it is given a name")
-    if not _install(frame.f_globals, fn_or_name):
-        _pending.append((frame.f_globals, fn_or_name))
+        raise NotImplementedError("wrap must be called at the top level of a module")
+    with _lock:
+        _names.setdefault(id(frame.f_globals), (frame.f_globals, set()))[1].add(name)
+        if callable(fn_or_name) and not isinstance(fn_or_name, str):
+            _functions[id(fn_or_name)] = fn_or_name
     return fn_or_name
 
 
-def install_pending() -> None:
-    """Wrap the functions that were not yet defined when their names were given."""
-    for entry in list(_pending):
-        if _install(*entry):
-            _pending.remove(entry)
+@contextmanager
+def recording_wrapped(
+    programs: Iterable[Any], modules: Iterable[ModuleType], functions: Iterable[Callable[..., Any]]
+) -> Iterator[None]:
+    """Have wrapped functions recorded while the block lasts, besides those of `modules`, and `functions`.
+
+    `programs` are the functions that will run: in their modules, every function of the three kinds is found under
+    whatever name it has there.
+    """
+    originals: set[int] = set()
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    builtin_names: set[str] = set()
+
+    def note(value: Any) -> None:  # another capture may stand in for it already
+        original = getattr(value, "_graphwright_recorded", value)
+        originals.update((id(original), id(_recording(original))))
+
+    for function in functions:
+        note(function)
+    for module in modules:
+        for name, value in vars(module).items():
+            if callable(value) and not name.startswith("_"):
+                note(value)
+                replaced.append((vars(module), name, value))
+    with _lock:
+        for names, wrapped in _names.values():
+            for name in wrapped:
+                value = names.get(name, getattr(builtins, name, None))
+                if value is None:
+                    continue
+                replaced.append((names, name, value))
+                if type(value) is FunctionType:
+                    note(value)
+                else:
+                    builtin_names.add(name)
+        for function in _functions.values():
+            note(function)
+    seen: set[int] = set()
+    for program in programs:
+        home: dict[str, Any] | None = getattr(program, "__globals__", None)
+        if home is None or id(home) in seen or not (originals or builtin_names):
+            continue
+        seen.add(id(home))
+        replaced += [(home, name, value) for name, value in home.items() if id(value) in originals]
+        if builtin_names and program.__code__.co_filename.startswith("<graphwright "):  # generated: has no module
+            called = builtin_names.intersection(program.__code__.co_names)
+            replaced += [(home, name, home.get(name, getattr(builtins, name, None))) for name in called]
+    with standing_in([(names, name, _recording(value)) for names, name, value in replaced]):
+        yield
 
 
-def _install(names: dict[str, Any], name: str) -> bool:
-    function = names.get(name, getattr(builtins, name, None))
-    if function is None:
-        return False
-    if not hasattr(function, "_graphwright_recorded"):
-        names[name] = _recording(function)
-    return True
-
-
+@functools.lru_cache(4096)
 def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
+    if hasattr(function, "_graphwright_recorded"):
+        return function
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         tracer = find_tracer(args, kwargs)

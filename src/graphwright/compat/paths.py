@@ -14,6 +14,23 @@ PATHS: dict[str, dict[str, str]] = {
     "graph_module": {"runtime": "GraphModule"},
     "immutable_collections": {"ir": "immutable_dict immutable_list"},
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},
-    "proxy": {"capture": "Attribute GraphAppendingTracer Proxy TracerBase", "errors": "TraceError"},
-    "_symbolic_trace": {"capture": "Tracer symbolic_trace wrap"},
+    "proxy": {
+        "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
+        "capture.recording": "assert_true=assert_fn",
+        "errors": "TraceError",
+        "ir": "Argument Graph Node Target",
+    },
+    "_symbolic_trace": {
+        "capture": "PH PHBase PHWithMeta ParameterProxy Proxy ProxyableClassMeta Scope ScopeContextManager Tracer "
+        "TracerBase is_fx_symbolic_tracing is_fx_tracing symbolic_trace wrap",
+        "capture.root_inputs": "assert_is_none=_assert_is_none",
+        "capture.tracer": "tracing_flag=_is_fx_tracing_flag",
+        "ir": "Graph",
+        "runtime": "GraphModule",
+    },
+    "traceback": {
+        "ir.node_meta": "NodeSource NodeSourceAction annotate annotate_fn format_stack get_current_meta "
+        "get_current_replay_node get_graph_provenance_json has_preserved_node_meta preserve_node_meta "
+        "reset_grad_fn_seq_nr set_current_meta set_current_replay_node set_grad_fn_seq_nr set_stack_trace",
+    },
 }

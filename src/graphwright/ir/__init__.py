@@ -10,6 +10,7 @@ from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
+from graphwright.ir.node_meta import INHERITED_META, get_current_meta, has_preserved_node_meta, set_current_meta
 from graphwright.ir.origin import Origin
 from graphwright.ir.text import format_graph, format_node, format_table, qualified_name, register_home
 
@@ -17,6 +18,7 @@ __all__ = [
     "ATOMS",
     "CHECKS",
     "EMPTY_KWARGS",
+    "INHERITED_META",
     "OPCODES",
     "Argument",
     "Graph",
@@ -33,7 +35,9 @@ __all__ = [
     "format_graph",
     "format_node",
     "format_table",
+    "get_current_meta",
     "graph_to_text",
+    "has_preserved_node_meta",
     "immutable_dict",
     "immutable_list",
     "is_reserved",
@@ -44,6 +48,7 @@ __all__ = [
     "qualified_name",
     "register_home",
     "register_signature",
+    "set_current_meta",
     "snake_case",
     "text_to_graph",
 ]
