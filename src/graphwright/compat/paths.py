@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["PATHS"]
 
 PATHS: dict[str, dict[str, str]] = {
-    "graph": {"ir": "Graph", "codegen": "CodeGen PythonCode"},
+    "graph": {"ir": "Graph", "codegen": "PythonCode"},
     "node": {"ir": "Argument Node Target map_aggregate map_arg"},
     "graph_module": {"runtime": "GraphModule"},
     "immutable_collections": {"ir": "immutable_dict immutable_list"},
@@ -32,5 +32,11 @@ PATHS: dict[str, dict[str, str]] = {
         "ir.node_meta": "NodeSource NodeSourceAction annotate annotate_fn format_stack get_current_meta "
         "get_current_replay_node get_graph_provenance_json has_preserved_node_meta preserve_node_meta "
         "reset_grad_fn_seq_nr set_current_meta set_current_replay_node set_grad_fn_seq_nr set_stack_trace",
+    },
+    "passes.infra.pass_base": {"passes": "PassBase PassResult"},
+    "passes.infra.pass_manager": {
+        "passes": "PassManager pass_result_wrapper this_before_that_pass_constraint"
+        " topological_sort_passes=_topological_sort_passes"
+        " validate_pass_schedule_constraint=_validate_pass_schedule_constraint"
     },
 }

@@ -11,14 +11,32 @@ from graphwright.passes.fuse_conv_batch_norm import (
     scale_and_shift,
 )
 from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
+from graphwright.passes.pass_base import PassBase, PassResult
+from graphwright.passes.pass_order import (
+    this_before_that_pass_constraint,
+    topological_sort_passes,
+    validate_pass_schedule_constraint,
+)
+from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
+from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 
 __all__ = [
     "ConvAddReLU",
     "ConvReLU",
     "FuseConvBatchNorm",
     "FuseConvReLU",
+    "PassBase",
+    "PassManager",
+    "PassResult",
+    "ShapeProp",
+    "TensorMetadata",
+    "extract_tensor_metadata",
     "fold_batch_norm",
     "fuse_conv_batch_norm",
     "fuse_conv_relu",
+    "pass_result_wrapper",
     "scale_and_shift",
+    "this_before_that_pass_constraint",
+    "topological_sort_passes",
+    "validate_pass_schedule_constraint",
 ]
