@@ -8,18 +8,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphwright.codegen import PythonCode, graph_to_readable_source, graph_to_source
+from graphwright.codegen import (
+    CodeGen,
+    PythonCode,
+    graph_to_readable_source,
+    graph_to_source,
+    is_plain,
+    on_generate_code,
+)
 from graphwright.ir import Graph, Node, format_node
 from graphwright.ops import is_impure
 
 __all__ = ["bind"]
 
 
-def python_code(self: Graph, root_module: str = "self") -> PythonCode:
+def python_code(self: Graph, root_module: str, *, expanded_def: bool = False) -> PythonCode:
     """Write the graph as the source of a function whose first parameter is called `root_module`."""
-    if self.has_bodies:
-        return graph_to_readable_source(self, root_module, owner=self.owning_module)
-    return graph_to_source(self, root_module)
+    if is_plain(self._writer) and not expanded_def:
+        if self.has_bodies:
+            return graph_to_readable_source(self, root_module, owner=self.owning_module)
+        return graph_to_source(self, root_module)
+    return codegen_of(self)._gen_python_code(self.nodes, root_module, expanded_def=expanded_def)
+
+
+def codegen_of(self: Graph) -> CodeGen:
+    """How the graph is written as code."""
+    if self._writer is None:
+        self._writer = CodeGen()
+    return self._writer  # type: ignore[no-any-return]
+
+
+def set_codegen(self: Graph, codegen: CodeGen) -> None:
+    """Have the graph written as code in another way; it holds from the next call of the graph's module on."""
+    self._writer = codegen
+    self._edited()
+
+
+def process_inputs(self: Graph, *args: Any) -> Any:
+    """Turn the arguments of a call into one value per placeholder, as the graph's `CodeGen` says."""
+    return args if self._writer is None else self._writer.process_inputs(*args)
+
+
+def process_outputs(self: Graph, out: Any) -> Any:
+    """Turn what the output node returns into what a call returns, as the graph's `CodeGen` says."""
+    return out if self._writer is None else self._writer.process_outputs(out)
 
 
 def eliminate_dead_code(self: Graph, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
@@ -48,7 +80,15 @@ def node_is_impure(self: Node) -> bool:
 def bind() -> None:
     """Bind the methods below to their classes."""
     table: dict[type, dict[str, Any]] = {
-        Graph: {"python_code": python_code, "eliminate_dead_code": eliminate_dead_code},
+        Graph: {
+            "python_code": python_code,
+            "_codegen": property(codegen_of, set_codegen, doc=codegen_of.__doc__),
+            "set_codegen": set_codegen,
+            "process_inputs": process_inputs,
+            "process_outputs": process_outputs,
+            "on_generate_code": on_generate_code,
+            "eliminate_dead_code": eliminate_dead_code,
+        },
         Node: {"is_impure": node_is_impure, "format_node": format_node},
     }
     for kind, methods in table.items():

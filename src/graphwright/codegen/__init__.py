@@ -5,16 +5,21 @@ printed is what runs. Read function.py first.
 """
 
 from graphwright.codegen.compiler import compile_source
-from graphwright.codegen.function import PythonCode, graph_to_source
+from graphwright.codegen.custom import CodeGen, is_plain, on_generate_code
+from graphwright.codegen.function import graph_to_source
+from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.readable import graph_to_readable_source, readable_source
 from graphwright.codegen.spelling import Globals, argument
 
 __all__ = [
+    "CodeGen",
     "Globals",
     "PythonCode",
     "argument",
     "compile_source",
     "graph_to_readable_source",
     "graph_to_source",
+    "is_plain",
+    "on_generate_code",
     "readable_source",
 ]

@@ -10,7 +10,6 @@ Each value is freed on the line of its last use.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import keyword
@@ -33,35 +32,18 @@ from graphwright.codegen.operators import (
     UNARY,
     UNARY_OPERATORS,
 )
+from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 
-__all__ = ["PythonCode", "Writer", "attribute", "graph_to_source", "last_uses"]
+__all__ = ["Writer", "attribute", "graph_to_source", "last_uses"]
 
 _PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
 _KEEPING = frozenset({"placeholder", "output"})  # free nothing
 _NUMBERS = frozenset({int, float})
 _KEYWORDS = frozenset(keyword.kwlist)
-
-
-@dataclasses.dataclass(slots=True)
-class PythonCode:
-    """Generated source, the global names that it needs, and which node each line comes from.
-
-    `statements` gives the node of each line of `src` from `first` on, lines being counted from 1.
-    """
-
-    src: str
-    globals: dict[str, Any]
-    first: int = 1
-    statements: list[Node | None] = dataclasses.field(default_factory=list)
-
-    @property
-    def lines(self) -> dict[int, Node]:
-        """Map each line of `src` to the node whose value it computes."""
-        return {line: node for line, node in enumerate(self.statements, self.first) if node is not None}
 
 
 def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> PythonCode:
@@ -107,7 +89,7 @@ def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> 
         statements.append(node)
     header = writer.header(name)
     src = f"{header}{''.join(body) or '    pass'}\n    "
-    return PythonCode(src, writer.names.values, header.count("\n") + 1, statements)
+    return PythonCode(src, writer.names.values, _prologue_start=4, first=5, statements=statements, nodes=writer.nodes)
 
 
 def last_uses(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
@@ -191,12 +173,16 @@ class Writer:
 
     def header(self, name: str) -> str:
         """Write the `def` line. Keyword-only parameters are marked by a bare `*`, as in the original signature."""
-        output = next((node for node in reversed(self.nodes) if node._op == "output"), None)
-        returns = f" -> {annotation(output.type, self.names)}" if output is not None and output.type is not None else ""
-        return f"\n\n\ndef {name}({', '.join(self._parameter_list())}){returns}:\n"
+        return f"\n\n\ndef {name}({', '.join([self.root, *self.parameter_list()])}){self.returned_annotation()}:\n"
 
-    def _parameter_list(self) -> list[str]:
-        plain: list[str] = [self.root]
+    def returned_annotation(self) -> str:
+        """Write ` -> ` and the annotation of the output, or nothing."""
+        output = next((node for node in reversed(self.nodes) if node._op == "output"), None)
+        return f" -> {annotation(output.type, self.names)}" if output is not None and output.type is not None else ""
+
+    def parameter_list(self) -> list[str]:
+        """Write the parameters, the module left out."""
+        plain: list[str] = []
         keyword_only: list[str] = []
         positional_only = 0
         var_positional = var_keyword = ""

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphwright.codegen.blocks import Block, Text, assignments, block_of, branch_expression, lines_of
-from graphwright.codegen.function import PythonCode, Writer, attribute
+from graphwright.codegen.function import Writer, attribute
 from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
 from graphwright.codegen.operators import ATOM, INPLACE, NOT
+from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
 from graphwright.codegen.wrapping import wrap
@@ -40,7 +41,14 @@ def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forw
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
     body = "".join(f"{line.comment}{line.text}\n" for line in lines)
-    return PythonCode(f"{header}{body or '    pass'}", writer.names.values, header.count("\n") + 1, nodes)
+    return PythonCode(
+        f"{header}{body or '    pass'}",
+        writer.names.values,
+        _prologue_start=4,
+        first=header.count("\n") + 1,
+        statements=nodes,
+        nodes=writer.nodes,
+    )
 
 
 def readable_source(gm: Any, path: str, root: str = "self") -> str:

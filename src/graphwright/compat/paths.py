@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["PATHS"]
 
 PATHS: dict[str, dict[str, str]] = {
-    "graph": {"ir": "Graph", "codegen": "PythonCode"},
+    "graph": {"ir": "Graph", "codegen": "CodeGen PythonCode"},
     "node": {"ir": "Argument Node Target map_aggregate map_arg"},
     "graph_module": {"runtime": "GraphModule"},
     "immutable_collections": {"ir": "immutable_dict immutable_list"},

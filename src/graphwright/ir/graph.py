@@ -111,7 +111,7 @@ class Graph:
         self._unnamed: list[Node] = []  # nodes in creation order whose names nobody asked for yet
         self._index: dict[tuple[str, Target], dict[Node, None]] | None = None  # made by the first find_nodes
         self._watchers: list[Callable[[], None]] | None = None  # told of the next edit, once
-        self._codegen: Any = None
+        self._writer: Any = None  # how users want it written as code, None for the ordinary way; codegen knows
         self._meta: dict[str, Any] | None = None
         self._root = root = _new_node(Node)  # closes the ring; never yielded
         root.graph = self
@@ -462,7 +462,7 @@ class Graph:
         if self._unnamed:
             self._make_names()
         other = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
-        other._codegen = copy.deepcopy(self._codegen)
+        other._writer = copy.deepcopy(self._writer)
         values: dict[Node, Argument] = {}
         for node in self.nodes:
             values[node] = other.node_copy(node, values.__getitem__)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, graph_to_source
+from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, is_plain
 from graphwright.errors import GraphError, GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.folder import write_package
@@ -283,10 +283,12 @@ def _python_code(module: nn.Module) -> PythonCode:
     if state.code is None:
         for graph in state.graph.all_graphs():
             graph.owning_module = module
-        if state.is_readable or state.graph.has_bodies:  # only this form has native blocks
+        if (state.is_readable or state.graph.has_bodies) and is_plain(
+            state.graph._writer
+        ):  # native blocks
             state.code = graph_to_readable_source(state.graph, owner=module)
         else:
-            state.code = graph_to_source(state.graph)
+            state.code = state.graph.python_code(root_module="self")  # type: ignore[attr-defined]
         _watch(module, state)
     return state.code
 

@@ -74,7 +74,7 @@ def graph_to_record(graph: Graph) -> dict[str, Any]:
         "names": graph._namespace,
         "constants": graph.constants,
         "meta": graph._meta,
-        "codegen": graph._codegen,
+        "codegen": graph._writer,
         "tracer_cls": graph._tracer_cls if reference_to(graph._tracer_cls) else None,
         "tracer_extras": graph._tracer_extras,
     }
@@ -119,7 +119,7 @@ def record_to_graph(record: dict[str, Any]) -> Graph:
     graph._unnamed.clear()
     graph._namespace = record["names"]
     graph.constants = record["constants"]
-    graph._meta, graph._codegen = record["meta"], record["codegen"]
+    graph._meta, graph._writer = record["meta"], record["codegen"]
     return graph
 
 
