@@ -44,8 +44,9 @@ _is_method: dict[Any, bool] = {}
 
 
 def is_overridden(tracer: type[TracerBase], method: str) -> bool:
-    """Tell whether a tracer's method is another than this file's."""
-    return not getattr(getattr(tracer, method, None), "__module__", __name__).startswith("graphwright.capture.")
+    """Tell whether a tracer's method is another than that of this library's plain tracers."""
+    owner = next((kind for kind in tracer.__mro__ if method in kind.__dict__), TracerBase)
+    return "_is_plain" not in owner.__dict__
 
 
 class TracerBase:
@@ -56,6 +57,7 @@ class TracerBase:
     needs a value that only a run has.
     """
 
+    _is_plain = True  # its methods are not counted as overriding
     graph: Graph
     record_stack_traces = False
     check_mutable_operations = False

@@ -81,6 +81,7 @@ class Tracer(TracerBase):
         return add
     """
 
+    _is_plain = True
     control_flow: Literal["stage", "error"] = "stage"
     root_module_name = ""
     _calls_directly = True
@@ -248,10 +249,10 @@ class Tracer(TracerBase):
             is_module = bind is None and inspect.ismethod(function) and function.__self__ is module
             programs = [builtins.getattr(function, "__func__", function), *_forwards(self._shells)]
             function = programs[0] if is_module else builtins.getattr(self.traced_module, name)
-            function = function if bind is None else bind(function)
+            function = self._converted(function if bind is None else bind(function))
         elif callable(root):
             self.root = nn.Module()
-            is_module, function, programs = False, root, [root]
+            is_module, function, programs = False, self._converted(root), [root]
         else:
             raise TypeError(f"trace(root): {type(root).__name__} is neither an nn.Module nor callable")
         self.root_module_name = "" if module is None else type(module).__name__
@@ -296,6 +297,10 @@ class Tracer(TracerBase):
         finally:
             self.scope = outer
 
+    def _converted(self, function: Any) -> Any:
+        """Return what runs instead of a function of the program: the root's own, and the `forward` of its modules."""
+        return function
+
     def _prepare(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         """Make parameter reads and the training flag of a shell part of the program."""
         prefix = f"{path}." if path else ""
@@ -303,6 +308,8 @@ class Tracer(TracerBase):
         for table in self._watched_tables:
             if state[table]:
                 state[table] = Watched(self, state[table])
+        if is_overridden(type(self), "_converted") and not self.is_leaf_module(module, path):
+            state["forward"] = self._converted(type(shell).forward).__get__(shell)
         state["training"] = TrainingFlag(self, prefix, module.training)
 
     # ---- arguments

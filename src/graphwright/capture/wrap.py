@@ -14,7 +14,7 @@ from typing import Any
 from graphwright.capture.interception import standing_in
 from graphwright.capture.proxy import find_tracer
 
-__all__ = ["recording_wrapped", "wrap"]
+__all__ = ["recording", "recording_wrapped", "wrap"]
 
 # What to record: names by the globals of the module that wrapped them, and functions by identity.
 _names: dict[int, tuple[dict[str, Any], set[str]]] = {}
@@ -70,7 +70,7 @@ def recording_wrapped(
 
     def note(value: Any) -> None:  # another capture may stand in for it already
         original = getattr(value, "_graphwright_recorded", value)
-        originals.update((id(original), id(_recording(original))))
+        originals.update((id(original), id(recording(original))))
 
     for function in functions:
         note(function)
@@ -102,12 +102,13 @@ def recording_wrapped(
         if builtin_names and program.__code__.co_filename.startswith("<graphwright "):  # generated: has no module
             called = builtin_names.intersection(program.__code__.co_names)
             replaced += [(home, name, home.get(name, getattr(builtins, name, None))) for name in called]
-    with standing_in([(names, name, _recording(value)) for names, name, value in replaced]):
+    with standing_in([(names, name, recording(value)) for names, name, value in replaced]):
         yield
 
 
 @functools.lru_cache(4096)
-def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
+def recording(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a wrapped one is replaced by during a capture: it records calls that have a proxy argument."""
     if hasattr(function, "_graphwright_recorded"):
         return function
 

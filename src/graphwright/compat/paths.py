@@ -28,6 +28,12 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Graph",
         "runtime": "GraphModule",
     },
+    "annotate": {"capture.annotate": "annotate"},
+    "experimental.meta_tracer": {
+        "capture.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas symbolic_trace",
+    },
+    "experimental.rewriter": {"capture.rewriter": "RewritingTracer"},
+    "tensor_type": {"ir.tensor_type": "Dyn TensorType is_consistent is_more_precise"},
     "traceback": {
         "ir.node_meta": "NodeSource NodeSourceAction annotate annotate_fn format_stack get_current_meta "
         "get_current_replay_node get_graph_provenance_json has_preserved_node_meta preserve_node_meta "
