@@ -17,7 +17,7 @@ from graphwright.codegen import (
     on_generate_code,
 )
 from graphwright.ir import Graph, Node, format_node
-from graphwright.ops import is_impure
+from graphwright.ops import ArgsKwargsPair, is_impure, normalize_function, normalize_module
 
 __all__ = ["bind"]
 
@@ -77,6 +77,26 @@ def node_is_impure(self: Node) -> bool:
     return is_impure(self, module)
 
 
+def normalized_arguments(
+    self: Node,
+    root: Any,
+    arg_types: tuple[Any, ...] | None = None,
+    kwarg_types: dict[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
+) -> ArgsKwargsPair | None:
+    """The arguments with their defaults filled in; None where the parameters are not known.
+
+    `root` owns the modules that the graph calls. The other parameters are `ops.normalize_function`'s.
+    """
+    if self.op == "call_function":
+        return normalize_function(
+            self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs
+        )
+    if self.op == "call_module":
+        return normalize_module(root, self.target, self.args, self.kwargs, normalize_to_only_use_kwargs)
+    return None
+
+
 def bind() -> None:
     """Bind the methods below to their classes."""
     table: dict[type, dict[str, Any]] = {
@@ -89,7 +109,7 @@ def bind() -> None:
             "on_generate_code": on_generate_code,
             "eliminate_dead_code": eliminate_dead_code,
         },
-        Node: {"is_impure": node_is_impure, "format_node": format_node},
+        Node: {"is_impure": node_is_impure, "format_node": format_node, "normalized_arguments": normalized_arguments},
     }
     for kind, methods in table.items():
         for name, function in methods.items():

@@ -11,6 +11,10 @@ __all__ = ["PATHS"]
 PATHS: dict[str, dict[str, str]] = {
     "graph": {"ir": "Graph", "codegen": "CodeGen PythonCode"},
     "node": {"ir": "Argument Node Target map_aggregate map_arg"},
+    "operator_schemas": {
+        "ops": "ArgsKwargsPair check_for_mutable_operation create_type_hint get_signature_for_torch_op "
+        "normalize_function normalize_module type_matches"
+    },
     "graph_module": {"runtime": "GraphModule"},
     "immutable_collections": {"ir": "immutable_dict immutable_list"},
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},

@@ -1,28 +1,41 @@
-"""What operators mean: which calls have effects beyond their value, and how their values are spelled.
+"""What operators mean: which calls have effects beyond their value, which parameters they have, how values are spelled.
 
-Nodes come in, facts go out; nothing is edited. Read effects.py first.
+Nodes and calls come in, facts go out; nothing is edited. Read effects.py first, then schemas.py and binding.py.
 """
 
 import torch
 
 from graphwright.ir import register_home
+from graphwright.ops.annotations import create_type_hint, type_matches
+from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
 from graphwright.ops.effects import RANDOM_FUNCTIONS, is_impure, is_inplace, is_random
 from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_loop
+from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.statements import enter_context, exit_context, unpack
 
 __all__ = [
     "RANDOM_FUNCTIONS",
     "REGIONS",
+    "ArgsKwargsPair",
     "TorchSpelling",
+    "check_for_mutable_operation",
     "cond",
+    "create_type_hint",
     "enter_context",
     "exit_context",
     "for_loop",
+    "get_signature_for_torch_op",
     "is_impure",
     "is_inplace",
     "is_random",
     "is_region",
+    "normalize_function",
+    "normalize_module",
+    "operator_name",
+    "schemas_of",
+    "signature_of_schema",
+    "type_matches",
     "unpack",
     "while_loop",
 ]
