@@ -283,9 +283,7 @@ def _python_code(module: nn.Module) -> PythonCode:
     if state.code is None:
         for graph in state.graph.all_graphs():
             graph.owning_module = module
-        if (state.is_readable or state.graph.has_bodies) and is_plain(
-            state.graph._writer
-        ):  # native blocks
+        if (state.is_readable or state.graph.has_bodies) and is_plain(state.graph._writer):  # native blocks
             state.code = graph_to_readable_source(state.graph, owner=module)
         else:
             state.code = state.graph.python_code(root_module="self")  # type: ignore[attr-defined]
