@@ -321,7 +321,10 @@ class Tracer(TracerBase):
             if path is None:
                 if isinstance(a, nn.Parameter):
                     self._refuse_foreign_modules()
-                    raise NameError("parameter is not a member of this module")
+                    raise NameError(
+                        f"parameter is not a member of this module: shape {tuple(a.shape)}; if a layer holds it, that "
+                        "module is not installed as a submodule"
+                    )
                 path = self._constant(a, "_tensor_constant")
             return self.create_node("get_attr", path, (), {})
         if isinstance(a, nn.Module):
