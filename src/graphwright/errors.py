@@ -17,6 +17,7 @@ __all__ = [
     "GraphError",
     "GraphwrightError",
     "GuardError",
+    "MissingAttributeError",
     "PassError",
     "PatternError",
     "QuantizationError",
@@ -86,6 +87,15 @@ class GraphError(GraphwrightError, RuntimeError):
     For example:
 
         graph.erase_node(node)       # while other nodes still use its value
+    """
+
+
+class MissingAttributeError(GraphError, AttributeError):
+    """A graph names a module or an attribute that its root does not have.
+
+    For example:
+
+        GraphModule(nn.Module(), graph)     # the graph calls "linear"
     """
 
 

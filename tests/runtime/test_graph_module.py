@@ -93,16 +93,27 @@ def test_takes_a_parent_whole_when_the_graph_calls_it() -> None:
 @pytest.mark.parametrize(
     ("root", "error", "message"),
     [
-        pytest.param(nn.Module(), GraphError, "the graph uses 'linear', but Module has no 'linear'", id="empty module"),
+        pytest.param(
+            nn.Module(),
+            GraphError,
+            "the graph uses 'linear', but 'Module' object has no attribute 'linear'",
+            id="empty module",
+        ),
         pytest.param(
             {"line": nn.Linear(3, 3)},
             GraphError,
-            "a node references target 'linear' but that target was not provided in ``root``\n"
+            "Node linear referenced target linear but that target was not provided in ``root``!\n"
             "  fix: pass a dict with the keys ['linear']",
             id="dict without the target",
         ),
-        pytest.param([nn.Linear(3, 3)], GraphError, "root is a list\n  fix: pass an nn.Module", id="list"),
-        pytest.param(None, GraphError, "root is a NoneType", id="nothing"),
+        pytest.param(
+            [nn.Linear(3, 3)],
+            GraphError,
+            "Unsupported type [Linear(in_features=3, out_features=3, bias=True)] passed for root!\n"
+            "  fix: pass an nn.Module",
+            id="list",
+        ),
+        pytest.param(None, GraphError, "Unsupported type None passed for root!", id="nothing"),
     ],
 )
 def test_refuses_a_root_that_lacks_what_the_graph_uses(root: Any, error: type[Exception], message: str) -> None:
@@ -114,7 +125,9 @@ def test_refuses_a_root_that_lacks_what_the_graph_uses(root: Any, error: type[Ex
 def test_a_deep_path_names_the_module_that_ends_it() -> None:
     root = nn.Module()
     root.block = nn.Module()
-    with pytest.raises(GraphError, match=r"the graph uses 'block\.linear', but Module has no 'linear'"):
+    with pytest.raises(
+        GraphError, match=r"the graph uses 'block\.linear', but 'Module' object has no attribute 'linear'"
+    ):
         GraphModule(root, calls("block.linear"))
 
 
@@ -128,7 +141,8 @@ def test_every_instance_has_a_class_of_its_own_name() -> None:
     assert type(one) is not type(other)
     assert isinstance(one, GraphModule)
     assert repr(one) == "One()"
-    assert str(one) == "One()\n" + one.code
+    hint = "# To see more debug info, please use `graph_module.print_readable()`"
+    assert str(one) == f"One()\n{one.code}\n{hint}"
     assert GraphModule.__name__ == "GraphModule"
 
 
@@ -149,7 +163,7 @@ def test_graph_of_says_what_is_no_captured_module() -> None:
 
 def test_only_a_graph_becomes_the_graph() -> None:
     gm = GraphModule(nn.Module(), graph_of(lambda graph, x: x))
-    with pytest.raises(AssertionError, match="expected a Graph, got str"):
+    with pytest.raises(AssertionError, match="Expected a Graph instance, but got <class 'str'>"):
         gm.graph = "graph()"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from graphwright.capture.tracer import Tracer
-from graphwright.runtime import GraphModule
+from graphwright.runtime import GraphModule, make_graph_module
 
 __all__ = ["symbolic_trace"]
 
@@ -36,4 +36,4 @@ def symbolic_trace(
     tracer.control_flow = control_flow
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, nn.Module) else getattr(root, "__name__", type(root).__name__)
-    return GraphModule(tracer.root, graph, name)
+    return make_graph_module(tracer.root, graph, name)

@@ -5,18 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from graphwright.capture.proxy import Proxy
-from graphwright.capture.recording import GraphAppendingTracer
 from graphwright.capture.tracer import Tracer
 from graphwright.ir import Argument, Graph, Node, Target, map_aggregate
-from graphwright.runtime import GraphModule, Interpreter
+from graphwright.runtime import GraphModule, Interpreter, make_graph_module
 
 __all__ = ["Transformer"]
+
+
+class TransformerTracer(Tracer):
+    """Records into a new graph; every module is a leaf."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+        """Answer yes: a transformation sees calls of modules as they are in its graph."""
+        return True
 
 
 class Transformer(Interpreter):
     """An Interpreter whose values are proxies: what its methods return is recorded in a new graph.
 
-    Override a method to change how an operation is written.
+    Override a method to change how an operation is written. All nodes that it records for one node keep the meta and
+    the place in the user's program of that node; inputs and the output keep their types.
 
     >>> import torch
     >>> from graphwright import symbolic_trace
@@ -32,16 +44,19 @@ class Transformer(Interpreter):
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
         self.new_graph = Graph(tracer_cls=self.graph._tracer_cls)
-        self.tracer: Tracer | GraphAppendingTracer = GraphAppendingTracer(self.new_graph)
+        self.new_graph._writer = self.graph._writer
+        self.tracer: Any = TransformerTracer(self.new_graph)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Make the placeholder in the new graph."""
-        node = self.new_graph.placeholder(str(target), default_value=args[0] if args else ...)
+        _check(target)
+        node = self.new_graph.placeholder(target, default_value=args[0] if args else ...)  # type: ignore[arg-type]
         return Proxy(node, self.tracer)
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Record the read of an attribute."""
-        return self.tracer.create_proxy("get_attr", target, args, kwargs)
+        _check(target)
+        return self.tracer.create_proxy("get_attr", target, args, kwargs)  # type: ignore[no-any-return]
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a function."""
@@ -53,25 +68,37 @@ class Transformer(Interpreter):
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a submodule."""
+        _check(target)
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
     def run_node(self, n: Node) -> Any:
-        """Record one node; what it becomes keeps its meta and origin."""
+        """Record one node; the nodes made for it keep its meta and origin."""
+        graph = self.new_graph
+        last = graph._root._prev
         result = super().run_node(n)
-        if isinstance(result, Proxy) and result.node._meta is None:
-            if n._meta is not None:
-                result.node._meta = dict(n._meta)
-            result.node._origin = n._origin
-            if result.node.type is None:
-                result.node.type = n.type
+        made = last._next
+        while made is not graph._root:
+            if made._meta is None:
+                if n._meta is not None:
+                    made._meta = dict(n._meta)
+                made._origin = n._origin
+            made = made._next
+        if n._op == "placeholder" and isinstance(result, Proxy) and result.node.type is None:
+            result.node.type = n.type
         return result
 
     def transform(self) -> GraphModule:
         """Run the graph, and return a module with the graph that was recorded meanwhile."""
-        result = self.run()
-        if result is not None or self.graph.find_nodes(op="output"):
-            output = self.graph.find_nodes(op="output")
+        result = self.run(enable_io_processing=False)
+        outputs = self.graph.find_nodes(op="output")
+        if result is not None or outputs:
             made = self.new_graph.output(map_aggregate(result, lambda v: v.node if isinstance(v, Proxy) else v))
-            if output:
-                made.type = output[0].type
-        return GraphModule(self.module, self.new_graph, type(self.module).__name__)
+            for output in outputs:
+                made.type, made._origin = output.type, output._origin
+                made._meta = None if output._meta is None else dict(output._meta)
+        return make_graph_module(self.module, self.new_graph)
+
+
+def _check(target: Target) -> None:
+    if not isinstance(target, str):
+        raise AssertionError(f"Expected target to be str, got {type(target)}")

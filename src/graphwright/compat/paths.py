@@ -15,7 +15,20 @@ PATHS: dict[str, dict[str, str]] = {
         "ops": "ArgsKwargsPair check_for_mutable_operation create_type_hint get_signature_for_torch_op "
         "normalize_function normalize_module type_matches"
     },
-    "graph_module": {"runtime": "GraphModule"},
+    "graph_module": {
+        "runtime": "GraphModule assign_attribute=_assign_attr copy_attribute=_copy_attr delete_attribute=_del_attr "
+        "has_attribute=_has_attr read_attribute=_get_attr read_attributes=_get_attr_via_attr_list "
+        "PRESERVED_ATTRIBUTES=_USER_PRESERVED_ATTRIBUTES_KEY"
+    },
+    "_lazy_graph_module": {
+        "runtime": "LazyGraphModule=_LazyGraphModule graph_module_class=_get_graph_module_cls "
+        "make_graph_module=_make_graph_module use_lazy_graph_modules=_use_lazy_graph_module "
+        "skip_lazy_graph_modules=_force_skip_lazy_graph_module"
+    },
+    "_utils": {
+        "runtime": "lazy_graph_text=lazy_format_graph_code node_context=get_node_context "
+        "first_module_stack=first_call_function_nn_module_stack"
+    },
     "immutable_collections": {"ir": "immutable_dict immutable_list"},
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},
     "proxy": {

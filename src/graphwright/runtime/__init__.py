@@ -3,21 +3,52 @@
 A graph and the modules that it calls come in; a callable `nn.Module` goes out. Read graph_module.py first.
 """
 
+from graphwright.runtime.attributes import (
+    assign_attribute,
+    copy_attribute,
+    delete_attribute,
+    has_attribute,
+    read_attribute,
+    read_attributes,
+)
 from graphwright.runtime.captured import captured_module
-from graphwright.runtime.graph_module import GraphModule, graph_of
+from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of
 from graphwright.runtime.guards import Guard, expect, expect_tensors, expect_values, guards_of
 from graphwright.runtime.interpreter import Interpreter
+from graphwright.runtime.lazy import (
+    LazyGraphModule,
+    graph_module_class,
+    make_graph_module,
+    skip_lazy_graph_modules,
+    use_lazy_graph_modules,
+)
+from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.shells import Shells
 
 __all__ = [
+    "PRESERVED_ATTRIBUTES",
     "Guard",
     "GraphModule",
     "Interpreter",
+    "LazyGraphModule",
     "Shells",
+    "assign_attribute",
     "captured_module",
+    "copy_attribute",
+    "delete_attribute",
     "expect",
     "expect_tensors",
     "expect_values",
+    "first_module_stack",
+    "graph_module_class",
     "graph_of",
     "guards_of",
+    "has_attribute",
+    "lazy_graph_text",
+    "make_graph_module",
+    "node_context",
+    "read_attribute",
+    "read_attributes",
+    "skip_lazy_graph_modules",
+    "use_lazy_graph_modules",
 ]

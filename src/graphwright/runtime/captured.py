@@ -12,7 +12,7 @@ from graphwright.runtime.shells import Shells
 
 __all__ = ["captured_module"]
 
-_OUR_NAMES = ("graph", "code", "guards")
+_OUR_NAMES = ("graph", "code", "guards", "meta")
 
 
 def captured_module(root: nn.Module | None, graph: Graph, name: str) -> GraphModule:

@@ -2,47 +2,76 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, is_plain
-from graphwright.errors import GraphError, GuardError
+from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.attributes import assign_attribute, copy_attribute
+from graphwright.runtime.failures import note_origin, print_failure
 from graphwright.runtime.folder import write_package
 from graphwright.runtime.guards import Guard, guards_of
+from graphwright.runtime.hooks import Hooks, register
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
+from graphwright.runtime.printing import class_text
+from graphwright.runtime.submodules import add_submodule, delete_submodule, delete_unused_submodules
 
-__all__ = ["GraphModule", "graph_of"]
+__all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of"]
+
+# torch.fx copies plain attributes only where this key of `meta` holds them; here every copy has all attributes.
+PRESERVED_ATTRIBUTES = "_user_preserved_attributes"
 
 
 class _LazyForward:
     """Stands where `forward` will be, in the class of one GraphModule: the first access generates and compiles it."""
 
+    __slots__ = ("_module",)
+
+    def __init__(self, module: weakref.ref[nn.Module] | None = None) -> None:
+        self._module = module  # so that `type(gm).forward` is a function, too
+
     def __get__(self, module: GraphModule | None, owner: type[GraphModule]) -> Any:
-        if module is None:
-            return self
-        return GraphModule._build(module).__get__(module, owner)
+        if module is not None:
+            return GraphModule._build(module).__get__(module, owner)
+        only = None if self._module is None else self._module()
+        return self if only is None or type(only) is not owner else GraphModule._build(only)
 
 
 class _State:
     """What a GraphModule keeps for itself, in one attribute, out of the way of the user's names."""
 
-    __slots__ = ("code", "function", "graph", "is_readable", "original")
+    __slots__ = ("code", "function", "graph", "hooks", "is_lazy", "is_readable", "meta", "original")
 
-    def __init__(self, graph: Graph, is_readable: bool = False, original: type | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        is_readable: bool = False,
+        original: type | None = None,
+        meta: dict[str, Any] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
         self.graph = graph
         self.is_readable = is_readable
         self.original = original  # the class of the captured module, where the instance is one of it
+        self.meta: dict[str, Any] = {} if meta is None else meta
+        self.hooks = Hooks() if hooks is None else hooks
+        self.is_lazy = False  # whether generating the code counts as a call of `GraphModule.recompile`
         self.code: PythonCode | None = None  # None: out of date
         self.function: FunctionType | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _State:
+        graph, meta = copy.deepcopy(self.graph, memo), copy.deepcopy(self.meta, memo)
+        return _State(graph, self.is_readable, self.original, meta, self.hooks.copy())
 
 
 class GraphModule(nn.Module):
@@ -65,7 +94,14 @@ class GraphModule(nn.Module):
     """
 
     _is_instance_class = False
-    _extra: dict[str, Any] = {}  # noqa: RUF012 - never written to
+    # Without annotations, which torch.jit.script would read.
+    _extra = {}  # type: ignore[var-annotated]  # noqa: RUF012 - never written to
+    _tracer_cls = None  # the class of the tracer that captured the program, where it can be imported
+    # What torch.jit.script must leave alone.
+    __jit_unused_properties__ = (
+        "graph", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
+        "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks",
+    )  # fmt: skip
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
         # `forward` lives in a class, and every instance has its own: hence a class of its own.
@@ -80,20 +116,23 @@ class GraphModule(nn.Module):
             self.training = root.training
             for target in used:
                 if target in graph.constants and not hasattr(root, target):
-                    _set(self, target, graph.constants[target])
+                    assign_attribute(graph.constants[target], self, target)
                 else:
-                    _copy_path(root, self, target)
+                    copy_attribute(root, self, target)
         elif isinstance(root, Mapping):
-            missing = [target for target in used if target not in root]
-            if missing:
-                raise GraphError(
-                    f"a node references target {missing[0]!r} but that target was not provided in ``root``",
-                    fix=f"pass a dict with the keys {sorted(map(str, used))}",
-                )
+            for node in graph.nodes:
+                if node.op in ("call_module", "get_attr") and node.target not in root:
+                    raise GraphError(
+                        f"Node {node} referenced target {node.target} but that target was not provided in ``root``!",
+                        at=node.origin,
+                        fix=f"pass a dict with the keys {sorted(map(str, used))}",
+                    )
             for target in sorted(used, key=lambda path: path.count(".")):
-                _assign_path(self, target, root[target])
+                assign_attribute(root[target], self, target)
         else:
-            raise GraphError(f"root is a {type(root).__name__}", fix="pass an nn.Module, or a dict of targets")
+            raise GraphError(
+                f"Unsupported type {root!r} passed for root!", fix="pass an nn.Module, or a dict of targets"
+            )
         if graph._tracer_cls is not None and "<locals>" not in graph._tracer_cls.__qualname__:
             self._tracer_cls = graph._tracer_cls
         _adopt(self, _State(graph))
@@ -108,14 +147,31 @@ class GraphModule(nn.Module):
     @graph.setter
     def graph(self, graph: Graph) -> None:
         if not isinstance(graph, Graph):
-            raise AssertionError(f"expected a Graph, got {type(graph).__name__}")
-        state = _state(self)
-        _adopt(self, _State(graph, state.is_readable, state.original))
+            raise AssertionError(f"Expected a Graph instance, but got {type(graph)}")
+        state = self.__dict__.get(_STATE)
+        if state is None:  # a subclass that passed over our constructor
+            state = _State(graph)
+        state.graph = graph
+        _adopt(self, state)
 
     @property
     def code(self) -> str:
         """The source of `forward`, as it runs."""
-        return _python_code(self).src
+        return _current_code(self).src
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What passes remember about the module, by key; copies and pickles keep it."""
+        return _state(self).meta
+
+    @meta.setter
+    def meta(self, meta: dict[str, Any]) -> None:
+        _state(self).meta = meta
+
+    _graph = property(lambda self: self.graph, lambda self, graph: setattr(self, "graph", graph))
+    _code = property(lambda self: self.code)
+    _lineno_map = property(lambda self: _python_code(self)._lineno_map)
+    _prologue_start = property(lambda self: _python_code(self)._prologue_start)
 
     @property
     def guards(self) -> list[Guard]:
@@ -134,7 +190,7 @@ class GraphModule(nn.Module):
 
     def _build(self) -> FunctionType:
         """Compile the code, make it the `forward` of the instance's class, and return it."""
-        code = _python_code(self)
+        code = _current_code(self)
         kind = type(self)
         function = compile_source(code.src, code.globals, f"{kind.__name__}.forward")
         function.__qualname__ = f"{kind.__name__}.forward"
@@ -143,6 +199,12 @@ class GraphModule(nn.Module):
             function.__signature__ = inspect.signature(original.forward)  # type: ignore[attr-defined]
         _state(self).function = function
         kind.forward = function
+        for node in _state(self).graph.nodes:
+            # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
+            called = self.__dict__["_modules"].get(node._target) if node._op == "call_module" else None
+            below = called.__dict__.get(_STATE) if isinstance(called, GraphModule) else None
+            if below is not None and below.function is None:
+                GraphModule._build(called)  # type: ignore[arg-type]
         return function
 
     forward: Any = _LazyForward()
@@ -151,7 +213,11 @@ class GraphModule(nn.Module):
         try:
             return super().__call__(*args, **kwargs)
         except Exception as error:
-            _note_origin(error, self)
+            state = self.__dict__.get(_STATE)
+            if state is not None and state.code is not None and state.function is not None:
+                note_origin(error, state.function, state.code)
+                if not state.is_readable:
+                    print_failure(error, state.function, state.code.src)
             raise
 
     def _apply(self, fn: Any, recurse: bool = True) -> GraphModule:
@@ -172,17 +238,38 @@ class GraphModule(nn.Module):
 
     # ---- printing
 
-    def print_readable(self, print_output: bool = True) -> str:
-        """Print the module as a class with its generated `forward`, and return that text."""
-        lines = _python_code(self).src.strip().splitlines()
-        body = "".join(f"    {line}\n" if line.strip() else "\n" for line in lines)
-        text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
+    def print_readable(
+        self,
+        print_output: bool = True,
+        include_stride: bool = False,
+        include_device: bool = False,
+        colored: bool = False,
+        *,
+        fast_sympy_print: bool = False,
+        expanded_def: bool = False,
+        additional_meta: list[str] | None = None,
+    ) -> str:
+        """Print the module as a class with its generated `forward`, and return that text.
+
+        Captured modules inside it are printed as classes inside the class. The next four options add strides and
+        devices of known values, colors, and one line per parameter; `additional_meta` names entries of `node.meta`
+        to show. `fast_sympy_print` changes nothing: no sizes are simplified here.
+        """
+        options = {
+            "include_stride": include_stride,
+            "include_device": include_device,
+            "colored": colored,
+            "expanded_def": expanded_def,
+            "additional_meta": additional_meta,
+        }
+        text = class_text(self, type(self).__name__, options, _readable_code)
         if print_output:
             print(text)
         return text
 
     def __str__(self) -> str:
-        return f"{nn.Module.__repr__(self)}\n{_python_code(self).src}"
+        hint = "# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{nn.Module.__repr__(self)}\n{_current_code(self).src}\n{hint}"
 
     def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> list[Path]:
         """Write the module as an importable Python package, source and weights; return the paths of its files.
@@ -194,6 +281,64 @@ class GraphModule(nn.Module):
         """
         return write_package(self, folder, module_name, _program_of)
 
+    # ---- submodules
+
+    def add_submodule(self, target: str, m: nn.Module) -> bool:
+        """Put a module at a dotted path, with plain modules on the way; False where a step is something else."""
+        return add_submodule(self, target, m)
+
+    def delete_submodule(self, target: str) -> bool:
+        """Remove the module at a dotted path; False where there is none."""
+        return delete_submodule(self, target)
+
+    def delete_all_unused_submodules(self) -> None:
+        """Remove every module that the graph does not use: neither called or read, nor part of one that is."""
+        delete_unused_submodules(self, _state(self).graph)
+
+    # ---- hooks
+
+    _create_node_hooks = property(lambda self: _state(self).hooks.create)
+    _erase_node_hooks = property(lambda self: _state(self).hooks.erase)
+    _replace_hooks = property(lambda self: _state(self).hooks.replace)
+    _deepcopy_hooks = property(lambda self: _state(self).hooks.deepcopy)
+
+    def _register_create_node_hook(self, f: Callable[[Node], Any]) -> None:
+        """Call `f(node)` for every node that is made in the graph."""
+        register(self._create_node_hooks, f)
+
+    def _unregister_create_node_hook(self, f: Callable[[Node], Any]) -> None:
+        self._create_node_hooks.remove(f)
+
+    def _register_erase_node_hook(self, f: Callable[[Node], Any]) -> None:
+        """Call `f(node)` for every node that is erased from the graph."""
+        register(self._erase_node_hooks, f)
+
+    def _unregister_erase_node_hook(self, f: Callable[[Node], Any]) -> None:
+        self._erase_node_hooks.remove(f)
+
+    def _register_replace_node_hook(self, f: Callable[[Node, str, Node], Any]) -> None:
+        """Call `f(old, new_name, user)` for every user that comes to read another node instead of `old`."""
+        register(self._replace_hooks, f)
+
+    def _unregister_replace_node_hook(self, f: Callable[[Node, str, Node], Any]) -> None:
+        self._replace_hooks.remove(f)
+
+    @contextlib.contextmanager
+    def _set_replace_hook(self, f: Callable[[Node, str, Node], Any]) -> Iterator[None]:
+        """Register a hook for replacements while the `with` block lasts."""
+        self._register_replace_node_hook(f)
+        try:
+            yield
+        finally:
+            self._unregister_replace_node_hook(f)
+
+    def _register_deepcopy_hook(self, f: Callable[[GraphModule], Any]) -> None:
+        """Call `f(copied)` for every deep copy of the module."""
+        register(self._deepcopy_hooks, f)
+
+    def _unregister_deepcopy_hook(self, f: Callable[[GraphModule], Any]) -> None:
+        self._deepcopy_hooks.remove(f)
+
     # ---- copies
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
@@ -204,7 +349,11 @@ class GraphModule(nn.Module):
         for key, value in self.__dict__.items():
             if key != _STATE:
                 copied.__dict__[key] = copy.deepcopy(value, memo)
-        _adopt(copied, _State(copy.deepcopy(state.graph, memo), state.is_readable, state.original))
+        copied_state = copy.deepcopy(state, memo)
+        copied_state.is_lazy = state.is_lazy
+        _adopt(copied, copied_state)
+        for hook in copied_state.hooks.deepcopy:
+            hook(copied)
         return copied
 
     def __copy__(self) -> GraphModule:
@@ -214,8 +363,16 @@ class GraphModule(nn.Module):
         copied.__dict__.update({key: value for key, value in self.__dict__.items() if key != _STATE})
         for table in ("_modules", "_parameters", "_buffers"):
             copied.__dict__[table] = self.__dict__[table].copy()
-        _adopt(copied, _State(copy.deepcopy(state.graph), state.is_readable, state.original))
+        copied_state = copy.deepcopy(state)
+        copied_state.meta = state.meta
+        copied_state.is_lazy = state.is_lazy
+        _adopt(copied, copied_state)
         return copied
+
+    def _replicate_for_data_parallel(self) -> GraphModule:
+        replica = copy.copy(self)
+        replica.__dict__["_is_replica"] = True
+        return replica
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Never the class of the instance, which no other process can import: its bases and its name.
@@ -228,20 +385,23 @@ class GraphModule(nn.Module):
                 fix="move the class to the top level of a module",
             )
         identity = kind.__bases__, kind.__name__, kind._extra
-        program = graph_to_record(state.graph), state.is_readable, state.original
+        program = graph_to_record(state.graph), state.is_readable, state.original, state.is_lazy, state.meta
         attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
         return rebuild_graph_module, (identity, program), attributes
 
 
 def rebuild_graph_module(
-    identity: tuple[tuple[type, ...], str, dict[str, Any]], program: tuple[dict[str, Any], bool, type | None]
+    identity: tuple[tuple[type, ...], str, dict[str, Any]],
+    program: tuple[dict[str, Any], bool, type | None, bool, dict[str, Any]],
 ) -> GraphModule:
     """Make a module from what pickle saved of its class and its program; pickle itself then restores its attributes."""
     bases, name, extra = identity
-    record, is_readable, original = program
+    record, is_readable, original, is_lazy, meta = program
     module: GraphModule = object.__new__(_instance_class(name, bases, extra))
     nn.Module.__init__(module)
-    _adopt(module, _State(record_to_graph(record), is_readable, original))
+    state = _State(record_to_graph(record), is_readable, original, meta)
+    state.is_lazy = is_lazy
+    _adopt(module, state)
     return module
 
 
@@ -259,7 +419,7 @@ def graph_of(module: nn.Module) -> Graph:
 def _state(module: nn.Module) -> _State:
     state = module.__dict__.get(_STATE)
     if state is None:
-        raise GraphError(
+        raise MissingAttributeError(
             f"this {type(module).__name__} has no graph", fix="capture it first: graphwright.trace(module, args)"
         )
     return state  # type: ignore[no-any-return]
@@ -275,7 +435,7 @@ def _adopt(module: GraphModule, state: _State) -> None:
 def _invalidate(module: nn.Module) -> None:
     state = _state(module)
     state.code = state.function = None
-    type(module).forward = _LazyForward()  # type: ignore[assignment]
+    type(module).forward = _LazyForward(weakref.ref(module))  # type: ignore[assignment]
 
 
 def _python_code(module: nn.Module) -> PythonCode:
@@ -291,6 +451,23 @@ def _python_code(module: nn.Module) -> PythonCode:
     return state.code
 
 
+def _current_code(module: GraphModule) -> PythonCode:
+    """The code, by way of `recompile` where the module is of the kind whose users count these calls."""
+    state = _state(module)
+    return GraphModule.recompile(module) if state.is_lazy and state.code is None else _python_code(module)
+
+
+def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
+    """The code of a captured module as `print_readable` shows it, None for other modules."""
+    state = module.__dict__.get(_STATE)
+    if state is None:
+        return None
+    if state.is_readable and not any(options.values()):
+        return _python_code(module).src
+    asked = {name: value for name, value in options.items() if value}
+    return state.graph.python_code("self", **asked).src  # type: ignore[no-any-return]
+
+
 def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
     """The graph and the code of a captured module, None for other modules."""
     return (_state(module).graph, _python_code(module)) if _STATE in module.__dict__ else None
@@ -299,14 +476,15 @@ def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
 def _watch(module: nn.Module, state: _State) -> None:
     """Have the graph tell of its next edit, without keeping the module alive for it."""
     reference = weakref.ref(module)
+    graph = state.graph
 
     def edited() -> None:
         owner = reference()
-        if owner is not None and owner.__dict__.get(_STATE) is state:
+        if owner is not None and owner.__dict__.get(_STATE) is state and state.graph is graph:
             _invalidate(owner)
 
-    for graph in state.graph.all_graphs():
-        graph._watch(edited)
+    for part in graph.all_graphs():
+        part._watch(edited)
 
 
 def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any] | None = None) -> type:
@@ -323,74 +501,6 @@ def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any]
     return type(home)(name, bases, namespace)
 
 
-def _copy_path(source: nn.Module, destination: nn.Module, path: str) -> None:
-    """Take over what a dotted path names, with plain modules for the containers on the way."""
-    *parents, field = path.split(".")
-    for atom in parents:
-        below = source._modules.get(atom)
-        if below is None:
-            if not hasattr(source, atom):
-                raise GraphError(f"the graph uses {path!r}, but {type(source).__name__} has no {atom!r}")
-            _set(destination, atom, getattr(source, atom))
-            return
-        container = destination._modules.get(atom)
-        if container is None:
-            container = nn.Module()
-            container.training = below.training
-            destination._modules[atom] = container
-        elif container is below:
-            return  # a parent was taken over whole
-        source, destination = below, container
-    value = source._modules.get(field)
-    if value is not None:
-        destination._modules[field] = value
-        return
-    try:
-        value = getattr(source, field)
-    except AttributeError:
-        raise GraphError(f"the graph uses {path!r}, but {type(source).__name__} has no {field!r}") from None
-    _set(destination, field, value)
-
-
-def _assign_path(destination: nn.Module, path: str, value: Any) -> None:
-    *parents, field = path.split(".")
-    for atom in parents:
-        below = getattr(destination, atom, None)
-        if below is None:
-            below = nn.Module()
-            destination.add_module(atom, below)
-        destination = below
-    _set(destination, field, value)
-
-
-def _set(destination: nn.Module, field: str, value: Any) -> None:
-    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-        destination.register_buffer(field, value)
-    elif field == "training" or not isinstance(value, nn.Module):
-        setattr(destination, field, value)
-    else:
-        destination.add_module(field, value)
-
-
 def _mentions_float_dtype(node: Node) -> bool:
     values = (*node._args, *node._kwargs.values())
     return any(isinstance(value, torch.dtype) and value.is_floating_point for value in values)
-
-
-def _note_origin(error: Exception, module: nn.Module) -> None:
-    """Add the user's line to an error that passed through generated code, to be printed below its message."""
-    state = module.__dict__.get(_STATE)
-    function = None if state is None else state.function
-    add_note = getattr(error, "add_note", None)  # Python 3.11 and later
-    if function is None or state is None or state.code is None or add_note is None:
-        return
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code is function.__code__:
-            node = state.code.lines.get(trace.tb_lineno)
-            origin = None if node is None else node.origin
-            if origin is not None:
-                note = f"in the captured program: {origin}"
-                if note not in getattr(error, "__notes__", ()):
-                    add_note(note)
-        trace = trace.tb_next

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
 
-from graphwright.errors import GraphError
+from graphwright.errors import GraphError, GraphwrightError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, immutable_dict, immutable_list, map_arg, nodes_in
+from graphwright.ops import enter_context, exit_context
 from graphwright.runtime.graph_module import graph_of
 
 __all__ = ["Interpreter"]
@@ -41,13 +43,30 @@ class Interpreter:
         self.user_to_last_uses = self._last_uses() if garbage_collect_values else {}
 
     def _last_uses(self) -> dict[Node, list[Node]]:
+        """Map each node to the values that nothing reads after it, itself included where nothing reads it at all."""
         seen: set[Node] = set()
         last: dict[Node, list[Node]] = {}
         for node in reversed(self.graph.nodes):
-            for used in (*nodes_in(node._args), *nodes_in(node._kwargs)):
-                if used not in seen:
-                    seen.add(used)
-                    last.setdefault(node, []).append(used)
+            dead = []
+            for arg in node._args:
+                if type(arg) is Node:
+                    if arg not in seen:
+                        seen.add(arg)
+                        dead.append(arg)
+                elif type(arg) not in ATOMS:
+                    for used in nodes_in(arg):
+                        if used not in seen:
+                            seen.add(used)
+                            dead.append(used)
+            if node._kwargs:
+                for used in nodes_in(node._kwargs):
+                    if used not in seen:
+                        seen.add(used)
+                        dead.append(used)
+            if not node.users and node._op != "output":
+                dead.append(node)
+            if dead:
+                last[node] = dead
         return last
 
     def run(
@@ -55,46 +74,83 @@ class Interpreter:
     ) -> Any:
         """Run the graph on these arguments and return its output.
 
-        `initial_env` gives values of nodes that are then not run. Raises GraphError where a required argument is
-        missing, TypeError for a keyword that is no input. The values stay in `env` where `garbage_collect_values` is
-        False.
+        `initial_env` gives values of nodes that are then not run. `enable_io_processing=False` takes one argument per
+        placeholder and returns what the output node returns, whatever signature the graph's code generation gives.
+        Raises GraphError where a required argument is missing, TypeError for a keyword that is no input. An error on
+        the way says which node was running. The values stay in `env` where `garbage_collect_values` is False.
         """
-        self.env = dict(initial_env) if initial_env is not None else {}
-        self.args_iter = iter(args)
         self._kwargs = self._checked(kwargs)
-        env, last_uses = self.env, self.user_to_last_uses
+        is_processed = enable_io_processing and self.graph._writer is not None
+        if is_processed and not kwargs:
+            args = self.graph.process_inputs(*args)  # type: ignore[attr-defined]
+        return self._run(args, {} if initial_env is None else dict(initial_env), is_processed)
+
+    def boxed_run(self, args_list: list[Any]) -> Any:
+        """Run on a list of one argument per placeholder, which is emptied: the caller keeps none of them alive.
+
+        Raises GraphError where there are more arguments or fewer.
+        """
+        placeholders = [node for node in self.graph.nodes if node._op == "placeholder"]
+        if len(placeholders) != len(args_list):
+            raise GraphError(
+                f"Interpreter.boxed_run expected {len(placeholders)} arguments for placeholders but received "
+                f"{len(args_list)} ({'missing' if len(args_list) < len(placeholders) else 'extra'} arguments)"
+            )
+        env = dict(zip(placeholders, args_list, strict=True))
+        args_list.clear()
+        self._kwargs = {}
+        return self._run((), env, self.graph._writer is not None)
+
+    def _run(self, args: tuple[Any, ...], env: dict[Node, Any], is_processed: bool) -> Any:
+        self.env = env
+        self.args_iter = iter(args)
+        del args  # the values that go first must be free to go
+        last_uses, run_node = self.user_to_last_uses if self.garbage_collect_values else {}, self.run_node
+        free = last_uses.get
+        node: Node | None = None
+        try:
+            for node in self.graph.nodes:
+                if node not in env:
+                    env[node] = run_node(node)
+                dead = free(node)
+                if dead is not None:
+                    for used in dead:
+                        env.pop(used, None)
+                if node._op == "output":
+                    break
+            else:
+                return None
+        except BaseException as error:
+            if node is not None:
+                self._leave_contexts(node)
+                if self.extra_traceback and isinstance(error, Exception):
+                    _say_where(error, node)
+                    if isinstance(error, KeyError):  # whose text would be quoted, newlines and all
+                        raise RuntimeError(*error.args) from error
+            raise
+        result = env[node]
+        return self.graph.process_outputs(result) if is_processed else result  # type: ignore[attr-defined]
+
+    def _leave_contexts(self, failed: Node) -> None:
+        """Leave the contexts that the program entered before the node that failed, the last one first."""
+        entered: list[Any] = []
         for node in self.graph.nodes:
-            if node in env:
-                continue
-            try:
-                env[node] = self.run_node(node)
-            except Exception as error:
-                if self.extra_traceback and hasattr(error, "add_note"):
-                    where = f": {node.origin}" if node.origin is not None else ""
-                    error.add_note(f"while running {node.name}{where}")
-                raise
-            if node._op == "output":
-                return env[node]
-            if self.garbage_collect_values:
-                for used in last_uses.get(node, ()):
-                    env.pop(used, None)
-                if not node.users:
-                    env.pop(node, None)
-        return None
+            if node is failed:
+                break
+            if node._target is enter_context and hasattr(type(self.env.get(node)), "__exit__"):
+                entered.append(self.env[node])
+            elif node._target is exit_context and entered and self.env.get(node._args[0], entered[-1]) is entered[-1]:
+                entered.pop()
+        for context in reversed(entered):
+            context.__exit__(*sys.exc_info())
 
     def _checked(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Refuse keywords that no input takes, as a function does."""
         inputs = {node._target for node in self.graph.nodes if node._op == "placeholder"} if kwargs else set()
         unknown = [name for name in kwargs if name not in inputs]
         if unknown and not any(isinstance(name, str) and name.startswith("**") for name in inputs):
-            raise TypeError(f"the graph has no input {unknown[0]!r}")
+            raise TypeError(f"the graph has no input {unknown[0]!r}: run() got an unexpected keyword argument")
         return dict(kwargs)
-
-    def boxed_run(self, args_list: list[Any]) -> Any:
-        """Run on the arguments in a list, which is emptied, so that the caller keeps none of them alive."""
-        args = tuple(args_list)
-        args_list.clear()
-        return self.run(*args)
 
     def run_node(self, n: Node) -> Any:
         """Run one node and return its value."""
@@ -105,7 +161,7 @@ class Interpreter:
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Take the next argument; a `*args` placeholder takes all that are left, `**kwargs` the other keywords."""
-        assert isinstance(target, str)
+        target = _path(target)
         if target.startswith("**"):
             rest, self._kwargs = self._kwargs, {}
             return rest
@@ -119,27 +175,26 @@ class Interpreter:
             if args:
                 return args[0]
             raise GraphError(
-                f"Expected positional argument for parameter {target}, but one was not passed in"
+                f"Expected positional argument for parameter {target}, but one was not passed in!"
             ) from None
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Read an attribute of the module by dotted path."""
-        return self.fetch_attr(target)  # type: ignore[arg-type]
+        return self.fetch_attr(_path(target))
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function."""
+        if type(target) is str:
+            raise AssertionError(f"target should not be a string for call_function: {target!r}")
         return target(*args, **kwargs)  # type: ignore[operator]
 
     def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the first argument."""
-        return getattr(args[0], target)(*args[1:], **kwargs)  # type: ignore[arg-type]
+        return getattr(args[0], _path(target))(*args[1:], **kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Call a submodule by dotted path."""
-        module = self.submodules.get(target)
-        if module is None:
-            module = self.fetch_attr(target)  # type: ignore[arg-type]
-        return module(*args, **kwargs)
+        return self.fetch_attr(_path(target))(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         """Return the program's result."""
@@ -150,10 +205,13 @@ class Interpreter:
     def fetch_attr(self, target: str) -> Any:
         """Follow a dotted path from the module. Raises GraphError naming the step that is missing."""
         value: Any = self.module
-        for i, atom in enumerate(target.split(".")):
+        atoms = target.split(".")
+        for i, atom in enumerate(atoms):
             if not hasattr(value, atom):
-                path = ".".join(target.split(".")[: i + 1])
-                raise GraphError(f"Node referenced nonexistent target {path}", fix="lint the graph to see which node")
+                raise GraphError(
+                    f"Node referenced nonexistent target {'.'.join(atoms[: i + 1])}",
+                    fix="lint the graph to see which node",
+                )
             value = getattr(value, atom)
         return value
 
@@ -161,13 +219,17 @@ class Interpreter:
         """Return a node's arguments with values in place of nodes."""
         env = self.env
         args = []
-        for arg in n._args:
-            kind = type(arg)
-            if kind is Node:
-                arg = env[arg]
-            elif kind not in ATOMS:
-                arg = self.map_nodes_to_values(arg, n)
-            args.append(arg)
+        try:
+            for arg in n._args:
+                kind = type(arg)
+                if kind is Node:
+                    arg = env[arg]
+                elif kind not in ATOMS:
+                    arg = self.map_nodes_to_values(arg, n)
+                args.append(arg)
+        except KeyError:
+            self.map_nodes_to_values(n._args, n)  # names the node that has no value
+            raise
         kwargs = {key: self.map_nodes_to_values(arg, n) for key, arg in n._kwargs.items()} if n._kwargs else {}
         return tuple(args), kwargs
 
@@ -177,10 +239,35 @@ class Interpreter:
 
         def load(node: Node) -> Any:
             if node not in env:
-                raise GraphError(f"Node {n} referenced nonexistent value {node}: run lint on the graph", at=n.origin)
+                raise GraphError(
+                    f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues",
+                    at=n.origin,
+                )
             return env[node]
 
         return _thawed(map_arg(args, load)) if not isinstance(args, Node) else load(args)
+
+
+def _path(target: Target) -> str:
+    if not isinstance(target, str):
+        raise AssertionError(f"Expected target to be str, got {type(target)}")
+    return target
+
+
+def _say_where(error: Exception, node: Node) -> None:
+    """Add to an error which node was running and where in the user's program it comes from.
+
+    It goes into the message, where logs and tests look; errors of ours have a form of their own and get a note.
+    """
+    trace = node.stack_trace
+    if trace is None and node.origin is not None:
+        trace = f"  {node.origin}"
+    where = f"While executing {node.format_node()}\nOriginal traceback:\n{trace}"  # type: ignore[attr-defined]
+    if isinstance(error, GraphwrightError):
+        if hasattr(error, "add_note"):
+            error.add_note(where)
+        return
+    error.args = (f"{error.args[0]}\n\n{where}" if error.args else where, *error.args[1:])
 
 
 def _thawed(value: Any) -> Any:

@@ -1,0 +1,123 @@
+"""Attributes by dotted path: reading, copying and removing what `get_attr` and `call_module` nodes name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphwright.errors import MissingAttributeError
+
+__all__ = [
+    "assign_attribute",
+    "copy_attribute",
+    "delete_attribute",
+    "has_attribute",
+    "read_attribute",
+    "read_attributes",
+]
+
+
+def read_attribute(module: nn.Module, path: str) -> Any:
+    """Follow a dotted path. Raises AttributeError naming the step that is missing.
+
+    >>> read_attribute(nn.Sequential(nn.Linear(2, 3)), "0.weight").shape
+    torch.Size([3, 2])
+    """
+    return read_attributes(module, path.split("."))
+
+
+def read_attributes(module: nn.Module, atoms: Iterable[str]) -> Any:
+    """Follow a path given by its steps."""
+    value: Any = module
+    for atom in atoms:
+        value = getattr(value, atom)
+    return value
+
+
+def has_attribute(module: nn.Module, path: str) -> bool:
+    """Tell whether a dotted path leads to something.
+
+    >>> has_attribute(nn.Linear(2, 3), "weight"), has_attribute(nn.Linear(2, 3), "weight.missing")
+    (True, False)
+    """
+    try:
+        read_attribute(module, path)
+    except AttributeError:
+        return False
+    return True
+
+
+def delete_attribute(module: nn.Module, path: str) -> None:
+    """Remove what a dotted path names. Raises AttributeError where there is no such thing."""
+    *parents, field = path.split(".")
+    delattr(read_attributes(module, parents), field)
+
+
+def assign_attribute(value: Any, module: nn.Module, path: str) -> None:
+    """Set what a dotted path names, making plain modules on the way; a tensor becomes a buffer.
+
+    >>> import torch
+    >>> module = nn.Module()
+    >>> assign_attribute(torch.ones(2), module, "block.scale")
+    >>> [name for name, _ in module.named_buffers()]
+    ['block.scale']
+    """
+    *parents, field = path.split(".")
+    for atom in parents:
+        below = getattr(module, atom, None)
+        if below is None:
+            below = nn.Module()
+            module.add_module(atom, below)
+        module = below
+    _set(module, field, value)
+
+
+def copy_attribute(source: nn.Module, destination: nn.Module, path: str) -> None:
+    """Take over what a dotted path names, with plain modules for the containers on the way.
+
+    Modules and tensors are shared. What the destination already has whole is left alone. Raises an error that is an
+    AttributeError where the source lacks a step.
+    """
+    *parents, field = path.split(".")
+    for atom in parents:
+        below = source._modules.get(atom)
+        if below is None:
+            if not hasattr(source, atom):
+                raise _missing(source, atom, path)
+            _set(destination, atom, getattr(source, atom))
+            return
+        container = destination._modules.get(atom)
+        if container is None:
+            container = nn.Module()
+            container.training = below.training
+            destination._modules[atom] = container
+        elif container is below:
+            return  # a parent was taken over whole
+        source, destination = below, container
+    value = source._modules.get(field)
+    if value is not None:
+        destination._modules[field] = value
+        return
+    try:
+        value = getattr(source, field)
+    except AttributeError:
+        raise _missing(source, field, path) from None
+    _set(destination, field, value, persistent=field not in source._non_persistent_buffers_set)
+
+
+def _set(destination: nn.Module, field: str, value: Any, persistent: bool = True) -> None:
+    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+        destination.register_buffer(field, value, persistent)
+    elif field == "training" or not isinstance(value, nn.Module):
+        setattr(destination, field, value)
+    else:
+        destination.add_module(field, value)
+
+
+def _missing(source: nn.Module, atom: str, path: str) -> MissingAttributeError:
+    return MissingAttributeError(
+        f"the graph uses {path!r}, but '{type(source).__name__}' object has no attribute {atom!r}",
+        fix="pass the module that the graph was captured from",
+    )

@@ -1,0 +1,45 @@
+"""What is said about an error that comes out of generated code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import FunctionType
+
+from graphwright.codegen import PythonCode
+
+__all__ = ["note_origin", "print_failure"]
+
+
+def note_origin(error: Exception, function: FunctionType, code: PythonCode) -> None:
+    """Add the user's line to an error that passed through a generated function, to be printed below its message."""
+    add_note = getattr(error, "add_note", None)  # Python 3.11 and later
+    trace = error.__traceback__
+    while trace is not None and add_note is not None:
+        if trace.tb_frame.f_code is function.__code__:
+            node = code.lines.get(trace.tb_lineno)
+            origin = None if node is None else node.origin
+            if origin is not None:
+                note = f"in the captured program: {origin}"
+                if note not in getattr(error, "__notes__", ()):
+                    add_note(note)
+        trace = trace.tb_next
+
+
+def print_failure(error: Exception, function: FunctionType, source: str) -> None:
+    """Print where in a generated function an error was raised, if it was raised there and in nothing it calls.
+
+    The error itself goes on; this is for people who see the message alone, in a log.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code is not function.__code__:
+        return
+    lines = source.splitlines()
+    here = trace.tb_lineno
+    first, last = max(here - 3, 0), min(here + 2, len(lines))
+    shown = [*lines[first:here], f"{'~' * len(lines[here - 1])} <--- HERE", *lines[here:last]]
+    text = "".join(traceback.format_exception(error))
+    where = f"Call using an FX-traced Module, line {here} of the traced Module's generated forward function:"
+    print(text, where, *shown, "", sep="\n", file=sys.stderr)
