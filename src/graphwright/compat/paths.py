@@ -62,4 +62,9 @@ PATHS: dict[str, dict[str, str]] = {
         " topological_sort_passes=_topological_sort_passes"
         " validate_pass_schedule_constraint=_validate_pass_schedule_constraint"
     },
+    "experimental.const_fold": {
+        "passes": "FoldedGraphModule get_unique_attr_name_in_module inline_module=_inline_module split_const_subgraphs"
+    },
+    "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
+    "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
 }
