@@ -32,6 +32,7 @@ PUBLIC = [
         "TracerBase",
         "Transformer",
         "graph",
+        "has_side_effect",
         "map_arg",
     ),
     *("symbolic_trace", "trace", "verify", "wrap"),
@@ -121,6 +122,7 @@ _STANDARD = (
         "types",
     ),
     "typing",
+    "warnings",
 )
 
 

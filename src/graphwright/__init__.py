@@ -19,6 +19,7 @@ from graphwright.capture import (
 )
 from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, TraceError
 from graphwright.ir import Graph, Node, map_arg
+from graphwright.ops import has_side_effect
 from graphwright.runtime import GraphModule, Interpreter
 
 conveniences.bind()
@@ -51,6 +52,7 @@ __all__ = [
     "TracerBase",
     "Transformer",
     "graph",
+    "has_side_effect",
     "map_arg",
     "symbolic_trace",
     "trace",

@@ -16,8 +16,15 @@ from graphwright.codegen import (
     is_plain,
     on_generate_code,
 )
-from graphwright.ir import Graph, Node, format_node
-from graphwright.ops import ArgsKwargsPair, is_impure, normalize_function, normalize_module
+from graphwright.ir import Graph, Node, format_node, qualified_name
+from graphwright.ops import (
+    ArgsKwargsPair,
+    is_impure,
+    is_random,
+    normalize_function,
+    normalize_module,
+    register_containers,
+)
 
 __all__ = ["bind"]
 
@@ -68,8 +75,13 @@ def eliminate_dead_code(self: Graph, is_impure_node: Callable[[Node], bool] | No
     return len(self.nodes) != before
 
 
-def node_is_impure(self: Node) -> bool:
-    """Tell whether the node has an effect beyond its value, so that it stays though nobody reads it."""
+def node_is_impure(self: Node, impure_random: bool = True) -> bool:
+    """Tell whether the node has an effect beyond its value, so that it stays though nobody reads it.
+
+    Without `impure_random`, advancing the random state does not count.
+    """
+    if not impure_random and is_random(self):
+        return False
     owner = self.graph.owning_module
     module = None
     if self.op == "call_module" and owner is not None:
@@ -97,8 +109,14 @@ def normalized_arguments(
     return None
 
 
+def pretty_target(target: Any) -> str:
+    """Write a target as the text form of a graph shows it."""
+    return target if isinstance(target, str) else qualified_name(target)
+
+
 def bind() -> None:
     """Bind the methods below to their classes."""
+    register_containers()
     table: dict[type, dict[str, Any]] = {
         Graph: {
             "python_code": python_code,
@@ -109,7 +127,12 @@ def bind() -> None:
             "on_generate_code": on_generate_code,
             "eliminate_dead_code": eliminate_dead_code,
         },
-        Node: {"is_impure": node_is_impure, "format_node": format_node, "normalized_arguments": normalized_arguments},
+        Node: {
+            "is_impure": node_is_impure,
+            "format_node": format_node,
+            "normalized_arguments": normalized_arguments,
+            "_pretty_print_target": staticmethod(pretty_target),
+        },
     }
     for kind, methods in table.items():
         for name, function in methods.items():

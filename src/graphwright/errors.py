@@ -21,6 +21,7 @@ __all__ = [
     "PassError",
     "PatternError",
     "QuantizationError",
+    "TargetError",
     "TraceError",
 ]
 
@@ -96,6 +97,15 @@ class MissingAttributeError(GraphError, AttributeError):
     For example:
 
         GraphModule(nn.Module(), graph)     # the graph calls "linear"
+    """
+
+
+class TargetError(GraphError, ValueError):
+    """A node was given a target that is not of its opcode's kind.
+
+    For example:
+
+        graph.call_function("relu", (x,))     # the name instead of the function
     """
 
 

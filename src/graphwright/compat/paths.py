@@ -9,8 +9,18 @@ from __future__ import annotations
 __all__ = ["PATHS"]
 
 PATHS: dict[str, dict[str, str]] = {
-    "graph": {"ir": "Graph", "codegen": "CodeGen PythonCode"},
-    "node": {"ir": "Argument Node Target map_aggregate map_arg"},
+    "graph": {
+        "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
+        "ir.node": "OPCODES=_legal_ops",
+        "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
+        "codegen": "CodeGen PythonCode",
+    },
+    "node": {
+        "ir": "Argument Node Target map_aggregate map_arg",
+        "ir.node": "OPCODES=_legal_ops",
+        "ir.text": "argument_text=_format_arg short_name=_get_qualified_name type_text=_type_repr",
+        "ops": "BASE_TYPES=base_types DECLARED_IMPURE=_side_effectful_functions has_side_effect",
+    },
     "operator_schemas": {
         "ops": "ArgsKwargsPair check_for_mutable_operation create_type_hint get_signature_for_torch_op "
         "normalize_function normalize_module type_matches"

@@ -17,14 +17,14 @@ ATOMS = frozenset({int, float, str, bool, type(None), complex, type(...), bytes}
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
-    raise NotImplementedError(
+    raise TypeError(
         f"{type(self).__name__!r} object does not support mutation: the arguments of a node are changed by "
         "assigning a new copy, as in: new_args = list(node.args); new_args[0] = ...; node.args = tuple(new_args)"
     )
 
 
 class immutable_list(list):  # type: ignore[type-arg]
-    """A list inside a node's arguments; every mutation raises NotImplementedError.
+    """A list inside a node's arguments; every mutation raises TypeError.
 
     >>> immutable_list([1, 2]) == [1, 2]
     True
@@ -43,7 +43,7 @@ class immutable_list(list):  # type: ignore[type-arg]
 
 
 class immutable_dict(dict):  # type: ignore[type-arg]
-    """A dict inside a node's arguments; every mutation raises NotImplementedError.
+    """A dict inside a node's arguments; every mutation raises TypeError.
 
     >>> immutable_dict(a=1) == {"a": 1}
     True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal
@@ -11,7 +12,18 @@ from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
 from graphwright.ir.lint import lint
 from graphwright.ir.names import Namespace, candidate_for, is_reserved
-from graphwright.ir.node import OPCODES, Argument, Node, Target, bodies_of, foreign_node, freeze, map_arg, nodes_in
+from graphwright.ir.node import (
+    OPCODES,
+    Argument,
+    Node,
+    Target,
+    bodies_of,
+    check_target,
+    foreign_node,
+    freeze,
+    map_arg,
+    nodes_in,
+)
 from graphwright.ir.order import place
 from graphwright.ir.text import format_graph, format_table
 
@@ -113,6 +125,7 @@ class Graph:
         self._watchers: list[Callable[[], None]] | None = None  # told of the next edit, once
         self._writer: Any = None  # how users want it written as code, None for the ordinary way; codegen knows
         self._meta: dict[str, Any] | None = None
+        self._hooks: Any = None  # lists of functions to call: `create(node)`, `erase(node)`, `replace(old, new, user)`
         self._root = root = _new_node(Node)  # closes the ring; never yielded
         root.graph = self
         root._op, root._target, root._name = "root", "root", "root"
@@ -179,18 +192,12 @@ class Graph:
         """
         if op not in OPCODES:
             raise AssertionError(f"op {op!r} is not in _legal_ops: {', '.join(sorted(OPCODES))}")
-        if op == "call_function":
-            if not callable(target):
-                raise GraphError(
-                    f"Node target {target!r} has type {type(target).__name__} but a Callable is expected",
-                    fix="call_function takes the function itself; for a method use call_method, for a submodule "
-                    "call_module",
-                )
-        elif type(target) is not str and not isinstance(target, str):
-            raise GraphError(
-                f"Node target {target!r} has type {type(target).__name__} but a str is expected",
-                fix=f"{op} takes a name or dotted path; to call an object use call_function",
-            )
+        if not callable(target) if op == "call_function" else type(target) is not str:
+            check_target(op, target)
+        if args is not None and type(args) is not tuple and not isinstance(args, tuple):
+            raise AssertionError(f"args must be a tuple, got {type(args)}")
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise AssertionError(f"kwargs must be a dict, got {type(kwargs)}")
         node = _new_node(Node)
         node.graph = self
         node._name = None
@@ -246,6 +253,9 @@ class Graph:
         self.version += 1
         if self._watchers is not None:
             self._tell_watchers()
+        if self._hooks is not None:
+            for tell in self._hooks.create:
+                tell(node)
         return node
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
@@ -257,8 +267,15 @@ class Graph:
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """Make a node that reads an attribute of the owning module by dotted path.
 
-        Raises GraphError where the owning module has no such attribute.
+        Warns where the owning module has nothing there.
         """
+        if self.owning_module is not None and not _has_value(self.owning_module, qualified_name):
+            warnings.warn(
+                f"Attempted to insert a get_attr Node with no underlying reference: {qualified_name!r} is no module, "
+                "parameter or buffer of the owning GraphModule; add it by add_submodule, register_parameter or "
+                "register_buffer",
+                stacklevel=2,
+            )
         return self.create_node("get_attr", qualified_name, (), None, None, type_expr)
 
     def call_module(
@@ -352,8 +369,6 @@ class Graph:
         """Remove a node. Raises GraphError while other nodes still read its value."""
         if to_erase.graph is not self:
             raise GraphError(f"Attempting to remove {to_erase} from wrong graph", at=to_erase.origin)
-        if to_erase._position is None:
-            raise GraphError(f"{to_erase} was erased before", at=to_erase.origin)
         if to_erase.users:
             raise GraphError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "
@@ -361,14 +376,25 @@ class Graph:
                 at=to_erase.origin,
                 fix="replace_all_uses_with(another value) first",
             )
-        if self._point[0] is to_erase:
-            self._point = (to_erase._next, False)
-        if self._index is not None:
-            self._index[_index_key(to_erase._op, to_erase._target)].pop(to_erase, None)
+        if to_erase._position is None:
+            warnings.warn(f"erase_node({to_erase}) on an already erased node", stacklevel=2)
+            return
+        if self._hooks is not None:
+            for tell in self._hooks.erase:
+                tell(to_erase)
         to_erase._read((), EMPTY_KWARGS)
-        to_erase._prev._next, to_erase._next._prev = to_erase._next, to_erase._prev
-        to_erase._position = None
+        self._unlink(to_erase)
+
+    def _unlink(self, node: Node) -> None:
+        """Take a node out of the order."""
+        if self._point[0] is node:
+            self._point = (node._next, False)
+        if self._index is not None:
+            self._index[_index_key(node._op, node._target)].pop(node, None)
+        node._prev._next, node._next._prev = node._next, node._prev
+        node._position = None
         self._len -= 1
+        self._edited()
 
     def _move(self, node: Node, before: Node) -> None:
         """Move a node to just before another one, or to the end where that is the root."""
@@ -401,6 +427,12 @@ class Graph:
         for tell in watchers or ():
             tell()
 
+    def _tell_of_replacement(self, old: Node, new: str, users: list[Node]) -> None:
+        if self._hooks is not None:
+            for user in users:
+                for tell in self._hooks.replace:
+                    tell(old=old, new=new, user=user)
+
     def _watch(self, tell: Callable[[], None]) -> None:
         """Call `tell` at the next edit."""
         if self._watchers is None:
@@ -420,6 +452,20 @@ class Graph:
 
     # ---- names
 
+    @property
+    def _owning_module(self) -> Any:
+        return self.owning_module
+
+    @property
+    def _graph_namespace(self) -> Namespace:
+        if self._unnamed:
+            self._make_names()
+        return self._namespace
+
+    def _target_to_str(self, target: Target) -> str:
+        """The name that a value made by this target starts from."""
+        return candidate_for(target)
+
     def _make_names(self) -> None:
         """Name all waiting nodes in the order they were made: the names that naming at once would have given."""
         create = self._namespace.create
@@ -438,6 +484,7 @@ class Graph:
             )
         if name in self._namespace and any(other.name == name for other in self.nodes):
             raise GraphError(f"the name {name!r} is taken by another value of this graph", at=node.origin)
+        self._tell_of_replacement(node, name, list(node.users))
         self._namespace.take(name)
         node._name = name
         self._edited()
@@ -481,6 +528,15 @@ class Graph:
 def _own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:
     """Copy the bodies among the arguments of a copied node: two nodes never share one."""
     return tuple([copy.deepcopy(arg) if type(arg) is Graph else arg for arg in args])
+
+
+def _has_value(owner: Any, path: str) -> bool:
+    """Tell whether a dotted path leads anywhere."""
+    for atom in path.split("."):
+        if not hasattr(owner, atom):
+            return False
+        owner = getattr(owner, atom)
+    return True
 
 
 def _index_key(op: str, target: Target) -> tuple[str, Any]:

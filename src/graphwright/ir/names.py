@@ -94,6 +94,14 @@ class Namespace:
         taken.add(name)
         return name
 
+    def create_name(self, candidate: str, obj: object) -> str:
+        """Take a name; as torch.fx calls it, with the object that gets the name."""
+        return self.create(candidate)
+
+    def associate_name_with_obj(self, name: str, obj: object) -> None:
+        """Mark a name as that of an object."""
+        self.take(name)
+
     def take(self, *names: str) -> None:
         """Mark names as taken without making them unique."""
         self._taken.update(names)

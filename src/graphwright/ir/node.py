@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphwright.errors import GraphError
+from graphwright.errors import GraphError, TargetError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
 
 if TYPE_CHECKING:
@@ -72,6 +72,31 @@ class Node:
     args = property(attrgetter("_args"), doc="The positional arguments; assign a new tuple to change them.")
     kwargs = property(attrgetter("_kwargs"), doc="The keyword arguments; assign a new dict to change them.")
 
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        op: str,
+        target: Target,
+        args: tuple[Argument, ...],
+        kwargs: Mapping[str, Argument],
+        return_type: Any = None,
+    ) -> None:
+        """Make a node that is no part of the order of its graph, though it counts as a user of what it reads.
+
+        Programs make nodes by `graph.create_node`. Raises TargetError for a target of the wrong kind.
+        """
+        if op not in OPCODES:
+            raise AssertionError(f"op {op!r} is not in _legal_ops: {', '.join(sorted(OPCODES))}")
+        check_target(op, target)
+        self.graph, self._name, self._op, self._target, self.type = graph, name, op, target, return_type
+        self.users = {}
+        self._meta = self._origin = None
+        self._args, self._kwargs = (), EMPTY_KWARGS
+        self._position = float("inf")
+        self._prev = self._next = self
+        self._read(tuple(args), kwargs)
+
     # ---- what it is
 
     @op.setter  # type: ignore[no-redef]
@@ -104,6 +129,11 @@ class Node:
     @name.setter
     def name(self, name: str) -> None:
         self.graph._rename(self, name)
+
+    def _rename(self, candidate: str) -> None:
+        """Give the value this name, with a number where it is taken."""
+        if candidate != self.name:
+            self.name = self.graph._namespace.create(candidate)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -189,6 +219,10 @@ class Node:
             inputs.update(dict.fromkeys(nodes_in(self._kwargs)))
         return list(inputs)
 
+    def _update_args_kwargs(self, new_args: tuple[Argument, ...], new_kwargs: Mapping[str, Argument]) -> None:
+        """Replace all arguments."""
+        self._read(tuple(new_args), new_kwargs)
+
     @property
     def _input_nodes(self) -> dict[Node, None]:
         return dict.fromkeys(self.all_input_nodes)
@@ -218,12 +252,14 @@ class Node:
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
         """Read `new_input` wherever this node reads `old_input`."""
         swap = _swap(old_input, new_input)
+        if self.graph._hooks is not None:
+            self.graph._tell_of_replacement(old_input, new_input.name, [self])
         self._read(swap(self._args), swap(self._kwargs))
 
     def replace_all_uses_with(
         self,
         replace_with: Node,
-        delete_user_cb: Callable[[Node], bool] = lambda user: True,
+        delete_user_cb: Callable[[Node], bool] | None = None,
         *,
         propagate_meta: bool = False,
     ) -> list[Node]:
@@ -236,8 +272,10 @@ class Node:
             raise AssertionError(
                 "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
             )
-        users = [user for user in list(self.users) if delete_user_cb(user)]
+        users = list(self.users) if delete_user_cb is None else [u for u in list(self.users) if delete_user_cb(u)]
         swap = _swap(self, replace_with)
+        if self.graph._hooks is not None:
+            self.graph._tell_of_replacement(self, replace_with.name, users)
         for user in users:
             user._read(swap(user._args), swap(user._kwargs))
         if propagate_meta:
@@ -259,6 +297,15 @@ class Node:
     @property
     def _erased(self) -> bool:
         return self._position is None
+
+    @property
+    def _sort_key(self) -> tuple[float, ...]:
+        return () if self._position is None else (self._position,)
+
+    def _remove_from_list(self) -> None:
+        """Take the node out of the order of its graph; what it reads keeps it as a user."""
+        if self._position is not None:
+            self.graph._unlink(self)
 
     def prepend(self, x: Node) -> None:
         """Move `x` to just before this node."""
@@ -289,6 +336,22 @@ class Node:
         raise TypeError(f"{self.name!r} is a node of a graph: its value, and so its items, exist when the graph runs")
 
 
+def check_target(op: str, target: Any) -> None:
+    """Raise TargetError for a target that is not of the opcode's kind."""
+    if op == "call_function":
+        if not callable(target):
+            raise TargetError(
+                f"Node target {target!r} has type {type(target).__name__} but a Callable is expected",
+                fix="call_function takes the function itself; for a method use call_method, for a submodule "
+                "call_module",
+            )
+    elif not isinstance(target, str):
+        raise TargetError(
+            f"Node target {target!r} has type {type(target).__name__} but a str is expected",
+            fix=f"{op} takes a name or dotted path; to call an object use call_function",
+        )
+
+
 def map_arg(value: Any, change: Callable[[Node], Any]) -> Any:
     """Rebuild nested arguments with `change` applied to every node; other leaves stay.
 
@@ -298,7 +361,7 @@ def map_arg(value: Any, change: Callable[[Node], Any]) -> Any:
     ('x', 2, ['x'])
     """
     if not callable(change):
-        raise AssertionError("map_arg(value, change): change must be callable")
+        raise AssertionError("map_arg(a, fn): fn must be a callable")
     return map_aggregate(value, lambda leaf: change(leaf) if isinstance(leaf, Node) else leaf)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.errors import GraphError
@@ -14,7 +14,16 @@ from graphwright.ir.node import Node, bodies_of
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
 
-__all__ = ["format_graph", "format_node", "format_table", "qualified_name", "register_home"]
+__all__ = [
+    "argument_text",
+    "format_graph",
+    "format_node",
+    "format_table",
+    "qualified_name",
+    "register_home",
+    "short_name",
+    "type_text",
+]
 
 # Modules and classes to search for functions that do not say where they live (`torch.relu.__module__` is None).
 # Filled by whoever knows them: the ir knows no torch.
@@ -98,6 +107,35 @@ def _type_module(kind: type) -> str:
     return short if getattr(sys.modules.get(short), kind.__name__, None) is kind else kind.__module__
 
 
+def type_text(kind: Any) -> str:
+    """Write a type annotation as the text form shows it.
+
+    >>> type_text(int), type_text(...), type_text("Later")
+    ('int', '...', "'Later'")
+    """
+    if kind is ...:
+        return "..."
+    if isinstance(kind, str):
+        return repr(kind)
+    return kind.__name__ if isinstance(kind, FunctionType) else _type_text(kind)
+
+
+def short_name(function: Any) -> str:
+    """`qualified_name`, with builtins by their bare name and operators by the module that implements them."""
+    path = qualified_name(function)
+    if path.startswith("operator."):
+        return f"_{path}"
+    return path.removeprefix("builtins.")
+
+
+def argument_text(arg: Any, max_list_len: float = float("inf")) -> str:
+    """Write an argument as the text form shows it; of a longer list only the first items."""
+    if isinstance(arg, list) and len(arg) > max_list_len:
+        shown = ", ".join(_argument_text(item) for item in arg[: int(max_list_len)])
+        return f"[{shown}, ...[total_len={len(arg)}]]"
+    return _argument_text(arg)
+
+
 def _argument_text(value: Any) -> str:
     if isinstance(value, Node):
         return f"%{value.name}"
@@ -110,8 +148,24 @@ def _argument_text(value: Any) -> str:
     return str(value)
 
 
-def format_node(node: Node) -> str:
-    """Write one node as a line: name, type, number of users, opcode, target and arguments."""
+def format_node(
+    node: Node,
+    placeholder_names: list[str] | None = None,
+    maybe_return_typename: list[str] | None = None,
+    *,
+    include_tensor_metadata: bool = False,
+) -> str | None:
+    """Write one node as a line: name, type, number of users, opcode, target and arguments.
+
+    Where lists are given, inputs are not written but added to `placeholder_names`, and the type of the output is
+    put into `maybe_return_typename`. `include_tensor_metadata` is taken for torch.fx's sake and changes nothing.
+    """
+    if node._op == "placeholder" and placeholder_names:
+        annotation = f": {_type_text(node.type)}" if node.type is not None else ""
+        placeholder_names.append(f"{node._target}{annotation}")
+        return None
+    if node._op == "output" and maybe_return_typename and node.type is not None:
+        maybe_return_typename[0] = f" -> {_type_text(node.type)}"
     if node._op == "output":
         return f"return {node._args[0]}" if node._args else "return None"
     kind = f"{_type_text(node.type)} " if node.type is not None else ""
@@ -147,7 +201,7 @@ def _lines(graph: Graph, indent: str) -> list[str]:
     """The line of each node, followed by the bodies that it holds."""
     lines = []
     for node in graph.nodes:
-        lines.append(indent + format_node(node))
+        lines.append(f"{indent}{format_node(node)}")
         bodies = bodies_of(node)
         if bodies:
             labels = [label for label in _labels(node) if label.startswith("<")]

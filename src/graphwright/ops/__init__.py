@@ -7,14 +7,19 @@ import torch
 
 from graphwright.ir import register_home
 from graphwright.ops.annotations import create_type_hint, type_matches
+from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
-from graphwright.ops.effects import RANDOM_FUNCTIONS, is_impure, is_inplace, is_random
+from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_effect, is_impure, is_inplace, is_random
 from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.statements import enter_context, exit_context, unpack
 
 __all__ = [
+    "BASE_TYPES",
+    "DECLARED_IMPURE",
+    "has_side_effect",
+    "register_containers",
     "RANDOM_FUNCTIONS",
     "REGIONS",
     "ArgsKwargsPair",

@@ -21,7 +21,7 @@ from torch import nn
 from graphwright.errors import GraphError
 from graphwright.ir import Node, qualified_name
 
-__all__ = ["RANDOM_FUNCTIONS", "is_impure", "is_inplace", "is_random"]
+__all__ = ["DECLARED_IMPURE", "RANDOM_FUNCTIONS", "has_side_effect", "is_impure", "is_inplace", "is_random"]
 
 _INPLACE_OPERATORS = (
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
@@ -132,7 +132,26 @@ def is_impure(node: Node, module: nn.Module | None = None) -> bool:
         return True
     if op == "call_method":
         return not _is_pure_method(node.target)
-    return not _is_pure_function(node.target)
+    return not _is_pure_function(node.target) or _is_declared(node.target)
+
+
+def _is_declared(function: Any) -> bool:
+    return type(function).__hash__ is not None and function in DECLARED_IMPURE
+
+
+DECLARED_IMPURE: set[Any] = set()  # by `has_side_effect`
+
+
+def has_side_effect(fn: Any) -> Any:
+    """Declare that calls of a function do more than compute a value: dead-code removal keeps them. Returns `fn`.
+
+    >>> @has_side_effect
+    ... def report(x): ...
+    >>> report in DECLARED_IMPURE
+    True
+    """
+    DECLARED_IMPURE.add(fn)
+    return fn
 
 
 # ---- what is known of functions and methods

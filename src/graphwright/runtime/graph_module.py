@@ -429,6 +429,7 @@ def _adopt(module: GraphModule, state: _State) -> None:
     """Give a module its graph."""
     module.__dict__[_STATE] = state
     state.graph.owning_module = module
+    state.graph._hooks = state.hooks
     _invalidate(module)
 
 
