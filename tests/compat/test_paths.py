@@ -34,3 +34,14 @@ def test_graph_is_a_module_and_a_function() -> None:
     gm = graphwright.symbolic_trace(lambda x: torch.relu(x))
     assert graphwright.graph(gm) is gm.graph
     assert graphwright.graph.Graph is graphwright.Graph
+
+
+def test_names_can_be_marked_as_stable() -> None:
+    module = importlib.import_module("graphwright._compatibility")
+
+    @module.compatibility(is_backward_compatible=True)
+    def stays() -> int:
+        return 3
+
+    assert stays() == 3 and stays in module._BACK_COMPAT_OBJECTS and stays in module._MARKED_WITH_COMPATIBILITY
+    assert graphwright.Graph in module._BACK_COMPAT_OBJECTS

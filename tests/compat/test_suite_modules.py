@@ -109,6 +109,18 @@ def test_a_new_graph_is_compiled(fx: Any, traced: Any) -> None:
         traced.graph = "no graph"
 
 
+def test_copies_are_independent(fx: Any, traced: Any) -> None:
+    traced.graph.output_node().meta["note"] = 1
+    traced.meta["own"] = 2
+    twin = copy.deepcopy(traced)
+    assert twin.meta["own"] == 2 and twin.graph.output_node().meta["note"] == 1
+    with torch.no_grad():
+        twin.scale.zero_()
+    assert traced.scale != 0 and twin.graph is not traced.graph
+    twin.graph.lint()
+    assert copy.copy(traced).scale is traced.scale
+
+
 def test_pickle(fx: Any, traced: Any) -> None:
     twin = pickle.loads(pickle.dumps(traced))
     torch.testing.assert_close(twin(X), traced(X))
@@ -117,6 +129,23 @@ def test_pickle(fx: Any, traced: Any) -> None:
     torch.save(traced, file)
     file.seek(0)
     torch.testing.assert_close(torch.load(file, weights_only=False)(X), traced(X))
+
+
+def test_script(fx: Any, traced: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(torch.jit.script(traced)(X), traced(X))
+
+
+def test_script_of_typed_code(fx: Any) -> None:
+    class Typed(nn.Module):
+        def forward(self, x: torch.Tensor, sizes: list[int], by: float | None = None) -> torch.Tensor:
+            return x.view(sizes) + 1
+
+    gm = fx.symbolic_trace(Typed())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.jit.script(gm)(X, [6]).shape == (6,)
 
 
 def test_state_and_strict_loading(fx: Any, traced: Any) -> None:
@@ -132,6 +161,27 @@ def test_hooks_run(fx: Any, traced: Any) -> None:
     assert seen[0] is out
 
 
+def test_submodules_can_be_added_and_deleted(fx: Any, traced: Any) -> None:
+    assert traced.add_submodule("new.deep.relu", nn.ReLU())
+    assert isinstance(traced.get_submodule("new.deep.relu"), nn.ReLU)
+    assert not traced.add_submodule("scale.bad", nn.ReLU())
+    assert traced.add_submodule("other", nn.Sequential(nn.ReLU()))
+    assert traced.delete_submodule("other.0") and not traced.delete_submodule("other.0")
+    assert not traced.delete_submodule("no.such.module")
+    traced.delete_all_unused_submodules()
+    assert [name for name, _ in traced.named_modules() if name] == ["block", "block.conv", "block.drop"]
+
+
+def test_submodules_in_use_can_be_replaced(fx: Any, traced: Any) -> None:
+    traced.add_submodule("extra", nn.Identity())
+    (drop,) = [node for node in traced.graph.nodes if node.target == "block.drop"]
+    drop.target = "extra"
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    traced.graph.lint()
+    assert not hasattr(traced.block, "drop") and traced(X).shape == X.shape
+
+
 def test_printing(fx: Any, traced: Any, capsys: pytest.CaptureFixture[str]) -> None:
     text = traced.print_readable(print_output=False)
     assert "class Model(torch.nn.Module):" in text and "torch.relu" in text
@@ -139,6 +189,14 @@ def test_printing(fx: Any, traced: Any, capsys: pytest.CaptureFixture[str]) -> N
     traced.print_readable()
     assert "class Model(torch.nn.Module):" in capsys.readouterr().out
     assert "(conv): Conv1d" in str(traced) and "torch.relu" in str(traced)
+
+
+def test_graphs_in_graphs(fx: Any, traced: Any) -> None:
+    graph = fx.Graph()
+    graph.output(graph.call_module("inner", (graph.placeholder("x"),)))
+    outer = fx.GraphModule({"inner": traced}, graph)
+    torch.testing.assert_close(outer(X), traced(X))
+    assert "class inner" in outer.print_readable(print_output=False)
 
 
 def test_to_folder(fx: Any, traced: Any, tmp_path: Any) -> None:

@@ -93,6 +93,13 @@ def test_variadic_inputs(fx: Any) -> None:
     assert fx.Interpreter(gm).run(1, 2, 3) == 6
 
 
+def test_errors_name_the_node(fx: Any) -> None:
+    gm = fx.symbolic_trace(lambda x: torch.relu(x) @ x)
+    with pytest.raises(RuntimeError) as error:
+        fx.Interpreter(gm).run(X)
+    assert "While executing %matmul" in "\n".join([str(error.value), *getattr(error.value, "__notes__", [])])
+
+
 def test_a_transformer_that_changes_nothing(fx: Any) -> None:
     gm = fx.symbolic_trace(Model())
     new = fx.Transformer(gm).transform()
@@ -160,6 +167,15 @@ def make_codegen(fx: Any) -> Any:
             return inputs[0]
 
     return ListCodeGen()
+
+
+def test_a_code_generator_changes_the_signature(fx: Any) -> None:
+    gm = fx.symbolic_trace(lambda x, y: x + y)
+    gm.graph.set_codegen(make_codegen(fx))
+    gm.recompile()
+    assert gm([1, 2]) == 3 and "args_list: List" in gm.code
+    assert gm.graph.process_inputs([1, 2]) == [1, 2]
+    assert fx.Interpreter(gm).run([1, 2]) == 3
 
 
 def test_a_code_generator_survives_transformers_and_copies(fx: Any) -> None:

@@ -77,4 +77,7 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
+    "_compatibility": {
+        "compat.stability": "compatibility STABLE=_BACK_COMPAT_OBJECTS MARKED=_MARKED_WITH_COMPATIBILITY",
+    },
 }
