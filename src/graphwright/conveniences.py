@@ -29,13 +29,16 @@ from graphwright.ops import (
 __all__ = ["bind"]
 
 
-def python_code(self: Graph, root_module: str, *, expanded_def: bool = False) -> PythonCode:
-    """Write the graph as the source of a function whose first parameter is called `root_module`."""
-    if is_plain(self._writer) and not expanded_def:
+def python_code(self: Graph, root_module: str, *, verbose: bool = False, expanded_def: bool = False) -> PythonCode:
+    """Write the graph as the source of a function whose first parameter is called `root_module`.
+
+    `verbose` puts the user's lines before what comes from them; `expanded_def` gives each parameter a line.
+    """
+    if is_plain(self._writer) and not expanded_def and not verbose:
         if self.has_bodies:
             return graph_to_readable_source(self, root_module, owner=self.owning_module)
         return graph_to_source(self, root_module)
-    return codegen_of(self)._gen_python_code(self.nodes, root_module, expanded_def=expanded_def)
+    return codegen_of(self)._gen_python_code(self.nodes, root_module, expanded_def=expanded_def, verbose=verbose)
 
 
 def codegen_of(self: Graph) -> CodeGen:

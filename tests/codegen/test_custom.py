@@ -233,3 +233,17 @@ def test_python_code_is_made_by_hand() -> None:
 
     same(describe)
     assert PythonCode("", {}, None)._prologue_start == 0
+
+
+def test_verbose_code_quotes_the_users_lines() -> None:
+    def describe(package: Any) -> Any:
+        graph = package.Graph()
+        x = graph.placeholder("x")
+        first, second = graph.call_method("f", (x,)), graph.call_method("g", (x,))
+        third, fourth = graph.call_method("h", (x,)), graph.get_attr("w")
+        graph.output((first, second, third, fourth))
+        first.stack_trace = second.stack_trace = '  File "/a/b.py", line 7, in forward\n    y = f(x)\n'
+        fourth.stack_trace = '  File "/a/b.py", line 9, in forward\n    y = w\n  File "/c.py", line 1, in g\n    z\n'
+        return graph.python_code("self", verbose=True).src
+
+    assert "    # File: /c.py:1 in g, code: z\n    w = self.w\n" in same(describe)

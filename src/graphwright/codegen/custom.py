@@ -15,7 +15,7 @@ from typing import Any
 from graphwright.codegen.function import Writer, last_uses
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
-from graphwright.ir import Graph, NodeList
+from graphwright.ir import Graph, Node, NodeList
 
 __all__ = ["CodeGen", "is_plain", "on_generate_code"]
 
@@ -71,10 +71,12 @@ class CodeGen:
         """Return names that the generated text uses, each with its value."""
         return []
 
-    def _gen_python_code(self, nodes: NodeList, root_module: str, *, expanded_def: bool = False) -> PythonCode:
+    def _gen_python_code(
+        self, nodes: NodeList, root_module: str, *, expanded_def: bool = False, verbose: bool = False
+    ) -> PythonCode:
         """Write a graph, asking the methods above for their parts."""
         writer = Writer(nodes._graph, root_module)
-        body = _body(writer, self)
+        body = _body(writer, self, verbose)
         if self._body_transformer is not None:
             body = self._body_transformer(body)
         for name, value in self.additional_globals():
@@ -118,14 +120,30 @@ def _call(method: Callable[..., str], *args: Any, **options: Any) -> str:
     return method(*args, **{name: value for name, value in options.items() if name in known})
 
 
-def _body(writer: Writer, codegen: CodeGen) -> list[str]:
+_FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)\n\s*(.*)')
+
+
+def _source_comment(node: Node) -> str:
+    """A comment with the innermost line of the user's program that a node comes from."""
+    frames = _FRAME.findall(node.stack_trace or "")
+    if not frames:
+        return "# No stacktrace found for following nodes"
+    file, line, function, source = frames[-1]
+    return f"# File: {file}:{line} in {function}, code: {source.strip()}"
+
+
+def _body(writer: Writer, codegen: CodeGen, verbose: bool) -> list[str]:
     """Write the statements, each after a line that says the number of its node, in the pieces that torch.fx has."""
     body: list[str] = []
     free = last_uses(writer.nodes)
     exits = region_exits(writer.nodes)
     closing = {exit_node: enter for enter, exit_node in exits.items()}
-    indent = ""
+    indent = comment = ""
     for number, node in enumerate(writer.nodes):
+        if verbose and node._op not in ("placeholder", "output") and comment != _source_comment(node):
+            blank = "\n" if number and body[-1:] != [f"# COUNTER: {number - 1}\n"] else ""
+            comment = _source_comment(node)
+            body.append(f"{blank}{comment}\n")
         body.append(f"# COUNTER: {number}\n")
         if node._op == "placeholder":
             text = writer.bind_parameter(node)

@@ -254,7 +254,34 @@ class Node:
         swap = _swap(old_input, new_input)
         if self.graph._hooks is not None:
             self.graph._tell_of_replacement(old_input, new_input.name, [self])
-        self._read(swap(self._args), swap(self._kwargs))
+        may_read = new_input.graph is self.graph and new_input._position is not None
+        if not (may_read and self._swap_flat(old_input, new_input)):
+            self._read(swap(self._args), swap(self._kwargs))
+
+    def _swap_flat(self, old: Node, new: Node) -> bool:
+        """Read `new` for `old` where every argument is a node or an atom; else do nothing and answer False.
+
+        The use lists change as in `_read`: every value read is left, and read again.
+        """
+        if self._kwargs or self._position is None:
+            return False
+        args = []
+        for arg in self._args:
+            kind = type(arg)
+            if arg is old:
+                arg = new
+            elif kind is not Node and kind not in ATOMS:
+                return False
+            args.append(arg)
+        for arg in self._args:
+            if type(arg) is Node:
+                arg.users.pop(self, None)
+        self._args = tuple(args)
+        for arg in args:
+            if type(arg) is Node:
+                arg.users[self] = None
+        self.graph._edited()
+        return True
 
     def replace_all_uses_with(
         self,
@@ -276,8 +303,10 @@ class Node:
         swap = _swap(self, replace_with)
         if self.graph._hooks is not None:
             self.graph._tell_of_replacement(self, replace_with.name, users)
+        takes_over = replace_with.graph is self.graph and replace_with._position is not None
         for user in users:
-            user._read(swap(user._args), swap(user._kwargs))
+            if not (takes_over and user._swap_flat(self, replace_with)):
+                user._read(swap(user._args), swap(user._kwargs))
         if propagate_meta:
             replace_with.meta.update(self.meta)
         return users
