@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from graphwright.codegen import PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import TraceError
 from graphwright.ir import candidate_for
 
@@ -92,7 +93,33 @@ def make_inputs(
             root_fn = without_stars(root_fn)
         else:
             root_fn = by_keyword(root_fn, keyword_only)
-    return root_fn, args
+    if not concrete_args:
+        return root_fn, args
+    return _on_leaves(tracer, root_fn, args, [*(["self"] if is_module else []), *(each.name for each in plain)])
+
+
+def _on_leaves(
+    tracer: Tracer, function: Callable[..., Any], args: list[Any], names: list[str]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Where an argument has a structure: the program as a function of leaves that returns leaves, and the leaves."""
+    leaves, in_spec = pytree.tree_flatten(tuple(args))
+    if all(spec.is_leaf() for spec in in_spec.children()):
+        return function, args
+    if len(names) < len(args):
+        raise TraceError(
+            "concrete_args with lists, tuples or dicts are not possible for a program that takes *args or **kwargs",
+            fix="give it a wrapper with plain parameters",
+        )
+    codegen = PyTreeCodeGen(PyTreeInfo(names, in_spec, None))
+
+    def on_leaves(*values: Any) -> Any:
+        result = function(*pytree.tree_unflatten(list(values), in_spec))
+        made, out_spec = pytree.tree_flatten(result)
+        codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
+        tracer.graph.set_codegen(codegen)  # type: ignore[attr-defined]
+        return made
+
+    return on_leaves, leaves
 
 
 def _signature(tracer: Tracer, function: Callable[..., Any]) -> inspect.Signature:

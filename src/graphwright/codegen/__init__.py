@@ -8,12 +8,15 @@ from graphwright.codegen.compiler import compile_source
 from graphwright.codegen.custom import CodeGen, is_plain, on_generate_code
 from graphwright.codegen.function import graph_to_source
 from graphwright.codegen.python_code import PythonCode
+from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
 from graphwright.codegen.readable import graph_to_readable_source, readable_source
 from graphwright.codegen.spelling import Globals, argument
 
 __all__ = [
     "CodeGen",
     "Globals",
+    "PyTreeCodeGen",
+    "PyTreeInfo",
     "PythonCode",
     "argument",
     "compile_source",

@@ -13,7 +13,7 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
-        "codegen": "CodeGen PythonCode",
+        "codegen": "CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
@@ -47,6 +47,7 @@ PATHS: dict[str, dict[str, str]] = {
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",
     },
+    "_pytree": {"codegen.flattening": "register_pytree_flatten_spec tree_flatten_spec"},
     "_symbolic_trace": {
         "capture": "PH PHBase PHWithMeta ParameterProxy Proxy ProxyableClassMeta Scope ScopeContextManager Tracer "
         "TracerBase is_fx_symbolic_tracing is_fx_tracing symbolic_trace wrap",

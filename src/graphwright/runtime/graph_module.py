@@ -178,6 +178,14 @@ class GraphModule(nn.Module):
         """What the capture took for granted, each with the user's line; checked when the module is called."""
         return guards_of(_state(self).graph)
 
+    @property
+    def _in_spec(self) -> Any:
+        return _state(self).graph._codegen.pytree_info.in_spec  # type: ignore[attr-defined]
+
+    @property
+    def _out_spec(self) -> Any:
+        return _state(self).graph._codegen.pytree_info.out_spec  # type: ignore[attr-defined]
+
     def recompile(self) -> PythonCode:
         """Generate the code anew. Edits of the graph do that by themselves at the next use; this is never needed."""
         _invalidate(self)

@@ -1,0 +1,162 @@
+"""Functions recorded as one call: `wrap` by name and as a decorator, at module scope."""
+
+import copy
+import functools
+import math
+import pickle
+import threading
+from math import sqrt
+from typing import Any
+
+import pytest
+import torch
+import torch.fx
+from tests.capture.wrapped_elsewhere import imported, untouched
+from torch import nn
+
+import graphwright
+from graphwright import Transformer, symbolic_trace, wrap
+
+wrap("early")
+wrap("early")
+wrap("len")
+wrap("sqrt")
+
+
+def early(x: Any, y: Any) -> Any:
+    return x[0] + x[1] + y
+
+
+@wrap
+def decorated(x: Any) -> Any:
+    if x > 100:
+        return x
+    return x + 1
+
+
+def through(function: Any) -> Any:
+    @functools.wraps(function)
+    def inside(*args: Any) -> Any:
+        return function(*args)
+
+    return inside
+
+
+@wrap
+@through
+def twice_decorated(x: Any) -> Any:
+    return x + 1 if x > 0 else x
+
+
+@wrap
+def with_module(x: Any, layer: nn.Module) -> Any:
+    return layer(x)
+
+
+def keyword_only(first: Any, *, second: Any) -> Any:
+    return first.x + second.y
+
+
+wrap(keyword_only)
+ORIGINALS = {"early": early, "decorated": decorated, "sqrt": sqrt}
+
+
+def as_found() -> None:
+    assert all(globals()[name] is value for name, value in ORIGINALS.items())
+    assert "len" not in globals() and sqrt is math.sqrt and not hasattr(math.sqrt, "__wrapped__")
+
+
+def test_a_wrapped_function_is_itself() -> None:
+    assert wrap.__name__ == "wrap" and not hasattr(decorated, "__wrapped__")
+    gm = symbolic_trace(lambda x: decorated(x) + early((3, x), x) + early((1, 2), 3))
+    targets = [node.target for node in gm.graph.nodes if node.op == "call_function"]
+    assert targets[0] is decorated and targets[2 - 1] is early
+    assert gm(2) == decorated(2) + early((3, 2), 2) + 6
+    as_found()
+
+
+PROGRAMS = [
+    pytest.param(lambda x: decorated(x), 4, id="decorator"),
+    pytest.param(lambda x: early((x, 3), 4), 4, id="by name, before it is defined"),
+    pytest.param(lambda x: early((4, 3), 4) + x, 4, id="no proxy among the arguments"),
+    pytest.param(lambda x: twice_decorated(x), 4, id="decorated function"),
+    pytest.param(lambda x: sqrt(x), 4, id="imported builtin"),
+    pytest.param(lambda x: len(x) + 1, [1, 2], id="builtin"),
+    pytest.param(lambda x: imported(x), 4, id="wrapped in the module that it comes from"),
+]
+
+
+@pytest.mark.parametrize(("program", "value"), PROGRAMS)
+def test_wrapped_functions_survive(program: Any, value: Any) -> None:
+    gm = symbolic_trace(program)
+    again = symbolic_trace(gm)
+    copies = gm, copy.deepcopy(gm), again, symbolic_trace(again), Transformer(gm).transform()
+    for module in (*copies, pickle.loads(pickle.dumps(gm))):
+        assert module(value) == program(value)
+        assert [node.target for node in module.graph.nodes] == [node.target for node in gm.graph.nodes]
+    as_found()
+
+
+def test_others_are_traced_through() -> None:
+    assert [node.name for node in symbolic_trace(lambda x: untouched(x)).graph.nodes] == ["x", "mul", "output"]
+
+
+def test_submodules_and_keywords_may_be_passed() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.BatchNorm1d(2)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return with_module(x, self.layer), keyword_only(x, second=y)
+
+    gm = symbolic_trace(Net().eval())
+    assert [(node.op, node.target) for node in gm.graph.nodes][2:5] == [
+        ("get_attr", "layer"),
+        ("call_function", with_module),
+        ("call_function", keyword_only),
+    ]
+    assert symbolic_trace(gm).graph.find_nodes(op="call_function", target=with_module)
+
+
+def test_wrap_belongs_at_the_top_of_a_module() -> None:
+    for fx in (torch.fx, graphwright):
+        with pytest.raises(NotImplementedError, match="wrap must be called at the top level of a module"):
+            fx.wrap("len")
+        with pytest.raises(RuntimeError, match="Unsupported type for global function"):
+            fx.wrap(3)
+
+
+def test_other_threads_notice_nothing() -> None:
+    wrong: list[Any] = []
+    done = threading.Event()
+
+    def works() -> None:
+        while not done.is_set():
+            if decorated(1) != 2 or math.sqrt(4) != 2 or early((1, 2), 3) != 6:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=works) for _ in range(2)]
+    tracers = [threading.Thread(target=lambda: [symbolic_trace(lambda x: decorated(x)) for _ in range(20)])] * 1
+    for thread in (*threads, *tracers):
+        thread.start()
+    for _ in range(20):
+        gm = symbolic_trace(lambda x: decorated(math.floor(x)))
+        assert [node.name for node in gm.graph.nodes] == ["x", "floor", "decorated", "output"]
+    for thread in tracers:
+        thread.join()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    as_found()
+
+
+def test_a_failing_capture_leaves_modules_as_they_were() -> None:
+    def fails(x: Any) -> Any:
+        decorated(x)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        symbolic_trace(fails)
+    as_found()
