@@ -99,6 +99,7 @@ class GraphModule(nn.Module):
     _tracer_cls = None  # the class of the tracer that captured the program, where it can be imported
     # What torch.jit.script must leave alone.
     __jit_unused_properties__ = (
+        *("_in_spec", "_out_spec"),
         "graph", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
         "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks",
     )  # fmt: skip
