@@ -17,7 +17,7 @@ from tests.runtime.programs import Doubled, Named, Scale, calls, doubled_graph, 
 from torch import nn
 
 import graphwright
-from graphwright import Graph, GraphModule, symbolic_trace
+from graphwright import Graph, GraphModule, Tracer, symbolic_trace
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
 from graphwright.runtime import graph_of as graph_of_module
@@ -377,3 +377,26 @@ def test_print_readable_shows_a_class(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == expected + "\n"
     assert gm.print_readable(print_output=False) == expected
     assert capsys.readouterr().out == ""
+
+
+def test_a_buffer_outside_the_state_dict_stays_outside() -> None:
+    root = nn.Module()
+    root.register_buffer("kept", torch.ones(1))
+    root.register_buffer("cached", torch.ones(1), persistent=False)
+    graph = Graph()
+    graph.output((graph.get_attr("kept"), graph.get_attr("cached")))
+    gm = GraphModule(root, graph)
+    assert list(gm.state_dict()) == ["kept"]
+    assert [name for name, _ in gm.named_buffers()] == ["kept", "cached"]
+
+
+def test_print_readable_nests_captured_modules() -> None:
+    class Leaves(Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return True
+
+    root = nn.Sequential(symbolic_trace(lambda x: torch.relu(x)))
+    text = GraphModule(root, Leaves().trace(root), "Outer").print_readable(print_output=False)
+    assert text.startswith("class Outer(torch.nn.Module):\n    def forward(self, input):\n")
+    assert "\n\n    class 0(torch.nn.Module):\n        def forward(self, x):\n" in text
+    assert text.endswith("            return relu\n")

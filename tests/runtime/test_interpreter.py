@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import weakref
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from graphwright import Graph, GraphModule, Interpreter, Node, symbolic_trace, trace
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
+from graphwright.ops import enter_context, exit_context
 
 # ---- the same as the generated code
 
@@ -325,3 +327,57 @@ def test_a_value_that_was_never_computed_is_named() -> None:
     stack = next(iter(gm.graph.find_nodes(op="call_function")))
     with pytest.raises(GraphError, match="Node stack referenced nonexistent value x"):
         interpreter.map_nodes_to_values(stack.args[0], stack)
+
+
+# ---- contexts
+
+
+class Recorder:
+    """A context manager that writes down what happens to it."""
+
+    def __init__(self, events: list[Any], name: str) -> None:
+        self.events, self.name = events, name
+
+    def __enter__(self) -> None:
+        self.events.append(("enter", self.name))
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.events.append(("exit", self.name, None if kind is None else kind.__name__))
+
+
+def in_contexts(events: list[Any], divisor: int) -> GraphModule:
+    """One context entered and left, then two, one inside the other, around a division."""
+
+    def build(graph: Graph, x: Node) -> Node:
+        recorder = functools.partial(Recorder, events)  # a list among the arguments would be copied
+        first = graph.call_function(enter_context, (recorder, "first"))
+        graph.call_function(exit_context, (first,))
+        outer = graph.call_function(enter_context, (recorder, "outer"))
+        inner = graph.call_function(enter_context, (recorder, "inner"))
+        result = graph.call_function(operator.truediv, (x, divisor))
+        graph.call_function(exit_context, (inner,))
+        graph.call_function(exit_context, (outer,))
+        return result
+
+    return GraphModule(nn.Module(), graph_of(build))
+
+
+@pytest.mark.parametrize("garbage_collect_values", [True, False])
+def test_an_error_leaves_the_contexts_that_were_entered(garbage_collect_values: bool) -> None:
+    events: list[Any] = []
+    gm = in_contexts(events, 0)
+    with pytest.raises(ZeroDivisionError):
+        Interpreter(gm, garbage_collect_values).run(1)
+    failed = "ZeroDivisionError"
+    assert events == [
+        ("enter", "first"), ("exit", "first", None), ("enter", "outer"), ("enter", "inner"),
+        ("exit", "inner", failed), ("exit", "outer", failed),
+    ]  # fmt: skip
+
+
+def test_contexts_are_left_once_where_nothing_fails() -> None:
+    events: list[Any] = []
+    assert Interpreter(in_contexts(events, 2)).run(1) == 0.5
+    assert [event[:2] for event in events[2:]] == [
+        ("enter", "outer"), ("enter", "inner"), ("exit", "inner"), ("exit", "outer"),
+    ]  # fmt: skip

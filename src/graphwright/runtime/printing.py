@@ -28,8 +28,7 @@ def class_text(
         if code_of(child, options) is not None:
             pieces.append(_indented(class_text(child, child_name, options, code_of).rstrip("\n")) + "\n")
     body = "\n".join(piece.rstrip("\n") + "\n" for piece in pieces) or "    pass\n"
-    end = "\n" if len(pieces) > 1 else ""
-    return f"class {name or 'GraphModule'}(torch.nn.Module):\n{body}{end}"
+    return f"class {name or 'GraphModule'}(torch.nn.Module):\n{body}"
 
 
 def _indented(text: str) -> str:
