@@ -36,6 +36,7 @@ class Node:
     """
 
     __slots__ = (
+        "__dict__",  # for what tools keep on nodes: `node.tag = ...`; costs a pointer until somebody does
         "__weakref__",
         "_args",
         "_kwargs",
