@@ -370,6 +370,7 @@ def test_print_readable_shows_a_class(capsys: pytest.CaptureFixture[str]) -> Non
     expected = (
         "class Shown(torch.nn.Module):\n"
         "    def forward(self, x):\n"
+        "        # No stacktrace found for following nodes\n"
         "        neg = -x;  x = None\n"
         "        return neg\n"
     )  # fmt: skip

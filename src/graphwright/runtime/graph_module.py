@@ -475,7 +475,7 @@ def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
     if state.is_readable and not any(options.values()):
         return _python_code(module).src
     asked = {name: value for name, value in options.items() if value}
-    return state.graph.python_code("self", **asked).src  # type: ignore[no-any-return]
+    return state.graph.python_code("self", verbose=True, **asked).src  # type: ignore[no-any-return]
 
 
 def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
