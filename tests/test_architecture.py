@@ -20,7 +20,16 @@ ROOMS = [
 STRANGERS = {"export": {"viz"}, "viz": {"export"}}  # neither knows the other
 
 PUBLIC = [
-    *("CaptureError", "Graph", "GraphAppendingTracer", "GraphError", "GraphModule", "GraphwrightError", "GuardError"),
+    *(
+        "CaptureError",
+        "CodeGen",
+        "Graph",
+        "GraphAppendingTracer",
+        "GraphError",
+        "GraphModule",
+        "GraphwrightError",
+        "GuardError",
+    ),
     *(
         "Interpreter",
         "Node",

@@ -17,6 +17,7 @@ from graphwright.capture import (
     trace,
     wrap,
 )
+from graphwright.codegen import CodeGen
 from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, TraceError
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
@@ -37,6 +38,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "PH",
     "CaptureError",
+    "CodeGen",
     "Graph",
     "GraphAppendingTracer",
     "GraphError",

@@ -50,6 +50,15 @@ def test_node_copy_can_transform_arguments(fx: Any) -> None:
     assert str(graph) == str(gm.graph)
 
 
+@pytest.mark.parametrize("op", ["call_function", "call_method", "call_module"])
+def test_targets_are_checked(fx: Any, op: str) -> None:
+    graph = fx.Graph()
+    with pytest.raises(ValueError):
+        fx.Node(
+            graph=graph, name="foo", op=op, target="foo" if op == "call_function" else torch.relu, args=(), kwargs={}
+        )
+
+
 def test_lint_finds_a_use_before_the_definition(fx: Any) -> None:
     gm = fx.symbolic_trace(lambda x: torch.neg(torch.relu(x)))
     relu, neg = list(gm.graph.nodes)[1:3]
@@ -330,3 +339,16 @@ def test_owning_module_is_known_while_there_is_one(fx: Any) -> None:
     gm = fx.symbolic_trace(lambda x: x)
     assert gm.graph.owning_module is gm
     assert fx.Graph().owning_module is None
+
+
+def test_side_effects_can_be_declared(fx: Any) -> None:
+    @fx.has_side_effect
+    def logs(x: Any) -> Any:
+        return x
+
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(logs, (x,))
+    graph.output(x)
+    graph.eliminate_dead_code()
+    assert len(graph.nodes) == 3

@@ -182,6 +182,14 @@ def test_submodules_in_use_can_be_replaced(fx: Any, traced: Any) -> None:
     assert not hasattr(traced.block, "drop") and traced(X).shape == X.shape
 
 
+def test_a_read_of_what_is_missing_warns(fx: Any, traced: Any) -> None:
+    with (
+        pytest.warns(UserWarning, match="no underlying reference in the owning GraphModule"),
+        traced.graph.inserting_before(traced.graph.output_node()),
+    ):
+        traced.graph.get_attr("missing")
+
+
 def test_printing(fx: Any, traced: Any, capsys: pytest.CaptureFixture[str]) -> None:
     text = traced.print_readable(print_output=False)
     assert "class Model(torch.nn.Module):" in text and "torch.relu" in text

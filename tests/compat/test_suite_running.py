@@ -200,6 +200,15 @@ def test_code_can_be_transformed(fx: Any) -> None:
     assert "value = 3" not in gm.code
 
 
+def test_verbose_code_shows_where_nodes_come_from(fx: Any) -> None:
+    class Recording(fx.Tracer):
+        record_stack_traces = True
+
+    model = Model()
+    gm = fx.GraphModule(model, Recording().trace(model))
+    assert "# File:" in gm.graph.python_code("self", verbose=True).src
+
+
 def test_shapes_are_found(fx: Any) -> None:
     import importlib
 

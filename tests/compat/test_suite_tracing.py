@@ -323,6 +323,23 @@ def test_values_given_beforehand_are_checked(fx: Any) -> None:
         gm(3, True, torch.ones(1))
 
 
+def test_structured_inputs(fx: Any) -> None:
+    def program(x: Any) -> Any:
+        return x["a"] + x["b"][0] * x["b"][1]
+
+    gm = fx.symbolic_trace(program, concrete_args={"x": {"a": fx.PH, "b": (fx.PH, fx.PH)}})
+    assert len(gm.graph.find_nodes(op="placeholder")) == 3
+    assert gm({"a": 1, "b": (2, 3)}) == 7
+    gm.graph.lint()
+    again = fx.symbolic_trace(gm, concrete_args={"x": {"a": fx.PH, "b": (fx.PH, fx.PH)}})
+    assert again({"a": 1, "b": (2, 3)}) == 7
+
+
+def test_structured_outputs(fx: Any) -> None:
+    gm = fx.symbolic_trace(lambda x: {"r": [x[0] + 1, x[1]], "n": None}, concrete_args={"x": [fx.PH, fx.PH]})
+    assert gm([1, 2]) == {"r": [2, 2], "n": None}
+
+
 def test_concrete_functions_are_kept(fx: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -17,7 +17,7 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
-        "ir.node": "OPCODES=_legal_ops",
+        "ir.node": "ArgumentT OPCODES=_legal_ops",
         "ir.text": "argument_text=_format_arg short_name=_get_qualified_name type_text=_type_repr",
         "ops": "BASE_TYPES=base_types DECLARED_IMPURE=_side_effectful_functions has_side_effect",
     },

@@ -62,28 +62,26 @@ class immutable_dict(dict):  # type: ignore[type-arg]
 EMPTY_KWARGS = immutable_dict()
 
 
-def map_aggregate(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Rebuild nested containers with `change` applied to every leaf.
+def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
+    """Rebuild nested containers with `fn` applied to every leaf.
 
     Lists and dicts come back immutable; a NamedTuple keeps its class.
 
     >>> map_aggregate({"a": (1, [2, 3])}, lambda v: v + 1)
     {'a': (2, [3, 4])}
     """
-    kind = type(value)
+    kind = type(a)
     if kind in ATOMS:
-        return change(value)
-    if isinstance(value, tuple):
-        items = [map_aggregate(item, change) for item in value]
+        return fn(a)
+    if isinstance(a, tuple):
+        items = [map_aggregate(item, fn) for item in a]
         if kind is tuple:
             return tuple(items)
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
-    if isinstance(value, list):
-        return immutable_list([map_aggregate(item, change) for item in value])
-    if isinstance(value, dict):
-        return immutable_dict({key: map_aggregate(item, change) for key, item in value.items()})
+    if isinstance(a, list):
+        return immutable_list([map_aggregate(item, fn) for item in a])
+    if isinstance(a, dict):
+        return immutable_dict({key: map_aggregate(item, fn) for key, item in a.items()})
     if kind is slice:
-        return slice(
-            map_aggregate(value.start, change), map_aggregate(value.stop, change), map_aggregate(value.step, change)
-        )
-    return change(value)
+        return slice(map_aggregate(a.start, fn), map_aggregate(a.stop, fn), map_aggregate(a.step, fn))
+    return fn(a)

@@ -271,9 +271,9 @@ class Graph:
         """
         if self.owning_module is not None and not _has_value(self.owning_module, qualified_name):
             warnings.warn(
-                f"Attempted to insert a get_attr Node with no underlying reference: {qualified_name!r} is no module, "
-                "parameter or buffer of the owning GraphModule; add it by add_submodule, register_parameter or "
-                "register_buffer",
+                "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! "
+                f"{qualified_name!r} is no module, parameter or buffer of it: add it by add_submodule, "
+                "register_parameter or register_buffer",
                 stacklevel=2,
             )
         return self.create_node("get_attr", qualified_name, (), None, None, type_expr)

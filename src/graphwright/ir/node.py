@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from graphwright.errors import GraphError, TargetError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
     from graphwright.ir.origin import Origin
 
-__all__ = ["OPCODES", "Argument", "Node", "Opcode", "Target", "bodies_of", "map_arg", "nodes_in"]
+__all__ = ["OPCODES", "Argument", "ArgumentT", "Node", "Opcode", "Target", "bodies_of", "map_arg", "nodes_in"]
 
 Opcode = Literal["placeholder", "get_attr", "call_function", "call_method", "call_module", "output"]
 Target = Callable[..., Any] | str
 Argument = Any  # a node, an atom, or a tuple, list, dict or slice of arguments
+ArgumentT = TypeVar("ArgumentT", bound=Argument)
 
 OPCODES = frozenset({"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"})
 
@@ -382,17 +383,17 @@ def check_target(op: str, target: Any) -> None:
         )
 
 
-def map_arg(value: Any, change: Callable[[Node], Any]) -> Any:
-    """Rebuild nested arguments with `change` applied to every node; other leaves stay.
+def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
+    """Rebuild nested arguments with `fn` applied to every node; other leaves stay.
 
     >>> from graphwright.ir import Graph
     >>> x = Graph().placeholder("x")
     >>> map_arg((x, 2, [x]), lambda node: node.name)
     ('x', 2, ['x'])
     """
-    if not callable(change):
+    if not callable(fn):
         raise AssertionError("map_arg(a, fn): fn must be a callable")
-    return map_aggregate(value, lambda leaf: change(leaf) if isinstance(leaf, Node) else leaf)
+    return map_aggregate(a, lambda leaf: fn(leaf) if isinstance(leaf, Node) else leaf)
 
 
 def nodes_in(value: Any) -> Iterator[Node]:
