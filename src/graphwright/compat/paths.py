@@ -81,4 +81,12 @@ PATHS: dict[str, dict[str, str]] = {
     "_compatibility": {
         "compat.stability": "compatibility STABLE=_BACK_COMPAT_OBJECTS MARKED=_MARKED_WITH_COMPATIBILITY",
     },
+    "experimental.merge_matmul": {"passes": "are_nodes_independent may_depend_on merge_matmul split_result_tensors"},
+    "experimental.normalize": {"passes": "AnnotateTypesWithSchema NormalizeArgs NormalizeOperators"},
+    "experimental.optimization": {
+        "passes": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner matches_module_pattern "
+        "modules_to_mkldnn optimize_for_inference parent_name=_parent_name remove_dropout replace_node_module "
+        "reset_modules use_mkl_length",
+    },
+    "experimental.schema_type_annotation": {"passes": "AnnotateTypesWithSchema"},
 }

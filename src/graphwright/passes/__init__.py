@@ -17,6 +17,23 @@ from graphwright.passes.fuse_conv_batch_norm import (
     scale_and_shift,
 )
 from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
+from graphwright.passes.merge_matmul import are_nodes_independent, may_depend_on, merge_matmul, split_result_tensors
+from graphwright.passes.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
+from graphwright.passes.optimize_for_inference import (
+    MklSubgraph,
+    UnionFind,
+    extract_subgraph,
+    fuse,
+    gen_mkl_autotuner,
+    matches_module_pattern,
+    modules_to_mkldnn,
+    optimize_for_inference,
+    parent_name,
+    remove_dropout,
+    replace_node_module,
+    reset_modules,
+    use_mkl_length,
+)
 from graphwright.passes.pass_base import PassBase, PassResult
 from graphwright.passes.pass_order import (
     this_before_that_pass_constraint,
@@ -28,29 +45,49 @@ from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_ten
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 
 __all__ = [
+    "AnnotateTypesWithSchema",
     "ConvAddReLU",
     "ConvReLU",
     "FoldedGraphModule",
     "FuseConvBatchNorm",
     "FuseConvReLU",
     "HolderModule",
+    "MklSubgraph",
+    "NormalizeArgs",
+    "NormalizeOperators",
     "PassBase",
     "PassManager",
     "PassResult",
     "ShapeProp",
     "TensorMetadata",
+    "UnionFind",
+    "are_nodes_independent",
     "compare_graphs",
+    "extract_subgraph",
     "extract_tensor_metadata",
     "fold_batch_norm",
+    "fuse",
     "fuse_conv_batch_norm",
     "fuse_conv_relu",
+    "gen_mkl_autotuner",
     "get_unique_attr_name_in_module",
     "inline_module",
     "lift_subgraph_as_module",
+    "matches_module_pattern",
+    "may_depend_on",
+    "merge_matmul",
+    "modules_to_mkldnn",
+    "optimize_for_inference",
+    "parent_name",
     "pass_result_wrapper",
+    "remove_dropout",
+    "replace_node_module",
+    "reset_modules",
     "scale_and_shift",
     "split_const_subgraphs",
+    "split_result_tensors",
     "this_before_that_pass_constraint",
     "topological_sort_passes",
+    "use_mkl_length",
     "validate_pass_schedule_constraint",
 ]
