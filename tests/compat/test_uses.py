@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from types import ModuleType
 from typing import Any
 
-import pytest
 import torch
 import torch.fx
-from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 
 import graphwright
@@ -24,7 +20,7 @@ class Small(nn.Module):
         self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
         self.head = nn.Linear(4, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = torch.relu(self.norm(self.conv(x)))
         return self.head(x.mean((2, 3))) + 1
 
@@ -129,7 +125,7 @@ class Observer(nn.Module):
         super().__init__()
         self.low, self.high = float("inf"), float("-inf")
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         self.low, self.high = min(self.low, x.min().item()), max(self.high, x.max().item())
         return x
 
@@ -156,53 +152,3 @@ def test_a_quantization_observer_inserter() -> None:
     torch.testing.assert_close(got(X), want(X))
     ranges = [[(m.low, m.high) for m in gm.modules() if isinstance(m, Observer)] for gm in (want, got)]
     assert ranges[1] == ranges[0]
-
-
-MODELS = [
-    "alexnet", "densenet121", "efficientnet_b0", "googlenet", "mnasnet0_5", "mobilenet_v3_small", "regnet_y_400mf",
-    "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "vit_b_32",
-]  # fmt: skip
-
-
-@pytest.fixture
-def torchvision(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """torchvision's feature extractor twice: as it is, and with torch.fx's names taken from graphwright."""
-    _declared = declare_torchvision()
-    import torchvision.models
-    from torchvision.models import feature_extraction
-
-    spec = importlib.util.spec_from_file_location("feature_extraction_on_graphwright", feature_extraction.__file__)
-    assert spec is not None and spec.loader is not None
-    ours = importlib.util.module_from_spec(spec)
-    with monkeypatch.context() as patch:
-        for path in [name for name in sys.modules if name == "torch.fx" or name.startswith("torch.fx.")]:
-            below = path.removeprefix("torch.fx")
-            if below in ("", ".graph_module"):
-                patch.setitem(sys.modules, path, __import__(f"graphwright{below}", fromlist=["_"]))
-        patch.setattr(torch, "fx", graphwright)
-        spec.loader.exec_module(ours)
-    return torchvision.models, feature_extraction, ours
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_torchvision_s_feature_extractor(torchvision: Any, name: str) -> None:
-    models, reference, ours = torchvision
-    options = {"init_weights": False} if name == "googlenet" else {}
-    model = models.get_model(name, weights=None, **options).eval()
-    want, got = (library.get_graph_node_names(model) for library in (reference, ours))
-    assert got == want
-    train_names, eval_names = got
-    picked = [name for name in dict.fromkeys(eval_names[len(eval_names) // 2 :: 7]) if name in train_names][:3]
-    extractors = [library.create_feature_extractor(model, picked) for library in (reference, ours)]
-    assert ours.GraphModule.__module__.startswith("graphwright") and isinstance(extractors[1], ours.GraphModule)
-    x = torch.rand(2, 3, 224, 224)
-    for mode in (False, True):
-        values = []
-        for extractor in extractors:
-            extractor.train(mode)
-            torch.manual_seed(0)
-            with torch.no_grad():
-                values.append(extractor(x))
-        assert values[1].keys() == values[0].keys()
-        for key in values[0]:
-            torch.testing.assert_close(values[1][key], values[0][key])

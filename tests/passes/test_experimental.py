@@ -27,6 +27,7 @@ import graphwright as fx
 import graphwright.passes.annotate_getitem_nodes as getitem
 import graphwright.passes.graph_manipulation as manipulation
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch.fx's, about types
 BOTH = ((torch.fx, reference_normalize, reference_annotation), (fx, normalize, annotation))
 
 
@@ -38,7 +39,7 @@ class Calls(nn.Module):
         self.pool = nn.MaxPool2d(2)
         self.steps = nn.Sequential(nn.ReLU())
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, x):
         a = torch.relu(torch.add(self.linear(x), self.weight))
         b = torch.div(torch.mul(F.relu(a), a).neg(), 2)
         c = F.max_pool2d(self.pool(torch.sub(b, 1)), 2)
@@ -104,7 +105,7 @@ class Convolutions(nn.Module):
         self.first, self.norm, self.second = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 2, 3)
         self.drop, self.linear = nn.Dropout(), nn.Linear(2, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y = torch.relu(self.second(self.norm(self.first(x))))
         return self.linear(self.drop(F.avg_pool2d(y, 2)).flatten(1)[:, :2]) * 2
 
@@ -163,7 +164,7 @@ class Products(nn.Module):
         super().__init__()
         self.w, self.v = nn.Parameter(torch.rand(2, 3)), nn.Parameter(torch.rand(2, 4))
 
-    def forward(self, x: Tensor, y: Tensor) -> Any:
+    def forward(self, x, y):
         return torch.matmul(x, self.w) + 1, torch.matmul(y, self.w) * 2, torch.matmul(x, self.v)
 
 
@@ -172,7 +173,7 @@ class Chain(nn.Module):
         super().__init__()
         self.w = nn.Parameter(torch.rand(3, 3))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return torch.matmul(torch.matmul(x, self.w), self.w)
 
 
