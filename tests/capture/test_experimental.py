@@ -118,3 +118,17 @@ def test_a_source_is_told_as_in_torch_fx() -> None:
         source = fx.traceback.NodeSource(node, "pass", fx.traceback.NodeSourceAction.CREATE)
         told.append({key: value for key, value in source.to_dict().items() if key != "graph_id"})
     assert told[0] == told[1]
+
+
+def test_what_an_interpreter_runs_gives_its_meta() -> None:
+    kept = []
+    for fx in (torch.fx, graphwright):
+        gm = fx.symbolic_trace(lambda x: torch.relu(x) + 1)
+        for node in gm.graph.nodes:
+            node.meta = {"stack_trace": node.name, "custom": {"z": node.name}, "val": 3}
+        with fx.traceback.preserve_node_meta():
+            graph = fx.Tracer().trace(lambda x: fx.Interpreter(gm).run(x))  # noqa: B023
+        metas = [dict(node.meta) for node in graph.nodes if node.op == "call_function"]
+        kept.append([(*meta.pop("from_node")[0].to_dict().values(), meta) for meta in metas])
+    drop = 2  # the id of the graph
+    assert [[*row[:drop], *row[drop + 1 :]] for row in kept[0]] == [[*row[:drop], *row[drop + 1 :]] for row in kept[1]]

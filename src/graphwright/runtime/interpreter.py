@@ -9,7 +9,19 @@ from typing import Any
 from torch import nn
 
 from graphwright.errors import GraphError, GraphwrightError
-from graphwright.ir import ATOMS, Argument, Graph, Node, Target, immutable_dict, immutable_list, map_arg, nodes_in
+from graphwright.ir import (
+    ATOMS,
+    Argument,
+    Graph,
+    Node,
+    Target,
+    has_preserved_node_meta,
+    immutable_dict,
+    immutable_list,
+    map_arg,
+    nodes_in,
+    set_current_meta,
+)
 from graphwright.ops import enter_context, exit_context
 from graphwright.runtime.graph_module import graph_of
 
@@ -153,7 +165,11 @@ class Interpreter:
         return dict(kwargs)
 
     def run_node(self, n: Node) -> Any:
-        """Run one node and return its value."""
+        """Run one node and return its value. What is recorded meanwhile inherits its meta, where that is preserved."""
+        if has_preserved_node_meta():
+            with set_current_meta(n, f"Interpreter_{type(self).__name__}"):
+                args, kwargs = self.fetch_args_kwargs_from_env(n)
+                return getattr(self, n._op)(n._target, args, kwargs)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n._op)(n._target, args, kwargs)
 
