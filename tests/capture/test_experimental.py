@@ -1,5 +1,6 @@
 """Tracers that know more: rewritten asserts, example shapes; types of values, and meta that nodes inherit."""
 
+import importlib
 import pickle
 from typing import Any
 
@@ -79,6 +80,12 @@ def test_values_may_be_annotated_once() -> None:
     assert annotate(3, int) == 3
     with pytest.raises(RuntimeError, match="Tried to annotate a value that already had a type on it"):
         symbolic_trace(lambda x: annotate(annotate(x, int), float))
+
+
+def test_generated_code_may_stop_in_the_debugger() -> None:
+    for fx in (torch.fx, graphwright):
+        gm = importlib.import_module(f"{fx.__name__}.experimental.debug").set_trace(fx.symbolic_trace(lambda x: x + 1))
+        assert gm.code.strip().splitlines()[1].strip() == "import pdb; pdb.set_trace()"
 
 
 class Pair(metaclass=ProxyableClassMeta):

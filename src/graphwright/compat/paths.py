@@ -57,6 +57,7 @@ PATHS: dict[str, dict[str, str]] = {
         "runtime": "GraphModule",
     },
     "annotate": {"capture.annotate": "annotate"},
+    "experimental.debug": {"runtime.debugging": "set_trace"},
     "experimental.meta_tracer": {
         "capture.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas symbolic_trace",
     },
