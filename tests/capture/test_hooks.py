@@ -290,3 +290,12 @@ def test_math_is_recorded_and_others_on_request() -> None:
 
 def halve(x: Any) -> Any:
     return int(x / 2)
+
+
+def test_proxies_are_copied_with_their_node_and_tracer() -> None:
+    for fx in PACKAGES:
+        node = list(fx.symbolic_trace(lambda x: 2 * x).graph.nodes)[1]
+        proxy = node.proxy = fx.Proxy(node)
+        copied = copy.deepcopy(proxy)
+        assert copied.node is not node and copied.tracer is not proxy.tracer
+        assert (copied.node.name, copied.node.target) == (node.name, node.target)

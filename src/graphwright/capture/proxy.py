@@ -88,18 +88,18 @@ class Proxy:
         self.__dict__.update(state)
 
     def __copy__(self) -> Any:
-        return self._copied(lambda value: value)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.tracer.is_tracing:
             raise TypeError(
                 f"{self!r} cannot be copied while the program is captured: it stands for a value of the run"
             )
-        return self._copied(lambda value: copy.deepcopy(value, memo))
-
-    def _copied(self, copied: Callable[[Any], Any]) -> Any:
-        other = object.__new__(type(self))
-        other.__dict__.update({name: copied(value) for name, value in self.__dict__.items()})
+        self.node.graph._make_names()  # a copied node keeps its name
+        other = memo[id(self)] = object.__new__(type(self))  # the node may lead back to here
+        other.__dict__.update({name: copy.deepcopy(value, memo) for name, value in self.__dict__.items()})
         return other
 
     @classmethod
