@@ -200,6 +200,6 @@ def test_lint_accepts_what_is_odd_but_right() -> None:
     graph.placeholder("*args")
     graph.placeholder("**kwargs")
     graph.placeholder("self_", default_value=None)
-    training = graph.get_attr("training")
+    training = graph.create_node("get_attr", "training")
     graph.output({"flag": [training, training], "none": None})
     graph.lint()

@@ -58,7 +58,7 @@ class CallMe:
         (torch.ops.aten.add.Tensor, "add.tensor"),
         (CallMe, "call_me"),
         (CallMe(), "call_me"),
-        (CallMe.__call__, "call"),
+        (CallMe.__call__, "__call__"),
         (lambda: None, "<lambda>"),
         ("layer1.0.Conv2d", "layer1.0.conv2d"),
         ("HTTPServer", "httpserver"),

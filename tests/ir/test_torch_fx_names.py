@@ -247,3 +247,52 @@ def test_edits_are_told_to_hooks() -> None:
         return told
 
     assert len(same(describe)) == 5
+
+
+# ---- what is refused
+
+
+def test_questions_that_are_refused() -> None:
+    def describe(package: Any) -> Any:
+        graph = package.Graph()
+        x = graph.placeholder("x")
+        told = []
+        for ask in (graph.output_node, lambda: graph.find_nodes(op="call_function")):
+            with pytest.raises(AssertionError) as caught:
+                ask()
+            told.append(str(caught.value).partition(":")[0])
+        add = graph.call_function(torch.Tensor.__add__, (x, 1))
+        output = graph.output(x)
+        found = [graph.find_nodes(op=op) for op in ("placeholder", "call_method", "output", "bogus")]
+        return told, str(found), graph.output_node() is output, add.name
+
+    told = same(describe)[0]
+    assert told == ["Expected output node, got op=placeholder", "target must not be None for call_function op"]
+
+
+@pytest.mark.parametrize("path", ["sub", "nope", "weight", "sub.weight", "a.b", "plain"])
+def test_calling_a_module_that_is_not_there(path: str) -> None:
+    def describe(package: Any) -> Any:
+        owner = torch.nn.Linear(2, 2)
+        owner.sub, owner.plain = torch.nn.Linear(2, 2), torch.ones(1)
+        graph = package.Graph(owning_module=owner)
+        try:
+            return str(graph.call_module(path)), len(graph.nodes)
+        except AttributeError as error:
+            return str(error), len(graph.nodes)
+
+    same(describe)
+
+
+@pytest.mark.parametrize("path", ["plain", "sub", "sub.bias", "sub.nope", "training", "sub.weight.data"])
+def test_reading_what_is_not_registered_warns(path: str) -> None:
+    def describe(package: Any) -> Any:
+        owner = torch.nn.Linear(2, 2)
+        owner.sub, owner.plain = torch.nn.Linear(2, 2), torch.ones(1)
+        graph = package.Graph(owning_module=owner)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            graph.get_attr(path)
+        return [str(warning.message).partition(" reference")[0] for warning in caught]
+
+    same(describe)

@@ -115,7 +115,7 @@ def test_a_copy_stands_alone(make_copy: Copy) -> None:
 
     copied(x).sum().backward()
     torch.optim.SGD(copied.parameters(), lr=1.0).step()
-    node = next(iter(copied.graph.find_nodes(op="call_function")))
+    node = next(node for node in copied.graph.nodes if node.op == "call_function")
     node.target, node.meta["number"] = operator.sub, -1
     copied.graph.erase_node(copied.graph.output_node())
     copied.graph.output(node, type_expr=int)
@@ -169,7 +169,7 @@ def test_copy_shares_parameters_but_not_the_program() -> None:
     copied = copy.copy(gm)
     assert copied.linear is gm.linear
     assert copied.graph is not gm.graph
-    next(iter(copied.graph.find_nodes(op="call_function"))).target = operator.sub
+    next(node for node in copied.graph.nodes if node.op == "call_function").target = operator.sub
     assert torch.equal(gm(x), expected)
     assert torch.equal(copied(x), expected / 2 - 2)
     copied.extra = nn.Linear(1, 1)
@@ -181,7 +181,7 @@ def test_deepcopy_of_a_graph_stands_alone() -> None:
     text = str(graph)
     copied = copy.deepcopy(graph)
     assert str(copied) == text
-    next(iter(copied.find_nodes(op="call_function"))).target = operator.sub
+    next(node for node in copied.nodes if node.op == "call_function").target = operator.sub
     assert str(graph) == text
 
 
@@ -256,7 +256,7 @@ REFUSED = [
 @pytest.mark.parametrize(("target", "message"), REFUSED)
 def test_an_unpicklable_target_is_named(target: Any, message: str) -> None:
     gm = GraphModule(nn.Module(), graph_of(lambda graph, x: graph.call_function(target, (x,), name="y")))
-    next(iter(gm.graph.find_nodes(op="call_function"))).origin = Origin("model.py", 14, "f", "y = g(x)")
+    next(node for node in gm.graph.nodes if node.op == "call_function").origin = Origin("model.py", 14, "f", "y = g(x)")
     with pytest.raises(GraphError) as caught:
         pickle.dumps(gm)
     assert str(caught.value) == message.format(file=__file__, line=target.__code__.co_firstlineno)
@@ -293,7 +293,7 @@ def test_classes_in_meta_need_not_be_importable() -> None:
             return torch.relu(x)
 
     gm = symbolic_trace(nn.Sequential(Inner()))
-    relu = next(iter(through_pickle(gm).graph.find_nodes(op="call_function")))
+    relu = next(node for node in through_pickle(gm).graph.nodes if node.op == "call_function")
     ((path, kind),) = relu.meta["nn_module_stack"].values()
     assert (path, kind.__name__) == ("0", "Inner")
     assert kind.__qualname__ == Inner.__qualname__
@@ -345,7 +345,7 @@ def test_loads_in_a_fresh_process(tmp_path: Path) -> None:
         "gm = torch.load('module.pt', weights_only=False)\n"
         "x, y = torch.load('values.pt')\n"
         "assert torch.equal(gm(x), y)\n"
-        "node = gm.graph.find_nodes(op='call_function')[0]\n"
+        "node = [node for node in gm.graph.nodes if node.op == 'call_function'][0]\n"
         "print(type(gm).__name__, node.meta['number'], node.origin)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}

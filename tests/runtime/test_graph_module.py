@@ -18,6 +18,7 @@ from torch import nn
 
 import graphwright
 from graphwright import Graph, GraphModule, Tracer, symbolic_trace
+from graphwright.codegen import compile_source
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
 from graphwright.runtime import graph_of as graph_of_module
@@ -303,6 +304,7 @@ def test_the_source_goes_with_the_module() -> None:
     del gm
     gc.collect()
     assert alive() is None
+    compile_source("def f():\n    pass\n", {}, "next", "f")  # whatever is compiled next frees it
     assert filename not in linecache.cache
 
 
@@ -321,11 +323,12 @@ def test_making_and_dropping_modules_leaves_nothing_behind() -> None:
     def use() -> None:
         gm = symbolic_trace(lambda x: torch.relu(x) + 1)
         gm(torch.ones(1))
-        next(iter(gm.graph.find_nodes(op="call_function"))).target = torch.neg
+        next(node for node in gm.graph.nodes if node.op == "call_function").target = torch.neg
         gm(torch.ones(1))
 
     def kept() -> tuple[int, int, int]:
         gc.collect()
+        compile_source("def f():\n    pass\n", {}, "next", "f")  # frees the source of what is gone
         kinds = [type(value) for value in gc.get_objects()]
         modules = sum(issubclass(kind, GraphModule) for kind in kinds)
         return len(linecache.cache), modules, kinds.count(graphwright.Node)

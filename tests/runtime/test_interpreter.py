@@ -324,7 +324,7 @@ def test_a_value_that_was_never_computed_is_named() -> None:
 
     gm = GraphModule(nn.Module(), graph_of(build))
     interpreter = Interpreter(gm)
-    stack = next(iter(gm.graph.find_nodes(op="call_function")))
+    stack = next(node for node in gm.graph.nodes if node.op == "call_function")
     with pytest.raises(GraphError, match="Node stack referenced nonexistent value x"):
         interpreter.map_nodes_to_values(stack.args[0], stack)
 

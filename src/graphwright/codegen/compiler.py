@@ -11,13 +11,14 @@ from typing import Any
 __all__ = ["compile_source"]
 
 _numbers = itertools.count()
+_freed: list[str] = []  # file names whose functions are gone, whose source goes at the next compile
 
 
 def compile_source(src: str, names: dict[str, Any], title: str, function: str = "forward") -> FunctionType:
     """Compile generated source and return the function of this name.
 
     The source is in `linecache` under a file name that starts with `<graphwright title`, for tracebacks, pdb and
-    `inspect.getsource`, for as long as the function lives.
+    `inspect.getsource`, for as long as the function lives; the next call of this one removes it.
 
     >>> add = compile_source("def add(x):\\n    return x + one\\n", {"one": 1}, "example", "add")
     >>> add(2), add.__code__.co_filename.startswith("<graphwright example")
@@ -27,6 +28,9 @@ def compile_source(src: str, names: dict[str, Any], title: str, function: str = 
     namespace = dict(names)
     exec(compile(src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
     made: FunctionType = namespace.pop(function)
+    while _freed:
+        linecache.cache.pop(_freed.pop(), None)
     linecache.cache[filename] = (len(src), None, src.splitlines(keepends=True), filename)
-    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
+    # A function may die at any moment, also while somebody walks the cache: its entry must not go right then.
+    weakref.finalize(made, _freed.append, filename).atexit = False
     return made

@@ -24,7 +24,7 @@ from graphwright.ir import Namespace, Node, qualified_name
 
 __all__ = ["Globals", "constant"]
 
-_TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
+_TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _KEYWORDS = frozenset(keyword.kwlist)
 _PLAIN_MODULES = ("math", "operator")  # read better with their name in front
 
@@ -93,6 +93,8 @@ class Globals:
         module, _, name = path.rpartition(".")
         if module == "builtins":
             return self.add(name, target)
+        if target is torch.device and not self.is_short:
+            return self.add("device", target)
         if self.is_short:
             for public in ("torch", "torch.nn.functional"):
                 if getattr(sys.modules[public], name, None) is target:
@@ -132,6 +134,9 @@ def constant(value: Any, names: Globals) -> tuple[str, int]:
     if kind is complex:
         if repr(value) == f"{value.imag!r}j".replace(".0j", "j") and value.real == 0 and value.imag >= 0:
             return repr(value), ATOM
+        is_exact = value.real and math.isfinite(value.real) and math.isfinite(value.imag)
+        if is_exact and (value.imag or math.copysign(1.0, value.imag) > 0):
+            return repr(value), ATOM  # `(1+2j)`, which has its parentheses
         real, imaginary = _float(value.real, names)[0], _float(value.imag, names)[0]
         return f"{names.builtin('complex')}({real}, {imaginary})", PRIMARY
     if isinstance(value, _TORCH_SINGLETONS):
@@ -141,7 +146,7 @@ def constant(value: Any, names: Globals) -> tuple[str, int]:
             f", index={value.index})" if value.index is not None else ")"
         ), PRIMARY
     if isinstance(value, enum.Enum) and kind.__members__.get(value._name_) is value:
-        return f"{names.function(kind)}.{value._name_}", PRIMARY
+        return f"{names.add(kind.__name__, kind)}.{value._name_}", PRIMARY
     if kind is range:
         return names.builtin("range") + repr(value).removeprefix("range"), PRIMARY
     if kind is set or kind is frozenset:
@@ -151,6 +156,8 @@ def constant(value: Any, names: Globals) -> tuple[str, int]:
         return f"{names.builtin(kind.__name__)}({f'{{{items}}}' if items else ''})", PRIMARY
     if kind is types.ModuleType:
         return names.add(value.__name__.replace(".", "_"), value), ATOM
+    if kind is types.GenericAlias:
+        return annotation(value, names), PRIMARY
     if isinstance(value, type) or (callable(value) and getattr(value, "__name__", None)):
         return names.function(value), PRIMARY
     return names.add(f"_{kind.__name__}", value), ATOM

@@ -150,19 +150,21 @@ class Graph:
         return self._meta
 
     def output_node(self) -> Node:
-        """Return the output node. Raises GraphError where there is none."""
-        for node in reversed(self.nodes):
-            if node._op == "output":
-                return node
-        raise GraphError("the graph has no output node", fix="graph.output(value)")
+        """Return the output node, which is the last one. Raises AssertionError where that is another node."""
+        last = self._root._prev
+        if last._op != "output":
+            raise AssertionError(f"Expected output node, got op={last._op}: add one by graph.output(value)")
+        return last
 
     def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
-        """Return the nodes of one opcode and, where given, one target.
+        """Return the nodes of one opcode and, where given, one target; "call_function" needs one.
 
         `sort=False` saves putting them in graph order. The first call with a target indexes the graph, O(n); the
         index is then kept up to date, and a call costs as much as it finds.
         """
         if target is None:
+            if op == "call_function":
+                raise AssertionError("target must not be None for call_function op: say which function")
             return [node for node in self.nodes if node._op == op]
         if self._index is None:
             self._index = {}
@@ -267,15 +269,10 @@ class Graph:
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """Make a node that reads an attribute of the owning module by dotted path.
 
-        Warns where the owning module has nothing there.
+        Warns where the owning module has no parameter, buffer or module there.
         """
-        if self.owning_module is not None and not _has_value(self.owning_module, qualified_name):
-            warnings.warn(
-                "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! "
-                f"{qualified_name!r} is no module, parameter or buffer of it: add it by add_submodule, "
-                "register_parameter or register_buffer",
-                stacklevel=2,
-            )
+        if self.owning_module is not None:
+            _warn_unless_registered(self.owning_module, qualified_name)
         return self.create_node("get_attr", qualified_name, (), None, None, type_expr)
 
     def call_module(
@@ -285,7 +282,12 @@ class Graph:
         kwargs: Mapping[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Make a node that calls a submodule of the owning module by dotted path."""
+        """Make a node that calls a submodule of the owning module by dotted path.
+
+        Raises AttributeError where the owning module has no module there.
+        """
+        if self.owning_module is not None:
+            self.owning_module.get_submodule(module_name)
         return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
 
     def call_method(
@@ -530,13 +532,22 @@ def _own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:
     return tuple([copy.deepcopy(arg) if type(arg) is Graph else arg for arg in args])
 
 
-def _has_value(owner: Any, path: str) -> bool:
-    """Tell whether a dotted path leads anywhere."""
-    for atom in path.split("."):
-        if not hasattr(owner, atom):
-            return False
-        owner = getattr(owner, atom)
-    return True
+def _warn_unless_registered(owner: Any, path: str) -> None:
+    """Warn where a dotted path leads to no parameter, buffer or module of the owning module."""
+    where, _, name = path.rpartition(".")
+    try:
+        home = owner.get_submodule(where)
+    except AttributeError:
+        warnings.warn(f"Failed to fetch module {where}!", stacklevel=3)
+    else:
+        if any(name in registered for registered in (home._parameters, home._buffers, home._modules)):
+            return
+    warnings.warn(
+        "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! "
+        f"{path!r} is no module, parameter or buffer of it: add it by add_submodule, register_parameter or "
+        "register_buffer",
+        stacklevel=3,
+    )
 
 
 def _index_key(op: str, target: Target) -> tuple[str, Any]:

@@ -47,7 +47,7 @@ def candidate_for(target: object) -> str:
     """Derive a value's name from what made it: `torch.relu` -> relu, "layer1.0.conv" -> layer1_0_conv."""
     if isinstance(target, str):
         return _stem(target)
-    return _stem(getattr(target, "__name__", None) or type(target).__name__)
+    return snake_case(getattr(target, "__name__", None) or type(target).__name__)
 
 
 @functools.lru_cache(16384)

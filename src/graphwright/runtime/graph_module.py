@@ -88,7 +88,7 @@ class GraphModule(nn.Module):
     >>> twice = GraphModule(nn.Module(), graph)
     >>> twice(21)
     42
-    >>> next(iter(graph.find_nodes(op="call_function"))).target = operator.add
+    >>> next(node for node in graph.nodes if node.op == "call_function").target = operator.add
     >>> twice(21)
     23
     """
