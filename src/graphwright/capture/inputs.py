@@ -38,6 +38,8 @@ class Inputs:
         self._known: dict[str, tuple[Node, Any]] = {}
         self._tensors: dict[str, tuple[Callable[[], Node], torch.Tensor]] = {}
         self._last: Node | None = None
+        self._head: Node | None = None  # while the checks are written: what the next node comes after
+        self.kinds_asked = False
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Make placeholders for all parameters; return the arguments to run the program with.
@@ -132,23 +134,29 @@ class Inputs:
         return _once(lambda: self._call(getattr, make(), name))
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Node:
-        return self._recorder.graph.call_function(function, args)
+        graph = self._recorder.root.graph
+        if self._head is None:
+            return graph.call_function(function, args)
+        with graph.inserting_after(self._head):
+            self._head = graph.call_function(function, args)
+        return self._head
 
     def guard(self) -> None:
         """Write, before the program's first operation, the checks of what it was specialized to."""
+        if self._last is None:
+            return
+        self._head = self._last
         checks: list[tuple[Callable[..., None], dict[str, tuple[Any, ...]]]] = []
         if self._known:
             checks.append((expect_values, dict(self._known)))
-        if self._recorder.kinds_asked and self._tensors:
+        if (self.kinds_asked or self._recorder.kinds_asked) and self._tensors:
             kinds = {name: (make(), value.dtype, value.dim()) for name, (make, value) in self._tensors.items()}
             checks.append((expect_tensors, kinds))
-        if self._last is None:
-            return
         inputs = [node for _, pairs in checks for node, *_ in pairs.values()]
         last = max([self._last, *inputs])
         for check, pairs in reversed(checks):
-            with self._recorder.graph.inserting_after(last):
-                self._recorder.graph.call_function(check, (self._where,), pairs, name="guard")
+            with self._recorder.root.graph.inserting_after(last):
+                self._recorder.root.graph.call_function(check, (self._where,), pairs, name="guard")
 
 
 def _once(make: Callable[[], Node]) -> Callable[[], Node]:

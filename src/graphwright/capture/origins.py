@@ -20,7 +20,7 @@ import torch
 
 from graphwright.ir import Origin
 
-__all__ = ["CallSite", "Scope", "ScopeContextManager", "place_of", "user_frame"]
+__all__ = ["CallSite", "Scope", "ScopeContextManager", "is_handled", "place_of", "user_frame"]
 
 _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
@@ -191,6 +191,20 @@ def place_of(code: CodeType, instruction: int) -> Place:
     targets = _targets(statement, line, end_line, column, end_column)
     target = targets if isinstance(targets, str) else ""
     return Place(line, column, end_column, statement.lineno, source, target, () if target else tuple(targets))
+
+
+def is_handled(frame: FrameType) -> bool:
+    """Tell whether the running line of a frame is inside a `try` whose handlers may catch what it raises."""
+    code = frame.f_code
+    line = frame.f_lineno
+    return any(
+        isinstance(node, ast.Try)
+        and node.handlers
+        and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
+        for statements in _statements(code.co_filename).values()
+        for node in statements
+        if node.lineno <= line and code.co_firstlineno <= node.lineno
+    )
 
 
 def _position(code: CodeType, instruction: int) -> tuple[int, int | None, int | None, int | None]:

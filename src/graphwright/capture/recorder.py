@@ -6,18 +6,25 @@ results `TensorProxy`s; calls of modules arrive through the shells.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from graphwright.capture.branches import Raised, Unbound, branch
+from graphwright.capture.conversion import can_convert, is_converted
 from graphwright.capture.examples import Examples
-from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
+from graphwright.capture.origins import CallSite, Scope, is_handled, place_of, user_frame
+from graphwright.capture.plan import Plan
+from graphwright.capture.regions import Region
 from graphwright.capture.spellings import (
     DATA_METHODS,
     KIND_METHODS,
@@ -27,11 +34,12 @@ from graphwright.capture.spellings import (
     property_name,
     tensor_method_name,
 )
-from graphwright.capture.symbols import Number, Symbol, as_number, symbol_of
+from graphwright.capture.staging import Text, capturing, converted_function, is_refused_number
+from graphwright.capture.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import ATOMS, Argument, Graph, Node
-from graphwright.ops import enter_context, exit_context, unpack
+from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg
+from graphwright.ops import enter_context, exit_context, raise_error, unpack
 from graphwright.runtime import Shells, expect
 
 __all__ = ["Recorder"]
@@ -41,15 +49,20 @@ _IN_PLACE = frozenset({
     operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
 })  # fmt: skip
 _TABLES = ("training", "_buffers", "_parameters", "_modules")
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
+_BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__)
 _REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
+_SAMPLES = {int: 3, float: 1.5, bool: True}
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
 
 class Recorder:
     """One capture: the graph being written, the shells it runs on, and the example values."""
 
-    def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool]) -> None:
-        self.graph = Graph()
+    def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool], plan: Plan) -> None:
+        self.root = self.region = Region()
+        self.plan = plan
         self.examples = examples
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
@@ -58,14 +71,21 @@ class Recorder:
         self._is_leaf = is_leaf
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
-        self._attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.is_running = False
         self._symbols: dict[tuple[Any, ...], Symbol] = {}
         self._answers: set[tuple[Any, ...]] = set()
+        self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
+        self.forks: list[Fork] = []
+        self._samples = False  # whether the running operation takes no sizes
         self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
-        self._grad_regions: list[tuple[bool, Node]] = []
+        self.grad_regions: list[tuple[bool, Node]] = []
         self._contexts: list[Any] = []
         self._keep: list[Any] = []  # tensors known by id must not die during the capture
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is being written to."""
+        return self.region.graph
 
     # ---- running
 
@@ -73,8 +93,10 @@ class Recorder:
         """Run the program with everything recorded."""
         self.is_running = True
         try:
-            with _RecordingMode(self):
-                result = function(*args, **kwargs)
+            with capturing(self), _RecordingMode(self):
+                result = self.converted(function)(*args, **kwargs)
+        except Raised:
+            raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
         finally:
             self.is_running = False
         if self.pending is not None:
@@ -93,6 +115,47 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._paths.setdefault(id(value), prefix + name)
+
+    def convert_methods(self, shells: Shells) -> None:
+        """Give the shells conversions of the forwards that are to be converted."""
+        for _, shell in shells.all():
+            forward = shell.forward
+            converted = self.converted(forward)
+            if converted is not forward:
+                shell.__dict__["forward"] = converted
+
+    def finish(self, result: Any) -> None:
+        """Write the output of the program."""
+        graph = self.graph
+        last = graph._root.prev
+        output = graph.create_node("output", "output", (self.argument(result),))
+        if last.origin is not None and last.origin.module == "" and last.origin.source.startswith("return "):
+            output.origin = last.origin
+
+    def failed_path(self, error: Exception) -> BaseException:
+        """What to do where a path that the example does not take raises: an answer of size is the example's."""
+        if is_refused_number(error):
+            last = next(
+                (f for f, _ in reversed(list(traceback.walk_tb(error.__traceback__))) if user_frame(f) is f), None
+            )
+            codes = self.convertible(last)
+            if codes:
+                return self.plan.convert(codes)
+        for fork in reversed(self.forks):
+            if not fork.is_data:
+                return self.plan.change(fork.place, "guard", f"a path raises {type(error).__name__}")
+        return error
+
+    def too_many_paths(self) -> BaseException:
+        """What to do where the program forks too often."""
+        for fork in reversed(self.forks):
+            if not fork.is_data:
+                return self.plan.change(fork.place, "guard", "the program forks too often")
+        return DataQuestion(
+            f"the program forks into more than {self.plan.max_paths} paths",
+            at=self.forks[-1].site and str(self.forks[-1].site),
+            fix="use torch.where, or write the branches so that both give the same kinds of values",
+        )
 
     def refuse_kept_values(self) -> None:
         """Raise CaptureError if the program keeps a value of its run in an attribute: that write would be lost."""
@@ -149,7 +212,7 @@ class Recorder:
             self.kinds_asked |= isinstance(owner, TensorProxy)
             return function(*self._to_examples(args), **self._to_examples(kwargs))
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
-            self._refuse_data(name, owner)
+            return self._data(name, owner)
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self._record("call_function", target[0], target[0], target[1], {})
@@ -215,19 +278,20 @@ class Recorder:
     def _set_grad_mode(self, enabled: bool) -> Any:
         """Record where no_grad and enable_grad are entered and left: each region restores what was before it."""
         before = torch.is_grad_enabled()
-        if self._grad_regions and self._grad_regions[-1][0] == enabled:
-            _, entered = self._grad_regions.pop()
+        if self.grad_regions and self.grad_regions[-1][0] == enabled:
+            _, entered = self.grad_regions.pop()
             self._node("call_function", exit_context, (entered,), {})
         else:
             manager = torch.enable_grad if enabled else torch.no_grad
             node = self._node("call_function", enter_context, (manager,), {}, name=manager.__name__)
-            self._grad_regions.append((before, node))
+            self.grad_regions.append((before, node))
         return torch._C._set_grad_enabled(enabled)
 
     # ---- nodes
 
     def _record(self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples, make its node, and give the results as proxies."""
+        self._samples = getattr(target, "__module__", None) == "_operator"
         example = self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
         node_args = tuple([self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
@@ -250,13 +314,26 @@ class Recorder:
         """
         frame = user_frame(sys._getframe(1)) if self.is_running else None
         if frame is None:
-            return self.graph.create_node(op, target, args, kwargs, name or part or None)
+            return self._create(op, target, args, kwargs, name or part or None)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = _module_name(target)
-        node = self.graph.create_node(op, target, args, kwargs, wish or None)
+        node = self._create(op, target, args, kwargs, wish or None)
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         return node
+
+    def _create(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None) -> Node:
+        region = self.region
+        if region.outer is not None:
+            try:
+                args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
+            except LookupError:
+                raise CaptureError(
+                    "a value that was computed in one branch is used after it",
+                    at=self.where(),
+                    fix="return it from the branch, or give it to a variable that both branches assign",
+                ) from None
+        return region.graph.create_node(op, target, args, kwargs, name)
 
     def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
         """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
@@ -328,10 +405,10 @@ class Recorder:
         )
 
     def _device_node(self, tensor: TensorProxy) -> Node:
-        node = self._attributes.get(id(tensor))
+        node = self.region.attributes.get(id(tensor))
         if node is None:
             node = self._node("call_function", getattr, (tensor.node_of(), "device"), {}, "device")
-            self._attributes[id(tensor)] = node
+            self.region.attributes[id(tensor)] = node
             self._keep.append(tensor)
         return node
 
@@ -339,14 +416,14 @@ class Recorder:
         """The node that reads a tensor of the module, or a constant that no module has."""
         path = self._paths.get(id(tensor))
         if path is None:
-            path = f"_tensor_constant{len(self.graph.constants)}"
+            path = f"_tensor_constant{len(self.root.graph.constants)}"
             with torch._C.DisableTorchFunction():
-                self.graph.constants[path] = tensor.detach()
+                self.root.graph.constants[path] = tensor.detach()
             self._paths[id(tensor)] = path
             self._keep.append(tensor)
-        node = self._attributes.get(path)
+        node = self.region.attributes.get(path)
         if node is None:
-            node = self._attributes[path] = self._node("get_attr", path, (), {}, _module_name(path))
+            node = self.region.attributes[path] = self._node("get_attr", path, (), {}, _module_name(path))
         return node
 
     def _to_examples(self, value: Any) -> Any:
@@ -357,9 +434,13 @@ class Recorder:
             return value.example
         symbol = symbol_of(value)
         if symbol is not None:
-            return symbol.hint
+            # Any number does for arithmetic, and for what is no size.
+            may_be_size = symbol.kind is int and not self._samples
+            return symbol.hint if symbol.has_value or may_be_size else _SAMPLES[symbol.kind]
         if isinstance(value, torch.Tensor):
             return self.examples.of(value)
+        if kind is Unbound:
+            value._refuse()
         if isinstance(value, tuple):
             items = [self._to_examples(item) for item in value]
             if kind is tuple:
@@ -386,7 +467,7 @@ class Recorder:
     def _symbol(self, key: tuple[Any, ...], hint: Number, function: Any, args: tuple[Any, ...]) -> Symbol:
         known = self._symbols.get(key)
         if known is None:
-            known = Symbol(self, hint, function, args, self._site())
+            known = Symbol(self, hint, function, args, self.site())
             known.key = key
             self._symbols[key] = known
         return known
@@ -407,8 +488,12 @@ class Recorder:
     def input_symbol(self, node: Node, value: Number) -> Symbol:
         """The symbol of a number that is passed to the program."""
         symbol = Symbol(self, value, "input", (node,), None)
-        symbol.node = node
+        self.region.numbers[symbol] = node
         return symbol
+
+    def data_symbol(self, hint: Number, kind: type, function: Any, args: tuple[Any, ...]) -> Symbol:
+        """The symbol of a number that depends on the data of tensors."""
+        return Symbol(self, hint, function, args, self.site(), kind)
 
     def constant_symbol(self, value: Number) -> Symbol:
         """A plain number where torch wants a symbol beside another."""
@@ -416,6 +501,12 @@ class Recorder:
 
     def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
         """The symbol of a function of symbols; of constants alone it is a constant again."""
+        if not all(arg.has_value for arg in args):
+            kind = type(function(*[arg.hint if arg.has_value else _SAMPLES[arg.kind] for arg in args]))
+            key = (function, *(arg.key for arg in args))
+            if key not in self._symbols:
+                self._symbols[key] = self.data_symbol(UNKNOWN, kind, function, args)
+            return self._symbols[key]
         hint = function(*[arg.hint for arg in args])
         if all(arg.function == "constant" for arg in args):
             return self.constant_symbol(hint)
@@ -428,27 +519,271 @@ class Recorder:
         """The node that computes a number, made at its first use; a constant is itself."""
         if symbol.function == "constant":
             return symbol.hint
-        if symbol.node is None:
-            if symbol.function == "training":
-                symbol.node = self._node("get_attr", symbol.args[0], (), {}, "training")
-                return symbol.node
+        if symbol.function == "truth":
+            return self.argument(symbol.args[0])
+        node = self.region.number(symbol)
+        if node is None:
             args = tuple(
                 self.node_of_symbol(arg) if isinstance(arg, Symbol) else self.argument(arg) for arg in symbol.args
             )
-            if isinstance(symbol.function, str):
-                symbol.node = self._node("call_method", symbol.function, args, {}, symbol.function, symbol.name)
+            if symbol.function == "training":
+                node = self._node("get_attr", symbol.args[0], (), {}, "training")
+            elif isinstance(symbol.function, str):
+                node = self._node("call_method", symbol.function, args, {}, symbol.function, symbol.name)
             else:
                 name = symbol.name or (symbol.site.resolve().target if symbol.site is not None else "")
-                symbol.node = self._node("call_function", symbol.function, args, {}, symbol.function.__name__, name)
-        return symbol.node
+                node = self._node("call_function", symbol.function, args, {}, symbol.function.__name__, name)
+            self.region.numbers[symbol] = node
+        return node
+
+    # ---- questions
 
     def answer(self, symbol: Symbol) -> Any:
-        """Answer what Python asks of a number with its value for the example, under a guard."""
-        if symbol.function != "constant" and symbol.key not in self._answers:
-            self._answers.add(symbol.key)
+        """Answer what Python asks of a number: convert who asks, or fork, or take the example's value under a guard."""
+        if symbol.function == "constant":
+            return symbol.hint
+        return self._answer(symbol, symbol.kind)
+
+    def _answer(self, subject: Any, kind: type) -> Any:
+        if self.pending is not None:
+            raise self.pending
+        key = self.key_of(subject)
+        if key in self.known:
+            return self.known[key]
+        is_asked_by_user = user_frame(sys._getframe(1)) is _outer_frame(sys._getframe(1))
+        place = self.place()
+        way = self.plan.ways.get(place)
+        stages = self.plan.control_flow == "stage"
+        if stages and is_asked_by_user and way is None:
+            codes = self.convertible(user_frame(sys._getframe(1)))
+            if codes:
+                raise self.restart(self.plan.convert(codes))
+        if kind is bool and way != "guard" and stages and (is_asked_by_user or self.is_data(subject)):
+            return self._fork(subject, key, place)
+        if self.is_data(subject):
+            self._refuse_data(subject)
+        return self._guard(subject)
+
+    def _guard(self, symbol: Symbol) -> Any:
+        if symbol.key not in self._answers:
+            if self.region is self.root:
+                self._answers.add(symbol.key)
             node = self.node_of_symbol(symbol)
             self._node("call_function", expect, (node, symbol.hint, self.where() or ""), {}, name="guard")
         return symbol.hint
+
+    def _fork(self, subject: Any, key: Any, place: Any) -> bool:
+        """Answer with what the plan says for this fork; the capture is made again for the other answer."""
+        region = self.region
+        if region.outer is not None:  # the branch around it forks instead
+            while region.outer.outer is not None:
+                region = region.outer
+            raise self.restart(self.plan.change(region.place, "fork", "a question inside a branch forks"))
+        number = len(self.forks)
+        answers = self.plan.answers
+        if number < len(answers):
+            answer = answers[number]
+        else:
+            answer = bool(subject.hint) if isinstance(subject, Symbol) and subject.has_value else True
+        pred = self.predicate(subject)
+        self.forks.append(Fork(self.graph._root.prev, pred, answer, self.site(), place, self.is_data(subject)))
+        self.known[key] = answer
+        return answer
+
+    def key_of(self, subject: Any) -> Any:
+        """What tells a value from others."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        return id(subject) if symbol is None else symbol.key
+
+    def is_data(self, subject: Any) -> bool:
+        """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        return symbol is None or symbol.is_data
+
+    def place(self) -> Any:
+        """What tells a question from others: where in which function, and in which call of which module."""
+        frame = user_frame(sys._getframe(1))
+        if frame is None:
+            return None
+        position = place_of(frame.f_code, frame.f_lasti)
+        return frame.f_code.co_filename, position.line, position.column, self.scope.path, self.scope.call
+
+    def restart(self, why: BaseException) -> BaseException:
+        """Have the capture start again; whatever the program does until then is ignored."""
+        self.pending = why
+        return why
+
+    def convertible(self, frame: FrameType | None) -> set[CodeType]:
+        """The functions to convert so that this frame's one is: it and its callers up to the nearest module call.
+
+        None where that is done already, or cannot be.
+        """
+        codes: set[CodeType] = set()
+        if frame is None or is_converted(frame.f_code):
+            return codes
+        asks = True
+        while frame is not None and frame.f_code not in _BOUNDARIES:
+            code = frame.f_code
+            if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in _NESTED):
+                if (asks and code in self.plan.converted) or not can_convert(code):
+                    return set()
+                asks = False
+                codes.add(code)
+            frame = frame.f_back
+        return codes
+
+    def converted(self, function: Any) -> Any:
+        """What to call in place of a function."""
+        return converted_function(function, self.plan.converted)
+
+    # ---- what converted functions ask for
+
+    def branch(self, test: Any, then: Callable[[], Any], other: Callable[[], Any], names: tuple[str, ...] = ()) -> Any:
+        """Run the side that is known to be taken, or capture both."""
+        if self.pending is not None:
+            raise self.pending
+        subject = test if isinstance(test, TensorProxy) else symbol_of(test)
+        assert subject is not None
+        place = self.place()
+        way = self.plan.ways.get(place)
+        key = self.key_of(subject)
+        if key in self.known:
+            return then() if self.known[key] else other()
+        if way == "guard":
+            return then() if self._guard(subject) else other()
+        if way == "fork":
+            return then() if self._fork(subject, key, place) else other()
+        return branch(self, subject, then, other, names, place)
+
+    def truth(self, value: Any) -> Any:
+        """The truth of a value: a symbol for a symbolic one."""
+        if isinstance(value, TensorProxy):
+            hint = bool(value.example) if self.examples.is_real else UNKNOWN
+            return as_number(self.data_symbol(hint, bool, bool, (value,)))
+        symbol = symbol_of(value)
+        if symbol is None:
+            return bool(value)
+        return value if symbol.kind is bool else as_number(self.computed_symbol(bool, (symbol,)))
+
+    def loose_truth(self, value: Any) -> Any:
+        """A value of which only the truth counts: what is written is the value itself."""
+        if not isinstance(value, TensorProxy):
+            return self.truth(value)
+        hint = bool(value.example) if self.examples.is_real else UNKNOWN
+        return as_number(self.data_symbol(hint, bool, "truth", (value,)))
+
+    def hint(self, subject: Any) -> bool | None:
+        """The truth of a value for the examples, None where they cannot tell."""
+        if isinstance(subject, TensorProxy):
+            return bool(subject.example) if self.examples.is_real else None
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        assert symbol is not None
+        return bool(symbol.hint) if symbol.has_value else None
+
+    def negation(self, value: Any) -> Any:
+        """`not value` of a symbolic value."""
+        if isinstance(value, TensorProxy):
+            hint = not bool(value.example) if self.examples.is_real else UNKNOWN
+            return as_number(self.data_symbol(hint, bool, operator.not_, (value,)))
+        symbol = symbol_of(value)
+        assert symbol is not None
+        return as_number(self.computed_symbol(operator.not_, (symbol,)))
+
+    def length(self, value: Any) -> Any:
+        """`len(value)` of a symbolic value."""
+        return as_number(self.size_symbol(value, 0)) if isinstance(value, TensorProxy) else len(value)
+
+    def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A number that a function of Python's computes from numbers, symbolic ones among them."""
+        symbols = []
+        for value in args:
+            if isinstance(value, TensorProxy):
+                symbols.append(self._item(value, float if function not in (int, abs) else None))
+            elif symbol_of(value) is not None:
+                symbols.append(symbol_of(value))
+            elif isinstance(value, int | float):
+                symbols.append(self.constant_symbol(value))
+            else:
+                return function(*args, **kwargs)
+        if kwargs:
+            return function(*args, **kwargs)
+        if len(symbols) == 1 and symbols[0].kind is function:
+            return as_number(symbols[0])
+        return as_number(self.computed_symbol(function, tuple(symbols)))
+
+    def _item(self, tensor: TensorProxy, kind: type | None = None) -> Symbol:
+        """The number in a tensor of one element."""
+        with torch._C.DisableTorchFunction():
+            example = tensor.example
+            own = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
+            hint = example.item() if self.examples.is_real else UNKNOWN
+        key = ("item", id(tensor))
+        if key not in self._symbols:
+            self._symbols[key] = self.data_symbol(hint, own, "item", (tensor,))
+            self._keep.append(tensor)
+        return self._symbols[key]
+
+    def raising(self, error: Any) -> Any:
+        """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
+        region = self.region
+        if region.outer is None:
+            return error
+        frame = user_frame(sys._getframe(1))
+        while frame is not None and frame is not region.frame:
+            if user_frame(frame) is frame and is_handled(frame):
+                return error  # the program itself catches it, on this side
+            frame = frame.f_back
+        while frame is not None:
+            if user_frame(frame) is frame and is_handled(frame):
+                raise self.restart(self.plan.change(region.place, "fork", "an exception may be caught outside"))
+            frame = frame.f_back
+        kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
+        self.make("call_function", raise_error, (kind, *[self._message(arg) for arg in args]), "raise_error")
+        raise Raised
+
+    def _message(self, value: Any) -> Argument:
+        if type(value) is Text:
+            values = tuple([self.argument(item) for item in value.values])
+            return self.make("call_method", "format", (value.template, *values), "message")
+        return self.argument(value)
+
+    def predicate(self, subject: Any) -> Argument:
+        """The argument that decides a branch."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        if symbol is None:
+            return self.argument(subject)
+        return (
+            self.argument(as_number(symbol.args[0]) if isinstance(symbol.args[0], Symbol) else symbol.args[0])
+            if symbol.function is bool
+            else self.node_of_symbol(symbol)
+        )
+
+    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str) -> Node:
+        """Make a node for the user's running line."""
+        return self._node(op, target, args, {}, name)
+
+    def target_name(self) -> str:
+        """What the user's running statement assigns its value to."""
+        frame = user_frame(sys._getframe(1))
+        return "" if frame is None else place_of(frame.f_code, frame.f_lasti).target
+
+    def lifted(self, argument: Argument) -> Argument:
+        """An argument as the region that is being written to knows it."""
+        return map_arg(argument, self.region.lift)
+
+    def example(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The example of a tensor of the program."""
+        return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
+
+    def _data(self, name: str, owner: TensorProxy) -> Any:
+        """Answer a method that wants the data of a tensor as a Python value."""
+        if name == "item":
+            return as_number(self._item(owner))
+        if name in ("__bool__", "is_nonzero"):
+            return self._answer(owner, bool)
+        if name in ("__int__", "__index__", "__float__"):
+            return self._answer(self._item(owner), float if name == "__float__" else int)
+        self._refuse_data(owner, name)
 
     def is_in_message(self) -> bool:
         """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
@@ -457,25 +792,39 @@ class Recorder:
 
     # ---- errors and places
 
-    def _refuse_data(self, name: str, owner: TensorProxy) -> NoReturn:
+    def _refuse_data(self, subject: Any, name: str = "") -> NoReturn:
+        what = f" ({name.strip('_')})" if name else ""
         self.pending = DataQuestion(
-            f"the program asks for the data of a tensor ({name.strip('_')}), which is known only when it runs",
+            f"the program asks for the data of a tensor{what}, which is known only when it runs",
             at=self.where(),
             fix="use torch.where, or keep the value a tensor",
         )
         raise self.pending
 
-    def _site(self) -> CallSite | None:
+    def site(self) -> CallSite | None:
+        """Where in the program the capture is."""
         frame = user_frame(sys._getframe(1))
         return None if frame is None else CallSite(frame.f_code, frame.f_lasti, self.scope)
 
     def where(self) -> str | None:
         """The user's line that is running."""
-        site = self._site()
+        site = self.site()
         if site is None:
             return None
         origin = site.resolve()
         return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
+
+@dataclasses.dataclass
+class Fork:
+    """A question whose two answers lead to two ends of the program."""
+
+    after: Node  # the last node before it
+    pred: Argument
+    answer: bool
+    site: Any
+    place: Any
+    is_data: bool
 
 
 class DataQuestion(BaseException):
@@ -495,6 +844,13 @@ class _RecordingMode(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self._recorder.torch_function(function, args, kwargs or {})
+
+
+def _outer_frame(frame: FrameType | None) -> FrameType | None:
+    """The nearest frame that is not this library's."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return frame
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -14,34 +14,44 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.ir import Node
+from graphwright.capture.examples import NeedsRealValues
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Number", "Symbol", "as_number", "symbol_of"]
+__all__ = ["UNKNOWN", "Number", "Symbol", "as_number", "is_symbolic", "symbol_of"]
 
 Number = int | float | bool
+UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
 
 
 class Symbol:
-    """A number that the program computes: `hint` is its value for the example inputs.
+    """A number that the program computes: `hint` is its value for the example inputs, `kind` its type.
+
+    `is_data` tells that it depends on the data of tensors; fake examples then have no hint.
 
     It has what torch asks of the node behind a symbolic number; arithmetic is not among that here, because the numbers
     themselves do it.
     """
 
-    __slots__ = ("args", "function", "hint", "key", "name", "node", "recorder", "site")
+    __slots__ = ("_hint", "args", "function", "is_data", "key", "kind", "name", "recorder", "site")
 
     def __init__(
-        self, recorder: Recorder, hint: Number, function: Callable[..., Any] | str, args: tuple[Any, ...], site: Any
+        self,
+        recorder: Recorder,
+        hint: Number,
+        function: Callable[..., Any] | str,
+        args: tuple[Any, ...],
+        site: Any,
+        kind: type | None = None,
     ) -> None:
         self.recorder = recorder
-        self.hint = hint
+        self._hint = hint
+        self.kind = kind or type(hint)
+        self.is_data = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
         self.function = function  # a function, or the name of a method of the first argument
         self.args = args  # symbols, nodes and plain values
         self.site = site  # where the program computed it
-        self.node: Node | None = None
         self.name = ""  # what the program's source calls it
         # What tells it from other numbers; tensors and nodes by id, for comparing them would be an operation.
         self.key: tuple[Any, ...] = (
@@ -49,16 +59,28 @@ class Symbol:
             *(arg.key if isinstance(arg, Symbol) else id(arg) for arg in args),
         )
 
+    @property
+    def hint(self) -> Number:
+        """The value for the example inputs. Raises NeedsRealValues where fake examples cannot tell."""
+        if self._hint is UNKNOWN:
+            raise NeedsRealValues("a number that depends on data is used as a size")
+        return self._hint
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the examples tell the value."""
+        return self._hint is not UNKNOWN
+
     # ---- what torch asks of a symbolic number's node
 
     def is_int(self) -> bool:
-        return type(self.hint) is int
+        return self.kind is int
 
     def is_float(self) -> bool:
-        return type(self.hint) is float
+        return self.kind is float
 
     def is_bool(self) -> bool:
-        return type(self.hint) is bool
+        return self.kind is bool
 
     def is_nested_int(self) -> bool:
         return False
@@ -70,7 +92,7 @@ class Symbol:
         return False
 
     def has_hint(self) -> bool:
-        return True
+        return self.has_value
 
     def maybe_as_int(self) -> None:
         return None
@@ -86,7 +108,7 @@ class Symbol:
         return self
 
     def __repr__(self) -> str:
-        return str(self.hint)
+        return str(self._hint) if self.has_value else "?"
 
     _graph_repr = __str__ = __repr__
 
@@ -124,13 +146,13 @@ class _Number:
         return bool(self.node.int_())
 
     def __str__(self) -> str:
-        return str(self.node.hint if self.node.recorder.is_in_message() else self.node.int_())
+        return str(self.node._hint if self.node.recorder.is_in_message() else self.node.int_())
 
     def __format__(self, spec: str) -> str:
-        return format(self.node.hint if self.node.recorder.is_in_message() else self.node.int_(), spec)
+        return format(self.node._hint if self.node.recorder.is_in_message() else self.node.int_(), spec)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.node.hint})"
+        return f"{type(self).__name__}({self.node})"
 
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
@@ -214,6 +236,11 @@ def as_number(symbol: Symbol) -> Any:
         return IntProxy(symbol)  # type: ignore[no-untyped-call]
     kind = FloatProxy if symbol.is_float() else BoolProxy
     return kind(symbol)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Tell whether a value is a number of the captured program."""
+    return isinstance(type(value), type) and issubclass(type(value), _Number)
 
 
 def symbol_of(value: Any) -> Symbol | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import operator
 import random
@@ -14,8 +15,10 @@ import torch
 from torch import nn
 
 from graphwright.capture.examples import Examples, NeedsRealValues
+from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import exporting
+from graphwright.capture.plan import Plan, Restart
 from graphwright.capture.recorder import DataQuestion, Recorder
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
@@ -68,13 +71,14 @@ def trace(
         args = (args,)
     if not isinstance(args, tuple | list):
         raise CaptureError(f"args is a {type(args).__name__}", fix="pass a tuple of the positional example inputs")
-    is_leaf = _leaf_predicate(leaf_modules)
     say = progress or (lambda line: None)
+    program = _Program(root, tuple(args), dict(kwargs or {}), _leaf_predicate(leaf_modules))
     failure: BaseException | None = None
     for attempt in _ATTEMPTS:
         started = time.perf_counter()
+        plan = Plan()
         try:
-            gm = _capture(root, tuple(args), dict(kwargs or {}), is_leaf, attempt)
+            gm = program.capture(plan, attempt)
         except DataQuestion as question:
             failure = failure or question.error
             say(f"{attempt.name}: {question.error.message}; trying another way")
@@ -83,7 +87,7 @@ def trace(
             say(f"{attempt.name}: sizes depend on data; trying another way")
         else:
             seconds = time.perf_counter() - started
-            say(f"{attempt.name}: {len(graph_of(gm).nodes)} nodes in {seconds:.2f} s")
+            say(f"{attempt.name}: {len(graph_of(gm).nodes)} nodes in {seconds:.2f} s, {plan.passes} passes")
             return gm
     assert failure is not None
     raise failure
@@ -106,40 +110,94 @@ _ATTEMPTS = (
 )
 
 
-def _capture(
-    root: nn.Module | Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    is_leaf: Callable[[nn.Module, str], bool],
-    attempt: _Attempt,
-) -> GraphModule:
-    recorder = Recorder(Examples(attempt.real), is_leaf)
-    if isinstance(root, nn.Module):
-        shells = Shells(root, recorder.call_module)
+class _Program:
+    """A program with example inputs, to be run on stand-ins as often as it takes."""
+
+    def __init__(
+        self,
+        root: nn.Module | Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        is_leaf: Callable[[nn.Module, str], bool],
+    ) -> None:
+        self.root, self.args, self.kwargs, self.is_leaf = root, args, kwargs, is_leaf
+        self.module = root if isinstance(root, nn.Module) else None
+        self.name = (
+            getattr(root, "__qualname__", "function") if self.module is None else f"{type(root).__name__}.forward"
+        )
+
+    def capture(self, plan: Plan, attempt: _Attempt) -> GraphModule:
+        """Run the program until the plan needs no more change, along every path that it forks into."""
+        while True:
+            plan.paths, plan.answers = 0, ()
+            try:
+                run = self._paths(plan, attempt, ())
+                break
+            except Restart:
+                if plan.passes > _MOST_PASSES:
+                    raise CaptureError(f"the capture did not come to an end in {plan.passes} passes") from None
+        graph = run.recorder.root.graph
+        run.inputs.guard()
+        _erase_unused(graph)
+        graph.lint()
+        return captured_module(self.module, graph, self.name.partition(".")[0])
+
+    def _paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+        """Capture the program as far as these answers to its forks lead, and every way on from there."""
+        run = self._run(plan, attempt, answers)
+        forks = run.recorder.forks
+        for i in reversed(range(len(answers), len(forks))):
+            fork = forks[i]
+            other = self._paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
+            merge(run.recorder, other.recorder, i)
+            run.inputs.kinds_asked |= other.inputs.kinds_asked
+        return run
+
+    def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+        plan.answers = answers
+        plan.paths += 1
+        plan.passes += 1
+        recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
+        function, signature = self._entry(recorder)
+        recorder.scope.kind = type(self.root)
+        inputs = Inputs(recorder, signature, self.name)
+        args, kwargs = inputs.bind(self.args, self.kwargs)
+        with _random_state(), exporting() if attempt.export else contextlib.nullcontext():
+            try:
+                result = recorder.run(function, args, kwargs)
+            except Exception as error:
+                why = recorder.failed_path(error)
+                if why is error:
+                    raise
+                raise why from error
+            if plan.paths > plan.max_paths:
+                raise recorder.too_many_paths()
+        recorder.refuse_kept_values()
+        recorder.finish(result)
+        return _Run(recorder, inputs)
+
+    def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
+        if self.module is None:
+            return self.root, inspect.signature(self.root)
+        shells = Shells(self.module, recorder.call_module)
         recorder.own_tensors(shells)
         shell = shells.root
         signature = inspect.signature(shell.forward)
-        name = f"{type(root).__name__}.forward"
+        recorder.convert_methods(shells)
 
         def function(*args: Any, **kwargs: Any) -> Any:
             return nn.Module._call_impl(shell, *args, **kwargs)
-    else:
-        function, signature, name = root, inspect.signature(root), getattr(root, "__qualname__", "function")
-    recorder.scope.kind = type(root)
-    inputs = Inputs(recorder, signature, name)
-    run_args, run_kwargs = inputs.bind(args, kwargs)
-    with _random_state(), exporting() if attempt.export else contextlib.nullcontext():
-        result = recorder.run(function, run_args, run_kwargs)
-    recorder.refuse_kept_values()
-    graph = recorder.graph
-    last = graph._root.prev
-    output = graph.create_node("output", "output", (recorder.argument(result),))
-    if last.origin is not None and last.origin.module == "" and last.origin.source.startswith("return "):
-        output.origin = last.origin
-    inputs.guard()
-    _erase_unused(graph)
-    graph.lint()
-    return captured_module(root if isinstance(root, nn.Module) else None, graph, name.partition(".")[0])
+
+        return function, signature
+
+
+@dataclasses.dataclass
+class _Run:
+    recorder: Recorder
+    inputs: Inputs
+
+
+_MOST_PASSES = 200
 
 
 def _erase_unused(graph: Graph) -> None:
@@ -171,7 +229,8 @@ def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], boo
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_WITHOUT_EFFECT = frozenset({"size", "numel", operator.getitem})
+_COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_)
+_WITHOUT_EFFECT = frozenset({"size", "numel", operator.getitem, *_COMPARISONS})
 
 
 @contextlib.contextmanager

@@ -159,19 +159,25 @@ def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | 
             return None
         sides.append(inner)
     test = writer.value(pred)
-    texts = [inner.value(inner.plan[0][0]._args[0]) for inner in sides]
+    then, other = (_in_place(inner.result_text, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
     bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
     if bare[1] and not bare[0]:  # `p and a`
-        text = f"{writer.operand(pred, AND_THEN)} and {sides[0].operand(_value(true), NOT)}", AND_THEN
+        text = f"{writer.operand(pred, AND_THEN)} and {_in_place(sides[0].result_text, NOT)}", AND_THEN
     elif bare[0] and not bare[1]:
-        text = f"{writer.operand(pred, OR_ELSE)} or {sides[1].operand(_value(false), AND_THEN)}", OR_ELSE
+        text = f"{writer.operand(pred, OR_ELSE)} or {_in_place(sides[1].result_text, AND_THEN)}", OR_ELSE
     else:
-        condition = writer.operand(pred, OR_ELSE)
-        text = f"{sides[0].operand(_value(true), OR_ELSE)} if {condition} else {texts[1]}", TERNARY
+        text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY
     if len(text[0]) > _LONGEST_EXPRESSION or len(test) > _LONGEST_EXPRESSION:
         return None
     writer.expressions[node] = text
     return text
+
+
+_STRENGTHS = (OR_ELSE, TERNARY)  # of what stands before `if` and after `else`
+
+
+def _in_place(text: tuple[str, int], strength: int) -> str:
+    return text[0] if text[1] >= strength else f"({text[0]})"
 
 
 def _value(body: Graph) -> Any:

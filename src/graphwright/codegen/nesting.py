@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.operators import STATEMENTS
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, enter_context, exit_context, is_region, unpack, while_loop
+from graphwright.ops import cond, enter_context, exit_context, is_region, raise_error, unpack, while_loop
 
 if TYPE_CHECKING:
     from graphwright.codegen.blocks import Block
@@ -146,7 +146,7 @@ def may_stand_inside(node: Node) -> bool:
     return not origin.target
 
 
-_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context}
+_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error}
 
 
 def is_statement(node: Node) -> bool:

@@ -24,7 +24,7 @@ from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond
+from graphwright.ops import cond, raise_error
 
 __all__ = ["graph_to_readable_source", "readable_source"]
 
@@ -90,6 +90,7 @@ class _ReadableWriter(Writer):
         ] = {}  # how inputs of a body are written, and names that are not node.name
         self.exits = region_exits(self.nodes)
         self.plan: list[Statement] = []
+        self.result_text = ("None", ATOM)  # what a body returns, and how tightly that binds
         self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
         self.kept: set[Node] = set()  # values that are variables around the body
         last = self.nodes[-1] if self.nodes else None
@@ -106,7 +107,8 @@ class _ReadableWriter(Writer):
         """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
         value = node._args[0] if node._args else None
         if self.targets is None:
-            return f"return {self.value(value)}"
+            self.result_text = self._input(value)
+            return f"return {self.result_text[0]}"
         if not self.targets:
             return ""
         values = list(value) if type(value) is tuple and (self.at_once or len(self.targets) > 1) else [value]
@@ -163,6 +165,9 @@ class _ReadableWriter(Writer):
         """Write the statement that computes a node, without what frees values after it."""
         if node in self.exits:
             return f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
+        if node._target is raise_error and node._args:
+            error = self.value(node._args[0])
+            return f"raise {error}({self.call(node._args[1:], {})})" if node._args[1:] else f"raise {error}"
         items = unpacked_items(node)
         if items:
             unused = self.names.new("_") if None in items else ""

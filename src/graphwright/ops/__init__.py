@@ -13,7 +13,7 @@ from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_
 from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.spelling import TorchSpelling
-from graphwright.ops.statements import enter_context, exit_context, unpack
+from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
 
 __all__ = [
     "BASE_TYPES",
@@ -38,6 +38,7 @@ __all__ = [
     "normalize_function",
     "normalize_module",
     "operator_name",
+    "raise_error",
     "schemas_of",
     "signature_of_schema",
     "type_matches",

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphwright.errors import GuardError
 
-__all__ = ["enter_context", "exit_context", "unpack"]
+__all__ = ["enter_context", "exit_context", "raise_error", "unpack"]
 
 
 def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -48,3 +48,13 @@ def unpack(value: Any, count: int) -> tuple[Any, ...]:
             fix="capture again with these inputs as the example",
         )
     return items
+
+
+def raise_error(kind: type[BaseException], *args: Any) -> None:
+    """Raise an exception: `raise kind(*args)`.
+
+    >>> raise_error(ValueError, "n must be even")
+    Traceback (most recent call last):
+    ValueError: n must be even
+    """
+    raise kind(*args)

@@ -1,0 +1,461 @@
+"""Both sides of a branch, captured one after the other and joined.
+
+Each side runs on the same state: what it assigned, and what it changed in containers and modules, is noted and undone
+before the other runs. Then the two are joined: what is the same stays; tensors of one dtype and rank, and numbers of one
+kind, become values of the branch; what cannot be joined makes the capture start again with a fork at this place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import sys
+import traceback
+from collections.abc import Callable
+from types import CellType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.origins import user_frame
+from graphwright.capture.regions import Region
+from graphwright.capture.symbols import UNKNOWN, as_number, is_symbolic, symbol_of
+from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+from graphwright.ops import cond
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["Raised", "Unbound", "branch"]
+
+
+class Raised(BaseException):
+    """A side of a branch ends in an exception, which is in the graph."""
+
+
+class _Unlike(Exception):
+    """Two values cannot be joined."""
+
+
+class Unbound:
+    """Stands for a variable that only the other side of a branch assigned; any use of it is an error."""
+
+    def __init__(self, name: str, place: str | None) -> None:
+        object.__setattr__(self, "_about", (name, place))
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        name, place = object.__getattribute__(self, "_about")
+        raise CaptureError(
+            f"the variable {name!r} has a value on only one side of a branch",
+            at=place,
+            fix=f"give {name!r} a value before the branch, or on both sides",
+        )
+
+    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = _refuse  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+_EMPTY: Any = object()  # the content of a cell without one
+
+
+def branch(
+    recorder: Recorder,
+    subject: Any,
+    then: Callable[[], Any],
+    other: Callable[[], Any],
+    names: tuple[str, ...],
+    place: Any,
+) -> Any:
+    """Capture both sides of a branch on a symbolic value; return what the branch returns.
+
+    `names` are the variables that the sides assign, through their closures.
+    """
+    where = recorder.where()
+    recorder.predicate(subject)  # both sides may use it
+    state = _State(recorder, (then, other), names)
+    sides = [_run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))]
+    with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
+        return _joined(recorder, subject, sides, state, place, where)
+
+
+def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: _State, place: Any, where: str | None) -> Any:
+    """Write the branch, give the state its values after it, and return the branch's own."""
+    going = [side for side in sides if not side.raised]
+    if not going:
+        _finish(recorder, subject, sides, [])
+        raise Raised
+    if len(going) == 1:
+        joined = going[0].values
+        leaves: list[tuple[Any, Any]] = []
+        made = _leaves_from(recorder, going[0], joined, leaves)
+    else:
+        leaves = []
+        try:
+            first, *more = zip(sides[0].values, sides[1].values, strict=True)
+            made = [_join_results(recorder, subject, *first, leaves), *[_join(recorder, a, b, leaves) for a, b in more]]
+        except _Unlike as why:
+            raise recorder.restart(recorder.plan.change(place, "fork", str(why))) from None
+    called: dict[int, str] = {}
+    for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
+        if isinstance(value, _Slot) and name:
+            called.setdefault(value.number, name)
+    values = _finish(recorder, subject, sides, leaves, called)
+    result, *state_values = [_fill(value, values) for value in made]
+    state.write(state_values, where)
+    return result
+
+
+@dataclasses.dataclass
+class _Side:
+    region: Region
+    raised: bool
+    values: list[Any]  # the result, then the state afterwards
+
+
+class _Slot:
+    """In joined values, the place of the branch's value with this number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _run_side(
+    recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: _State, place: Any
+) -> _Side:
+    region = Region(recorder.region, sys._getframe(), place)
+    key = recorder.key_of(subject)
+    grads = len(recorder.grad_regions)
+    raised = False
+    result = None
+    recorder.region, before = region, recorder.region
+    known = recorder.known.get(key, None)
+    recorder.known[key] = value
+    try:
+        result = run()
+    except Raised:
+        raised = True
+    except Exception as error:
+        raise _failed(recorder, subject, error, place) from error
+    finally:
+        recorder.region = before
+        if known is None:
+            del recorder.known[key]
+        else:
+            recorder.known[key] = known
+    if len(recorder.grad_regions) != grads:
+        del recorder.grad_regions[grads:]
+        raise recorder.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
+    values = [result, *state.read()]
+    state.restore()
+    return _Side(region, raised, values)
+
+
+def _failed(recorder: Recorder, subject: Any, error: Exception, place: Any) -> BaseException:
+    """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
+    if isinstance(error, CaptureError) and recorder.is_data(subject):
+        return error
+    last = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if user_frame(frame) is frame:
+            last = frame
+    codes = recorder.convertible(last)
+    if codes:  # a `raise` that was not converted yet
+        return recorder.restart(recorder.plan.convert(codes))
+    if not recorder.is_data(subject):
+        return recorder.restart(recorder.plan.change(place, "guard", f"one side raises {type(error).__name__}"))
+    return error
+
+
+def _finish(
+    recorder: Recorder,
+    subject: Any,
+    sides: list[_Side],
+    leaves: list[tuple[Any, Any]],
+    names: dict[int, str] | None = None,
+) -> list[Any]:
+    """Write the outputs of both bodies and the branch itself; return its values."""
+    for number, side in enumerate(sides):
+        before, recorder.region = recorder.region, side.region
+        try:
+            outputs = [recorder.lifted(recorder.argument(pair[number])) if not side.raised else None for pair in leaves]
+        finally:
+            recorder.region = before
+        result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
+        side.region.graph.output(result).origin = recorder.site()
+    operands = list(dict.fromkeys(outside for side in sides for outside in side.region.lifted))
+    for side in sides:
+        side.region.take(operands)
+    bodies = [side.region.graph for side in sides]
+    if not leaves and all(_is_empty(body) for body in bodies):
+        return []
+    pred = recorder.predicate(subject)
+    names = names or {}
+    single = len(leaves) == 1
+    node = recorder.make("call_function", cond, (pred, *bodies, tuple(operands)), (single and names.get(0)) or "cond")
+    nodes = [node]
+    if not single:
+        numbers = range(len(leaves))
+        nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i, "value")) for i in numbers]
+    return [_value_of(recorder, subject, pair, made, sides) for pair, made in zip(leaves, nodes, strict=True)]
+
+
+def _is_empty(body: Any) -> bool:
+    return all(node.op in ("placeholder", "output") for node in body.nodes)
+
+
+def _value_of(recorder: Recorder, subject: Any, pair: tuple[Any, Any], node: Node, sides: list[_Side]) -> Any:
+    """The value in the program of one output of a branch; its example is that of the side which the example takes."""
+    taken = recorder.hint(subject)
+    sample = pair[1] if sides[0].raised or taken is False else pair[0]
+    if isinstance(sample, torch.Tensor):
+        return TensorProxy.make(recorder, recorder.example(sample), node)
+    symbol = symbol_of(sample)
+    kind = type(sample) if symbol is None else symbol.kind
+    hint = UNKNOWN
+    if taken is not None:
+        hint = sample if symbol is None else symbol._hint
+    symbol = recorder.data_symbol(hint, kind, "branch", (node,))
+    symbol.is_data = recorder.is_data(subject) or any(is_symbolic(side) and recorder.is_data(side) for side in pair)
+    recorder.region.numbers[symbol] = node
+    return as_number(symbol)
+
+
+# ---- joining
+
+
+def _join_results(recorder: Recorder, subject: Any, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
+    """Join the results of the two sides; on its own sides the value that decides is True and False."""
+    for mine, its, decided in ((a, b, True), (b, a, False)):
+        if _is_subject(subject, mine) and type(its) is bool:
+            return its if its is decided else mine
+    return _join(recorder, a, b, leaves)
+
+
+def _is_subject(subject: Any, value: Any) -> bool:
+    """Tell whether a value is the bool that decides the branch, or the truth of the tensor that does."""
+    symbol = symbol_of(value)
+    if symbol is None or symbol.kind is not bool:
+        return False
+    return symbol is subject or (symbol.function == "truth" and symbol.args[0] is subject)
+
+
+def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
+    """Join two values: what holds `_Slot`s for what differs, which goes to `leaves`."""
+    if a is b:
+        return a
+    if a is _EMPTY or b is _EMPTY:
+        return _OneSided
+    if isinstance(a, Unbound) or isinstance(b, Unbound):
+        return a if isinstance(a, Unbound) else b
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        x, y = recorder.example(a), recorder.example(b)
+        if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
+            raise _Unlike(f"{x.dtype} of {x.dim()} dimensions on one side, {y.dtype} of {y.dim()} on the other")
+        return _slot(a, b, leaves)
+    kind_a, kind_b = _number_kind(a), _number_kind(b)
+    if kind_a is not None and kind_b is not None:
+        if kind_a is not kind_b:
+            raise _Unlike(f"{kind_a.__name__} on one side, {kind_b.__name__} on the other")
+        if not is_symbolic(a) and not is_symbolic(b) and a == b:
+            return a
+        if is_symbolic(a) and is_symbolic(b) and symbol_of(a) is symbol_of(b):
+            return a
+        return _slot(a, b, leaves)
+    if type(a) is not type(b) or kind_a or kind_b:
+        raise _Unlike(f"{type(a).__name__} on one side, {type(b).__name__} on the other")
+    if isinstance(a, tuple | list):
+        if len(a) != len(b):
+            raise _Unlike(f"{len(a)} items on one side, {len(b)} on the other")
+        items = [_join(recorder, x, y, leaves) for x, y in zip(a, b, strict=True)]
+        if all(map(operator.is_, items, a)):
+            return a
+        return type(a)(*items) if hasattr(a, "_fields") else _Container(type(a), items)
+    if isinstance(a, dict):
+        if list(a) != list(b):
+            raise _Unlike("different keys on the two sides")
+        if all(a[key] is b[key] for key in a):
+            return a
+        return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves) for key in a})
+    if dataclasses.is_dataclass(a) and not isinstance(a, type):
+        fields = {
+            f.name: _join(recorder, getattr(a, f.name), getattr(b, f.name), leaves) for f in dataclasses.fields(a)
+        }
+        return _Container(type(a), fields)
+    if a == b and type(a).__eq__ is not object.__eq__:
+        return a
+    raise _Unlike(f"two different objects of class {type(a).__name__}")
+
+
+class _OneSided:
+    """In joined values: a variable that one side left without a value."""
+
+
+@dataclasses.dataclass
+class _Container:
+    """In joined values: a container to make of joined items."""
+
+    kind: type
+    items: Any
+
+
+def _number_kind(value: Any) -> type | None:
+    if is_symbolic(value):
+        return symbol_of(value).kind  # type: ignore[union-attr]
+    return type(value) if type(value) in (int, float, bool) else None
+
+
+def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
+    for number, (x, y) in enumerate(leaves):
+        if x is a and y is b:
+            return _Slot(number)
+    leaves.append((a, b))
+    return _Slot(len(leaves) - 1)
+
+
+def _leaves_from(recorder: Recorder, side: _Side, values: list[Any], leaves: list[tuple[Any, Any]]) -> list[Any]:
+    """The values of the one side that goes on: those computed inside it leave it through the branch."""
+
+    def outside(value: Any) -> Any:
+        if isinstance(value, TensorProxy) or is_symbolic(value):
+            argument = _known_node(recorder, value)
+            if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
+                return _slot(value, value, leaves)
+            return value
+        if isinstance(value, tuple | list):
+            items = [outside(item) for item in value]
+            if all(map(operator.is_, items, value)):
+                return value
+            return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
+        if type(value) is dict:
+            held = {key: outside(item) for key, item in value.items()}
+            return value if all(held[key] is value[key] for key in held) else _Container(dict, held)
+        return value
+
+    return [outside(value) for value in values]
+
+
+def _known_node(recorder: Recorder, value: Any) -> Node | None:
+    if isinstance(value, TensorProxy):
+        return value._node
+    symbol = symbol_of(value)
+    assert symbol is not None
+    return recorder.region.number(symbol)
+
+
+def _is_inner(node: Node, region: Region) -> bool:
+    outer = region.outer
+    while outer is not None:
+        if node.graph is outer.graph:
+            return False
+        outer = outer.outer
+    return True
+
+
+def _fill(value: Any, values: list[Any]) -> Any:
+    if isinstance(value, _Slot):
+        return values[value.number]
+    if isinstance(value, _Container):
+        if isinstance(value.items, dict):
+            items = {key: _fill(item, values) for key, item in value.items.items()}
+            return value.kind(**items) if dataclasses.is_dataclass(value.kind) else value.kind(items)
+        return value.kind([_fill(item, values) for item in value.items])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*[_fill(item, values) for item in value])
+    return value
+
+
+# ---- state
+
+
+class _State:
+    """What the sides of a branch may change: variables, containers that these reach, attributes of modules."""
+
+    def __init__(self, recorder: Recorder, functions: tuple[Callable[[], Any], ...], names: tuple[str, ...]) -> None:
+        cells: dict[str, CellType] = {}
+        everything: list[Any] = []
+        for function in functions:
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+                everything.append(_content(cell))
+                if name in names:
+                    cells[name] = cell
+        self._cells = cells
+        self.names = tuple(cells)
+        self._before = [_content(cell) for cell in cells.values()]
+        self._containers: list[tuple[Any, Any]] = []
+        seen: set[int] = set()
+        shells = [shell for _, shell in recorder.shells.all()] if recorder.shells is not None else []
+        for value in (*everything, *shells):
+            self._watch(value, seen)
+
+    def _watch(self, value: Any, seen: set[int]) -> None:
+        kind = type(value)
+        if id(value) in seen:
+            return
+        if isinstance(value, nn.Module):
+            seen.add(id(value))
+            for table in (value.__dict__, value._buffers, value._parameters):
+                self._containers.append((table, dict(table)))
+                if table is value.__dict__:
+                    for item in table.values():
+                        if type(item) in (list, dict, set):
+                            self._watch(item, seen)
+        elif kind in (list, dict, set):
+            seen.add(id(value))
+            self._containers.append((value, kind(value)))
+            for item in value.values() if kind is dict else value:
+                self._watch(item, seen)
+        elif kind is tuple:
+            for item in value:
+                self._watch(item, seen)
+
+    def read(self) -> list[Any]:
+        """The state now: the variables, then the containers' contents."""
+        return [*map(_content, self._cells.values()), *[type(now)(now) for now, _ in self._containers]]
+
+    def restore(self) -> None:
+        """Put everything back to how it was before the branch."""
+        for cell, value in zip(self._cells.values(), self._before, strict=True):
+            _set(cell, value)
+        for now, before in self._containers:
+            _refill(now, before)
+
+    def write(self, values: list[Any], where: str | None) -> None:
+        """Give the variables and containers their values after the branch."""
+        count = len(self._cells)
+        for (name, cell), value in zip(self._cells.items(), values[:count], strict=True):
+            _set(cell, Unbound(name, where) if value is _OneSided else value)
+        for (now, _), value in zip(self._containers, values[count:], strict=True):
+            _refill(now, value)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _EMPTY
+
+
+def _set(cell: CellType, value: Any) -> None:
+    if value is _EMPTY:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
+
+
+def _refill(container: Any, content: Any) -> None:
+    """Give a container this content, without touching one that has it."""
+    if isinstance(container, dict):
+        if container.keys() == content.keys() and all(container[key] is content[key] for key in content):
+            return
+        container.clear()
+        container.update(content)
+    elif isinstance(container, list):
+        container[:] = content
+    elif container != content:
+        container.clear()
+        container.update(content)

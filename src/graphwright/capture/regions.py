@@ -1,0 +1,62 @@
+"""The graphs that a capture writes to: the program's own, and those of the branches that it is inside of."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+from graphwright.capture.symbols import Symbol
+from graphwright.ir import Graph, Node
+
+__all__ = ["Region"]
+
+
+class Region:
+    """One graph being written, and the nodes known in it.
+
+    Nodes of the regions around it come in as inputs, made at need: `lifted` maps each to its input.
+    """
+
+    def __init__(self, outer: Region | None = None, frame: FrameType | None = None, place: Any = None) -> None:
+        self.graph = Graph()
+        self.outer = outer
+        self.frame = frame  # the frame that runs the branch
+        self.place = place  # what the plan knows the branch by
+        self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
+        self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
+        self.numbers: dict[Symbol, Node] = {}
+
+    def number(self, symbol: Symbol) -> Node | None:
+        """The node that computes a number, here or in a region around."""
+        region: Region | None = self
+        while region is not None:
+            node = region.numbers.get(symbol)
+            if node is not None:
+                return node
+            region = region.outer
+        return None
+
+    def lift(self, node: Node) -> Node:
+        """Return the node that stands for a value in this region."""
+        if node.graph is self.graph:
+            return node
+        if self.outer is None:
+            raise LookupError(node)  # from a branch that is over
+        outside = self.outer.lift(node)
+        inside = self.lifted.get(outside)
+        if inside is None:
+            graph = self.graph
+            first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+            with graph.inserting_before(first) if first is not None else graph.inserting_after():
+                inside = graph.create_node("placeholder", outside.name, (), {}, outside.name)
+            inside._target = inside.name
+            self.lifted[outside] = inside
+        return inside
+
+    def take(self, operands: list[Node]) -> None:
+        """Have exactly these inputs, in this order."""
+        inputs = [self.lifted[node] if node in self.lifted else self.lift(node) for node in operands]
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        for node in inputs:
+            if first is not None:
+                first.prepend(node)

@@ -1,0 +1,231 @@
+"""What converted functions call: Python's way for plain values, the recorder's for symbolic ones.
+
+The methods of `Runtime` stand for `if`, `and`, `or`, `not`, the ternary, chained comparisons, `assert`, `raise` and
+calls. They act on the capture that runs in this thread; without one they do what Python does.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+import threading
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.conversion import convert
+from graphwright.capture.symbols import is_symbolic
+from graphwright.capture.tensor_proxy import TensorProxy
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["RUNTIME", "Text", "capturing", "converted_function", "is_refused_number"]
+
+_thread = threading.local()
+
+
+class capturing:
+    """While it is entered, converted functions of this thread record with a recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        self._before = getattr(_thread, "recorder", None)
+        _thread.recorder = self._recorder
+
+    def __exit__(self, *error: object) -> None:
+        _thread.recorder = self._before
+
+
+class Text(str):
+    """A message with the numbers of the example; `template` and `values` make it with those of a run."""
+
+    template: str
+    values: tuple[Any, ...]
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
+    "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}  # fmt: skip
+
+
+def _symbolic(value: Any) -> Recorder | None:
+    """The recorder of a value that only a run has; None for plain values."""
+    if type(value) is TensorProxy:
+        return value.recorder
+    return value.node.recorder if is_symbolic(value) else None
+
+
+class Runtime:
+    """The runtime of converted functions."""
+
+    def branch(self, test: Any, then: Callable[[], Any], other: Callable[[], Any], names: tuple[str, ...] = ()) -> Any:
+        """`if test: ... else: ...`, the two sides as functions that assign these variables around them."""
+        recorder = _symbolic(test)
+        if recorder is None:
+            return then() if test else other()
+        return recorder.branch(test, then, other, names)
+
+    returning = branch
+
+    def choose(self, test: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """`then if test else other`."""
+        return self.branch(test, then, other)
+
+    def and_then(self, left: Any, right: Callable[[], Any]) -> Any:
+        """`left and right`."""
+        return left and right() if _symbolic(left) is None else self.branch(left, right, lambda: left)
+
+    def or_else(self, left: Any, right: Callable[[], Any]) -> Any:
+        """`left or right`."""
+        return left or right() if _symbolic(left) is None else self.branch(left, lambda: left, right)
+
+    def both(self, left: Any, right: Callable[[], Any]) -> Any:
+        """`left and right` where only the truth of the result counts."""
+        recorder = _symbolic(left)
+        if recorder is None:
+            return left and right()
+        return self.branch(left, lambda: recorder.loose_truth(right()), lambda: recorder.loose_truth(left))
+
+    def either(self, left: Any, right: Callable[[], Any]) -> Any:
+        """`left or right` where only the truth of the result counts."""
+        recorder = _symbolic(left)
+        if recorder is None:
+            return left or right()
+        return self.branch(left, lambda: recorder.loose_truth(left), lambda: recorder.loose_truth(right()))
+
+    def negation(self, value: Any) -> Any:
+        """`not value`."""
+        recorder = _symbolic(value)
+        return not value if recorder is None else recorder.negation(value)
+
+    def compare(self, operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
+        """`left < right < ...`."""
+        first, _, more = operators.partition(" ")
+        right = rights[0]()
+        result = _COMPARISONS[first](left, right)
+        if not more:
+            return result
+        return self.and_then(result, lambda: self.compare(more, right, *rights[1:]))
+
+    def check(self, test: Any, message: Callable[[], Any] | None = None) -> None:
+        """`assert test, message`."""
+
+        def fail() -> None:
+            raise self.raising(AssertionError(message()) if message is not None else AssertionError())
+
+        self.branch(test, lambda: None, fail)
+
+    def raising(self, error: Any) -> Any:
+        """`raise error`: returns what is to be raised, or ends a side of a branch with it."""
+        recorder = getattr(_thread, "recorder", None)
+        return error if recorder is None else recorder.raising(error)
+
+    def text(self, template: str, *values: Any) -> str:
+        """An f-string in a message."""
+        if not any(_symbolic(value) is not None for value in values):
+            return template.format(*values)
+        text = Text(template.format(*[_Shown(value) if _symbolic(value) is not None else value for value in values]))
+        text.template, text.values = template, values
+        return text
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`function(*args, **kwargs)`: converted functions in place of those that asked, nodes for numbers."""
+        recorder: Recorder | None = getattr(_thread, "recorder", None)
+        if recorder is None:
+            return function(*args, **kwargs)
+        numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES else None
+        if numeric is not None and any(_symbolic(value) is not None for value in args):
+            return numeric(recorder, function, args, kwargs)
+        if isinstance(function, nn.Module) and recorder.shells is not None:
+            function = recorder.shells.shell(function)
+        try:
+            return recorder.converted(function)(*args, **kwargs)
+        except TypeError as error:
+            if not is_refused_number(error) or isinstance(function, FunctionType | MethodType | type):
+                raise
+            return recorder.torch_function(function, args, kwargs)  # C++ takes plain numbers here; the graph need not
+
+
+RUNTIME = Runtime()
+
+
+def is_refused_number(error: BaseException) -> bool:
+    """Tell whether C++ refused one of our numbers where it takes plain ones only."""
+    return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
+
+
+_PROXIES = ("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat")
+
+
+def converted_function(function: Any, codes: set[Any]) -> Any:
+    """Return what to call in place of a function: its conversion where it, or what it wraps, is to be converted."""
+    kind = type(function)
+    if kind is FunctionType:
+        return (convert(function, RUNTIME) or function) if function.__code__ in codes else function
+    if kind is MethodType:
+        inner = converted_function(function.__func__, codes)
+        return function if inner is function.__func__ else MethodType(inner, function.__self__)
+    if kind is functools.partial:
+        inner = converted_function(function.func, codes)
+        return function if inner is function.func else functools.partial(inner, *function.args, **function.keywords)
+    own = getattr(kind, "__call__", None)  # noqa: B004 - the method, to convert it
+    if type(own) is FunctionType and own.__code__ in codes and not isinstance(function, type | nn.Module):
+        return MethodType(convert(own, RUNTIME) or own, function)
+    return function
+
+
+class _Shown:
+    """A number in a message of the example: whatever its format asks for."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return "?" if isinstance(self._value, torch.Tensor) else str(self._value.node)
+
+
+# ---- functions that want numbers
+
+
+def _number(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """int(x), float(x), round(x), math.sqrt(x): a number computed from one or more."""
+    return recorder.computed(function, args, kwargs)
+
+
+def _length(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recorder.length(args[0])
+
+
+def _truth(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recorder.truth(args[0])
+
+
+def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) > 1 and not kwargs:
+        return recorder.computed(function, args, kwargs)
+    return function(*args, **kwargs)
+
+
+def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recorder.make("call_function", print, tuple(map(recorder.argument, args)), "print")
+
+
+_PLAIN_CALLABLES = (type, type(len))
+_NUMERIC: dict[Any, Callable[..., Any]] = {
+    int: _number, float: _number, round: _number, abs: _number, bool: _truth, len: _length, max: _extreme,
+    min: _extreme, print: _printed, divmod: lambda r, f, args, k: divmod(*args), pow: _number,
+    **{getattr(math, name): _number for name in dir(math) if isinstance(getattr(math, name), type(builtins.len))},
+}  # fmt: skip
