@@ -118,15 +118,16 @@ class Asks(nn.Module):
             x = x.flatten(0, 1)
         if self.training or flag:
             x = x * 2
+        for _ in range(x.shape[1] // 2):
+            x = x + 1
         return x if mask is None else x * mask
 
 
 GUARDED = [
-    pytest.param(lambda gm: gm(torch.randn(1, 5, 4)), "test_trace.py", id="a size"),
+    pytest.param(lambda gm: gm(torch.randn(3, 5, 8)), "test_trace.py", id="a size"),
     pytest.param(lambda gm: gm(torch.randn(5, 4)), "'x' was a torch.float32 tensor of 3 dimensions", id="a rank"),
     pytest.param(lambda gm: gm(torch.randn(2, 5, 4), flag=True), "'flag' was False", id="a flag"),
     pytest.param(lambda gm: gm(torch.randn(2, 5, 4), mask=torch.ones(4)), "'mask' was None", id="None"),
-    pytest.param(lambda gm: gm.train()(torch.randn(2, 5, 4)), "captured where this was False", id="training"),
 ]
 
 
@@ -140,7 +141,7 @@ def test_what_the_example_answered_is_checked(call: object, message: str) -> Non
 
 def test_guards_are_listed_with_the_users_line() -> None:
     gm = trace(Asks().eval(), torch.randn(2, 5, 4))
-    assert any("x.shape[0] != 1" in str(guard) for guard in gm.guards)
+    assert any("range(x.shape[1] // 2)" in str(guard) for guard in gm.guards)
 
 
 def test_an_int_argument_is_an_int_to_isinstance_and_stays_an_input() -> None:
@@ -237,7 +238,7 @@ REFUSED = [
     pytest.param(lambda: trace(model(), ()), "do not fit Model.forward", id="too few"),
     pytest.param(lambda: trace(model(), (torch.ones(2), torch.ones(2))), "do not fit Model.forward", id="too many"),
     pytest.param(lambda: trace(model(), {"x": 1}), "args is a dict", id="a dict as args"),  # type: ignore[arg-type]
-    pytest.param(lambda: trace(lambda x: x if x.sum() > 0 else -x, torch.ones(2)), "at .*test_trace.py", id="data"),
+    pytest.param(lambda: trace(lambda x: x.tolist(), torch.ones(2)), "at .*test_trace.py", id="data"),
     pytest.param(lambda: trace(model(), torch.ones(2, 3, 4), leaf_modules=[3]), "leaf_modules holds 3", id="leaf"),  # type: ignore[list-item]
     pytest.param(lambda: trace(lambda x: object(), torch.ones(2)), "cannot write a", id="an unknown result"),
 ]

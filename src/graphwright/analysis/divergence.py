@@ -86,7 +86,9 @@ def _call_nodes(graph: Graph) -> dict[tuple[str, int], Node]:
     """The n-th node that calls a path, by (path, n)."""
     counts: Counter[str] = Counter()
     found: dict[tuple[str, int], Node] = {}
-    for node in graph.find_nodes(op="call_module"):
+    for node in graph.all_nodes():
+        if node.op != "call_module":
+            continue
         found[node.target, counts[node.target]] = node
         counts[node.target] += 1
     return found

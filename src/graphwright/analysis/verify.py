@@ -156,7 +156,7 @@ class _Comparison:
         if not (isinstance(original, nn.Module) and isinstance(captured, GraphModule)):
             return ""
         graph = graph_of(captured)
-        paths = dict.fromkeys(node.target for node in graph.find_nodes(op="call_module"))
+        paths = dict.fromkeys(node.target for node in graph.all_nodes() if node.op == "call_module")
         with recorded_calls(original, paths) as one:
             self._run(self.original, mode, args, kwargs)
         with recorded_calls(captured, paths) as other:

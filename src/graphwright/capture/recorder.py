@@ -53,6 +53,7 @@ _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
 _BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__)
 _REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
+_COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
 _SAMPLES = {int: 3, float: 1.5, bool: True}
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
@@ -126,6 +127,7 @@ class Recorder:
 
     def finish(self, result: Any) -> None:
         """Write the output of the program."""
+        self.region = self.root
         graph = self.graph
         last = graph._root.prev
         output = graph.create_node("output", "output", (self.argument(result),))
@@ -622,7 +624,7 @@ class Recorder:
         if frame is None or is_converted(frame.f_code):
             return codes
         asks = True
-        while frame is not None and frame.f_code not in _BOUNDARIES:
+        while frame is not None and frame.f_code not in _BOUNDARIES and frame.f_code is not Recorder.run.__code__:
             code = frame.f_code
             if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in _NESTED):
                 if (asks and code in self.plan.converted) or not can_convert(code):
@@ -689,6 +691,12 @@ class Recorder:
         assert symbol is not None
         return as_number(self.computed_symbol(operator.not_, (symbol,)))
 
+    def compare(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """One comparison, written as the operator that it is."""
+        if not (isinstance(left, TensorProxy) or isinstance(right, TensorProxy)) or function not in _COMPARISONS:
+            return function(left, right)
+        return self._record("call_function", function, function, (left, right), {})
+
     def length(self, value: Any) -> Any:
         """`len(value)` of a symbolic value."""
         return as_number(self.size_symbol(value, 0)) if isinstance(value, TensorProxy) else len(value)
@@ -698,7 +706,9 @@ class Recorder:
         symbols = []
         for value in args:
             if isinstance(value, TensorProxy):
-                symbols.append(self._item(value, float if function not in (int, abs) else None))
+                if function in (int, float) and len(args) == 1:
+                    return as_number(self._number_of(value, function))
+                symbols.append(self._item(value))
             elif symbol_of(value) is not None:
                 symbols.append(symbol_of(value))
             elif isinstance(value, int | float):
@@ -711,7 +721,13 @@ class Recorder:
             return as_number(symbols[0])
         return as_number(self.computed_symbol(function, tuple(symbols)))
 
-    def _item(self, tensor: TensorProxy, kind: type | None = None) -> Symbol:
+    def _number_of(self, tensor: TensorProxy, kind: Any) -> Symbol:
+        """`int(tensor)` or `float(tensor)`."""
+        with torch._C.DisableTorchFunction():
+            hint = kind(tensor.example) if self.examples.is_real else UNKNOWN
+        return self.data_symbol(hint, kind, kind, (tensor,))
+
+    def _item(self, tensor: TensorProxy) -> Symbol:
         """The number in a tensor of one element."""
         with torch._C.DisableTorchFunction():
             example = tensor.example
@@ -728,18 +744,30 @@ class Recorder:
         region = self.region
         if region.outer is None:
             return error
-        frame = user_frame(sys._getframe(1))
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not region.frame:
             if user_frame(frame) is frame and is_handled(frame):
                 return error  # the program itself catches it, on this side
             frame = frame.f_back
-        while frame is not None:
+        while frame is not None and frame.f_code is not Recorder.run.__code__:
             if user_frame(frame) is frame and is_handled(frame):
                 raise self.restart(self.plan.change(region.place, "fork", "an exception may be caught outside"))
             frame = frame.f_back
+        self.write_raise(error)
+        raise Raised
+
+    def write_raise(self, error: Any) -> None:
+        """Write into the graph that an exception is raised."""
         kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
         self.make("call_function", raise_error, (kind, *[self._message(arg) for arg in args]), "raise_error")
-        raise Raised
+
+    def is_raised_by_user(self, error: Exception) -> bool:
+        """Tell whether a `raise` or `assert` of the program raised an exception, on a path that it forked into."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
+        if not self.plan.answers or not frames or user_frame(frames[-1]) is not frames[-1]:
+            return False
+        place = place_of(frames[-1].f_code, frames[-1].f_lasti)
+        return place.source.startswith(("raise ", "assert "))
 
     def _message(self, value: Any) -> Argument:
         if type(value) is Text:
@@ -783,7 +811,7 @@ class Recorder:
             return self._answer(owner, bool)
         if name in ("__int__", "__index__", "__float__"):
             return self._answer(self._item(owner), float if name == "__float__" else int)
-        self._refuse_data(owner, name)
+        return self._refuse_data(owner, name)
 
     def is_in_message(self) -> bool:
         """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
@@ -848,9 +876,13 @@ class _RecordingMode(TorchFunctionMode):
 
 def _outer_frame(frame: FrameType | None) -> FrameType | None:
     """The nearest frame that is not this library's."""
-    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+    while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OURS)
 
 
 def _holds_tensors(value: Any) -> bool:

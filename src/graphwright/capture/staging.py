@@ -112,7 +112,9 @@ class Runtime:
         """`left < right < ...`."""
         first, _, more = operators.partition(" ")
         right = rights[0]()
-        result = _COMPARISONS[first](left, right)
+        recorder = _symbolic(left) or _symbolic(right)
+        compare = _COMPARISONS[first]
+        result = compare(left, right) if recorder is None else recorder.compare(compare, left, right)
         if not more:
             return result
         return self.and_then(result, lambda: self.compare(more, right, *rights[1:]))

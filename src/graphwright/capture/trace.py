@@ -166,10 +166,14 @@ class _Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
-                why = recorder.failed_path(error)
-                if why is error:
-                    raise
-                raise why from error
+                if recorder.is_raised_by_user(error):
+                    recorder.write_raise(error)
+                    result = None
+                else:
+                    why = recorder.failed_path(error)
+                    if why is error:
+                        raise
+                    raise why from error
             if plan.paths > plan.max_paths:
                 raise recorder.too_many_paths()
         recorder.refuse_kept_values()
@@ -202,11 +206,11 @@ _MOST_PASSES = 200
 
 def _erase_unused(graph: Graph) -> None:
     """Erase the arithmetic on sizes and the attribute reads that nothing came to use."""
-    for node in reversed(graph.nodes):
+    for node in reversed(list(graph.all_nodes())):
         if node.users or node.op in ("placeholder", "output"):
             continue
         if node.op == "get_attr" or node.target in _WITHOUT_EFFECT:
-            graph.erase_node(node)
+            node.graph.erase_node(node)
 
 
 def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], bool]:

@@ -59,6 +59,7 @@ def lines_of(writer: _ReadableWriter) -> list[Line]:
 
 class _Lines:
     def __init__(self, root: _ReadableWriter) -> None:
+        self._root = root
         root.plan = root.statements()
         self._comments = _Comments()
 
@@ -76,12 +77,13 @@ class _Lines:
                 if dead:
                     out.append(Line(node, "", f"{indent}{dead}"))
                 continue
-            comment = self._comments.before(node, indent)
+            is_end_of_body = node._op == "output" and writer is not self._root
+            comment = "" if is_end_of_body else self._comments.before(node, indent)
             if isinstance(text, Block):
                 lines = self._block(node, text, indent)
                 lines[0].comment = comment + lines[0].comment
                 out += lines
-                if dead:
+                if dead and not text.returns:
                     out.append(Line(node, "", f"{indent}{dead}"))
             elif text:
                 out.append(Line(node, comment, f"{indent}{wrap(text, indent)}{f';  {dead}' if dead else ''}"))

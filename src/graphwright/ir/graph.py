@@ -354,6 +354,11 @@ class Graph:
             for body in bodies_of(node):
                 yield from body.all_graphs()
 
+    def all_nodes(self) -> Iterator[Node]:
+        """Iterate over the nodes of this graph and of the bodies inside it."""
+        for graph in self.all_graphs():
+            yield from graph.nodes
+
     # ---- editing
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:

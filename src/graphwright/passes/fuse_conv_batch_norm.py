@@ -64,7 +64,7 @@ class FuseConvBatchNorm:
 
     def __call__(self, gm: GraphModule) -> int:
         calls = Calls(gm)
-        matches = [match for node in graph_of(gm).find_nodes(op="call_module") if (match := _match(node, calls))]
+        matches = [match for node in graph_of(gm).all_nodes() if (match := _match(node, calls))]
         _refuse_training(matches)
         groups: dict[tuple[int, int], list[_Match]] = {}  # the same two modules may follow each other in many places
         for match in matches:

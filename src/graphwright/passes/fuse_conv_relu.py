@@ -78,7 +78,7 @@ class FuseConvReLU:
 
     def __call__(self, gm: GraphModule) -> int:
         calls = Calls(gm)
-        matches = [match for node in graph_of(gm).nodes if (match := _match(node, calls))]
+        matches = [match for node in graph_of(gm).all_nodes() if (match := _match(node, calls))]
         groups: dict[tuple[int, _Form], list[_Match]] = {}
         for match in matches:
             groups.setdefault((id(match.layer), match.form), []).append(match)

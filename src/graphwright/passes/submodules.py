@@ -31,14 +31,16 @@ class Calls:
         self._graph = graph_of(gm)
         self._module: dict[Node, nn.Module] = {}
         self._nodes: dict[int, list[Node]] = {}  # by id of the module
-        for node in self._graph.find_nodes(op="call_module"):
-            self._note(node, gm.get_submodule(node.target))
+        for node in self._graph.all_nodes():
+            if node.op == "call_module":
+                self._note(node, gm.get_submodule(node.target))
         self._paths: dict[int, list[str]] = {}  # by id of the module, of all that were there at the start
         for path, module in gm.named_modules(remove_duplicate=False):
             self._paths.setdefault(id(module), []).append(path)
         self._read: set[int] = set()
-        for node in self._graph.find_nodes(op="get_attr"):
-            self._read.update(_owners(gm, node.target))
+        for node in self._graph.all_nodes():
+            if node.op == "get_attr":
+                self._read.update(_owners(gm, node.target))
 
     def module(self, node: object) -> nn.Module | None:
         """The module that a node calls with one argument, or None where it is no such node."""
@@ -72,7 +74,7 @@ class Calls:
 
     def erase(self, node: Node) -> None:
         """Erase a node, and the module that it called where nothing uses that any more."""
-        self._graph.erase_node(node)
+        node.graph.erase_node(node)
         module = self._module.pop(node, None)
         if module is None:
             return
@@ -100,7 +102,8 @@ class Calls:
         """Tell whether a module around this path is called or read whole: it may be the original's own."""
         atoms = path.split(".")
         return any(
-            self._graph.find_nodes(op=op, target=".".join(atoms[:length]), sort=False)
+            graph.find_nodes(op=op, target=".".join(atoms[:length]), sort=False)
+            for graph in self._graph.all_graphs()
             for length in range(1, len(atoms))
             for op in ("call_module", "get_attr")
         )

@@ -112,7 +112,7 @@ class GraphModule(nn.Module):
     def __init__(self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
         type(self).__name__ = class_name
-        used = dict.fromkeys(node.target for node in graph.nodes if node._op == "call_module" or node._op == "get_attr")
+        used = dict.fromkeys(node.target for node in graph.all_nodes() if node._op in ("call_module", "get_attr"))
         if isinstance(root, nn.Module):
             self.training = root.training
             for target in used:
@@ -121,7 +121,7 @@ class GraphModule(nn.Module):
                 else:
                     copy_attribute(root, self, target)
         elif isinstance(root, Mapping):
-            for node in graph.nodes:
+            for node in graph.all_nodes():
                 if node.op in ("call_module", "get_attr") and node.target not in root:
                     raise GraphError(
                         f"Node {node} referenced target {node.target} but that target was not provided in ``root``!",
@@ -208,7 +208,7 @@ class GraphModule(nn.Module):
             function.__signature__ = inspect.signature(original.forward)  # type: ignore[attr-defined]
         _state(self).function = function
         kind.forward = function
-        for node in _state(self).graph.nodes:
+        for node in _state(self).graph.all_nodes():
             # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
             called = self.__dict__["_modules"].get(node._target) if node._op == "call_module" else None
             below = called.__dict__.get(_STATE) if isinstance(called, GraphModule) else None
@@ -236,7 +236,7 @@ class GraphModule(nn.Module):
         would make these wrong without a word. Raises GuardError then, before anything is converted.
         """
         state = _state(self)
-        if state.is_readable and any(map(_mentions_float_dtype, state.graph.nodes)):
+        if state.is_readable and any(map(_mentions_float_dtype, state.graph.all_nodes())):
             parameter = next((p for p in self.parameters() if p.is_floating_point()), None)
             if parameter is not None and fn(torch.empty(0, dtype=parameter.dtype)).dtype != parameter.dtype:
                 raise GuardError(

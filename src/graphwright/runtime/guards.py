@@ -77,7 +77,7 @@ class Guard:
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
     found = []
-    for node in graph.nodes:
+    for node in graph.all_nodes():
         if node.target is expect:
             value, captured, where = node.args
             found.append(Guard(f"{where} [{value} was {captured!r}]", node))

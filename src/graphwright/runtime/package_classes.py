@@ -77,7 +77,7 @@ class Uses:
                     self._run(child, f"{path}.{name}", caller)
             return
         self.programs[id(module)] = program
-        for node in program[0].nodes:
+        for node in program[0].all_nodes():
             if node.op == "call_module" or node.op == "get_attr":
                 self._follow(module, node)
 

@@ -154,7 +154,7 @@ def _annotation(name: str, value: Any, modules: set[str]) -> str:
 
 def _unimportable(value: Any, graphs: Iterable[Graph]) -> ExportError:
     why, fix = why_unimportable(value)
-    user = next((node for graph in graphs for node in graph.nodes if _mentions(node, value)), None)
+    user = next((node for graph in graphs for node in graph.all_nodes() if _mentions(node, value)), None)
     where = "the package" if user is None else f"node {user.name!r}"
     origin: object = None if user is None else user.origin
     if origin is None and isinstance(value, types.FunctionType):

@@ -212,7 +212,7 @@ def _differs(path: str, how: str) -> ExportError:
 
 
 def _local_names(graph: Graph) -> Iterator[str]:
-    for node in graph.nodes:
+    for node in graph.all_nodes():
         yield node.name
         if node.op == "placeholder":
             yield node.target.lstrip("*")

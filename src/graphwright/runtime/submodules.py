@@ -42,7 +42,7 @@ def delete_unused_submodules(root: nn.Module, graph: Graph) -> None:
     """Remove every module that the graph neither calls nor reads, is not inside of one, and holds nothing it uses."""
     used: set[str] = set()  # what nodes name, and everything below
     on_the_way: set[str] = {""}
-    for node in graph.nodes:
+    for node in graph.all_nodes():
         if node.op in ("call_module", "get_attr"):
             used.add(str(node.target))
             atoms = str(node.target).split(".")

@@ -1,0 +1,289 @@
+"""Questions of data, size and flags: branches of the graph that go where eager goes, for every input."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import CaptureError, GraphModule, Interpreter, trace
+
+INPUTS = [sign * scale * torch.arange(1.0, n + 1) for sign in (1, -1) for scale in (0.1, 3.0) for n in (2, 3, 6)]
+
+
+def nested(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        y = x + 1
+        if x.max() > 2:
+            y = y * 2
+        elif x.max() > 1:
+            y = y * 3
+    else:
+        y = -x
+    return y
+
+
+def early_return(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 5:
+        return x * 2
+    x = x + 1
+    if x.size(0) > 2:
+        if x.min() < 0:
+            return x - 1
+        x = x * 3
+    return x / 2
+
+
+def ternary(x: torch.Tensor) -> torch.Tensor:
+    scale = 2.0 if x.mean() > 0 else -3.0
+    return (x if x.size(0) > 2 else -x) * scale
+
+
+def boolean_operators(x: torch.Tensor) -> torch.Tensor:
+    big, small = x.max() > 2, x.min() < -2
+    if (big and not small) or x.size(0) == 3:
+        x = x + 1
+    elif small or x.sum() == 0:
+        x = x - 1
+    return x
+
+
+def values_of_operators(x: torch.Tensor) -> torch.Tensor:
+    chosen = (x > 0).all() and x.sum()
+    other = (x < 0).all() or x.sum()
+    return chosen + other
+
+
+def chained(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if 0 < x.sum() < 5 else x * 3 if 2 <= x.size(0) < 3 else x
+
+
+def asserts(x: torch.Tensor) -> torch.Tensor:
+    assert x.sum() > -30, f"sum is {x.size(0)}"
+    if x.size(0) == 6:
+        raise ValueError("six", x.size(0))
+    return x * 2
+
+
+def numbers(x: torch.Tensor) -> torch.Tensor:
+    n = x.size(0)
+    scale = math.sqrt(n) + math.log(n)
+    half = max(1, min(n // 2, math.ceil(n / 3)))
+    return x[:half] * scale + int(n * 1.5) + float(n) + round(n / 7, 1) + len(x) + abs(-n)
+
+
+def numbers_of_data(x: torch.Tensor) -> torch.Tensor:
+    known = x.detach()
+    total = known.sum().item()
+    count = int(known.abs().max())
+    return x * total + count + float(known[0]) + (1 if total > 2 else 0)
+
+
+def helper(x: torch.Tensor, limit: float = 0.0) -> torch.Tensor:
+    if x.sum() > limit:
+        return x + 1
+    return x - 1
+
+
+def calls(x: torch.Tensor) -> torch.Tensor:
+    return helper(helper(x), limit=3.0) + list(map(lambda v: v * 2, [x]))[0]
+
+
+def closures(x: torch.Tensor) -> torch.Tensor:
+    count = 0
+
+    def step(v: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        if v.sum() > 0:
+            count += 1
+            return v + 1
+        count += 10
+        return v - 1
+
+    x = step(step(x))
+    return x + count
+
+
+def containers(x: torch.Tensor) -> torch.Tensor:
+    parts = [x, x + 1]
+    table = {"scale": 2.0}
+    if x.sum() > 0:
+        parts[0] = x * 5
+        table["scale"] = 4.0
+    return (parts[0] + parts[1]) * table["scale"]
+
+
+def unused_in_one_branch(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        extra = x + 1
+        y = extra * 2
+    else:
+        y = x
+    return y
+
+
+def in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for i in range(3):
+        if x.sum() > i:
+            x = x * 0.5
+        else:
+            x = x - 1
+    return x
+
+
+def raises_and_catches(x: torch.Tensor) -> torch.Tensor:
+    try:
+        if x.sum() > 0:
+            raise ValueError("positive")
+        y = x * 2
+    except ValueError:
+        y = x * 3
+    return y
+
+
+def different_kinds(x: torch.Tensor) -> torch.Tensor:
+    bias = None if x.sum() > 0 else x + 1
+    return x if bias is None else x + bias
+
+
+def structures(x: torch.Tensor) -> dict[str, Any]:
+    if x.sum() > 0:
+        out = {"a": x, "b": [x + 1, 3]}
+    else:
+        out = {"a": -x, "b": [x + 2, 4]}
+    return out
+
+
+def comprehension(x: torch.Tensor) -> torch.Tensor:
+    return sum(v if v.sum() > 0 else -v for v in [x, x - 2])
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    if y.sum() > 0:
+        y[0] = 100.0
+        y += 1
+    else:
+        y.mul_(2)
+    return y
+
+
+def without_grad(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        with torch.no_grad():
+            y = x * 2
+    else:
+        y = x * 3
+    return y + x
+
+
+PROGRAMS: list[Callable[[torch.Tensor], Any]] = [
+    *(nested, early_return, ternary, boolean_operators, values_of_operators, chained, asserts, numbers),
+    *(numbers_of_data, calls, closures, containers, unused_in_one_branch, in_a_loop, raises_and_catches),
+    *(different_kinds, structures, comprehension, in_place, without_grad),
+]
+
+
+def outcome(program: Callable[..., Any], x: torch.Tensor) -> tuple[Any, Any]:
+    """What a program gives, and the gradient of the sum of it; or the exception."""
+    x = x.clone().requires_grad_()
+    try:
+        value = program(x)
+    except (ValueError, AssertionError) as error:
+        return type(error), error.args
+    leaves = torch.utils._pytree.tree_leaves(value)
+    total = sum(leaf.sum() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    if not total.requires_grad:
+        return value, None
+    (grad,) = torch.autograd.grad(total, x, allow_unused=True)
+    return value, grad
+
+
+def same(one: Any, other: Any) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0) if not isinstance(one[0], type) else None
+    if isinstance(one[0], type):
+        assert one == other
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_every_path_of_one_capture_equals_eager(program: Callable[..., Any]) -> None:
+    gm = trace(program, INPUTS[0])
+    gm.graph.lint()
+    assert not [guard for guard in gm.guards if "==" in str(guard)]
+    for x in INPUTS:
+        expected = outcome(program, x)
+        same(outcome(gm, x), expected)
+        same(outcome(Interpreter(gm).run, x), expected)
+
+
+class Flags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.aux = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.linear(x)
+        if self.training:
+            return y, self.aux(y)
+        return y.softmax(-1)
+
+
+def test_the_training_flag_decides_at_run_time() -> None:
+    model = Flags().eval()
+    gm = trace(model, torch.randn(2, 3))
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(gm(x), model(x))
+    model.train(), gm.train()
+    torch.testing.assert_close(gm(x), model(x))
+
+
+class Private(Flags):
+    def forward(self, x: torch.Tensor) -> Any:
+        self.__limit = 1.0  # a private name
+        if x.sum() > self.__limit:
+            return super().forward(x)
+        return self.property_of(x)
+
+    @property
+    def property_of(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: x * 2 if self.training else x * 3
+
+
+def test_super_private_names_and_properties() -> None:
+    model = Private().eval()
+    gm = trace(model, torch.ones(2, 3))
+    for x, training in itertools.product((torch.ones(2, 3), -torch.ones(4, 3)), (True, False)):
+        model.train(training), gm.train(training)
+        torch.testing.assert_close(gm(x), model(x))
+
+
+def test_the_code_reads_like_the_source() -> None:
+    code = trace(boolean_operators, INPUTS[0]).code
+    assert "if cond or x.size(0) == 3:" in code
+    assert "if lt or x.sum() == 0:" in code
+
+
+def test_a_variable_of_one_side_is_refused_where_it_is_used() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            extra = x + 1
+        return x * extra
+
+    with pytest.raises(CaptureError, match="the variable 'extra' has a value on only one side"):
+        trace(program, torch.ones(2))
+
+
+def test_functions_stay_as_they_are() -> None:
+    codes = [program.__code__ for program in (helper, nested)]
+    cells = inspect.getclosurevars(nested)
+    trace(calls, INPUTS[0])
+    trace(nested, INPUTS[0])
+    assert [program.__code__ for program in (helper, nested)] == codes
+    assert inspect.getclosurevars(nested) == cells
+    assert isinstance(trace(nested, INPUTS[0]), GraphModule)
