@@ -1,8 +1,8 @@
 """Both sides of a branch, captured one after the other and joined.
 
 Each side runs on the same state: what it assigned, and what it changed in containers and modules, is noted and undone
-before the other runs. Then the two are joined: what is the same stays; tensors of one dtype and rank, and numbers of one
-kind, become values of the branch; what cannot be joined makes the capture start again with a fork at this place.
+before the other runs. Then the two are joined: what is the same stays; tensors of one dtype and rank, and numbers of
+one kind, become values of the branch; what cannot be joined makes the capture start again with a fork at this place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import nn
 
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
-from graphwright.capture.symbols import UNKNOWN, as_number, is_symbolic, symbol_of
+from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
@@ -56,7 +56,7 @@ class Unbound:
 
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = _refuse  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = _refuse
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -69,15 +69,16 @@ def branch(
     then: Callable[[], Any],
     other: Callable[[], Any],
     names: tuple[str, ...],
+    alive: tuple[str, ...],
     place: Any,
 ) -> Any:
     """Capture both sides of a branch on a symbolic value; return what the branch returns.
 
-    `names` are the variables that the sides assign, through their closures.
+    `names` are the variables that the sides assign, through their closures; those `alive` are joined.
     """
     where = recorder.where()
-    recorder.predicate(subject)  # both sides may use it
-    state = _State(recorder, (then, other), names)
+    recorder.numbers.predicate(subject)  # both sides may use it
+    state = _State(recorder, (then, other), names, alive)
     sides = [_run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))]
     with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
         return _joined(recorder, subject, sides, state, place, where)
@@ -97,13 +98,18 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: _State,
         leaves = []
         try:
             first, *more = zip(sides[0].values, sides[1].values, strict=True)
-            made = [_join_results(recorder, subject, *first, leaves), *[_join(recorder, a, b, leaves) for a, b in more]]
+            variables = len(state.names)
+            made = [_join_results(recorder, subject, *first, leaves)]
+            made += [_join(recorder, a, b, leaves) for a, b in more[:variables]]
+            made += [_join(recorder, a, b, leaves, may_be_none=False) for a, b in more[variables:]]
         except _Unlike as why:
-            raise recorder.restart(recorder.plan.change(place, "fork", str(why))) from None
+            raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
     called: dict[int, str] = {}
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
         if isinstance(value, _Slot) and name:
             called.setdefault(value.number, name)
+    for number, pair in enumerate(leaves):
+        called.setdefault(number, _source_name(*pair))
     values = _finish(recorder, subject, sides, leaves, called)
     result, *state_values = [_fill(value, values) for value in made]
     state.write(state_values, where)
@@ -117,6 +123,15 @@ class _Side:
     values: list[Any]  # the result, then the state afterwards
 
 
+def _source_name(*values: Any) -> str:
+    """What the source calls one of two values, if it does."""
+    for value in values:
+        node = value._node if isinstance(value, TensorProxy) else None
+        if node is not None and node.origin is not None and node.origin.target:
+            return str(node.origin.target)
+    return ""
+
+
 class _Slot:
     """In joined values, the place of the branch's value with this number."""
 
@@ -128,13 +143,13 @@ def _run_side(
     recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: _State, place: Any
 ) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
-    key = recorder.key_of(subject)
+    key = recorder.questions.key_of(subject)
     grads = len(recorder.grad_regions)
     raised = False
     result = None
     recorder.region, before = region, recorder.region
-    known = recorder.known.get(key, None)
-    recorder.known[key] = value
+    known = recorder.questions.known.get(key, None)
+    recorder.questions.known[key] = value
     try:
         result = run()
     except Raised:
@@ -144,12 +159,12 @@ def _run_side(
     finally:
         recorder.region = before
         if known is None:
-            del recorder.known[key]
+            del recorder.questions.known[key]
         else:
-            recorder.known[key] = known
+            recorder.questions.known[key] = known
     if len(recorder.grad_regions) != grads:
         del recorder.grad_regions[grads:]
-        raise recorder.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
+        raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
     values = [result, *state.read()]
     state.restore()
     return _Side(region, raised, values)
@@ -157,17 +172,19 @@ def _run_side(
 
 def _failed(recorder: Recorder, subject: Any, error: Exception, place: Any) -> BaseException:
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
-    if isinstance(error, CaptureError) and recorder.is_data(subject):
+    if isinstance(error, CaptureError) and recorder.questions.is_data(subject):
         return error
     last = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if user_frame(frame) is frame:
             last = frame
-    codes = recorder.convertible(last)
+    codes = recorder.questions.convertible(last)
     if codes:  # a `raise` that was not converted yet
-        return recorder.restart(recorder.plan.convert(codes))
-    if not recorder.is_data(subject):
-        return recorder.restart(recorder.plan.change(place, "guard", f"one side raises {type(error).__name__}"))
+        return recorder.questions.restart(recorder.plan.convert(codes))
+    if not recorder.questions.is_data(subject):
+        return recorder.questions.restart(
+            recorder.plan.change(place, "guard", f"one side raises {type(error).__name__}")
+        )
     return error
 
 
@@ -186,21 +203,21 @@ def _finish(
         finally:
             recorder.region = before
         result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
-        side.region.graph.output(result).origin = recorder.site()
+        side.region.graph.output(result)._origin = recorder.site()
     operands = list(dict.fromkeys(outside for side in sides for outside in side.region.lifted))
     for side in sides:
         side.region.take(operands)
     bodies = [side.region.graph for side in sides]
     if not leaves and all(_is_empty(body) for body in bodies):
         return []
-    pred = recorder.predicate(subject)
+    pred = recorder.numbers.predicate(subject)
     names = names or {}
     single = len(leaves) == 1
     node = recorder.make("call_function", cond, (pred, *bodies, tuple(operands)), (single and names.get(0)) or "cond")
     nodes = [node]
     if not single:
         numbers = range(len(leaves))
-        nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i, "value")) for i in numbers]
+        nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i) or "value") for i in numbers]
     return [_value_of(recorder, subject, pair, made, sides) for pair, made in zip(leaves, nodes, strict=True)]
 
 
@@ -210,17 +227,24 @@ def _is_empty(body: Any) -> bool:
 
 def _value_of(recorder: Recorder, subject: Any, pair: tuple[Any, Any], node: Node, sides: list[_Side]) -> Any:
     """The value in the program of one output of a branch; its example is that of the side which the example takes."""
-    taken = recorder.hint(subject)
-    sample = pair[1] if sides[0].raised or taken is False else pair[0]
+    taken = recorder.numbers.hint(subject)
+    sample = pair[1] if sides[0].raised or taken is False or pair[0] is None else pair[0]
+    if sample is None:
+        sample = pair[0]
     if isinstance(sample, torch.Tensor):
-        return TensorProxy.make(recorder, recorder.example(sample), node)
+        proxy = TensorProxy.make(recorder, recorder.example(sample), node)
+        if any(side is None or (isinstance(side, TensorProxy) and side.optional is not None) for side in pair):
+            proxy.optional = sides[0].region.place
+            recorder.questions.has_optionals = True
+        return proxy
     symbol = symbol_of(sample)
     kind = type(sample) if symbol is None else symbol.kind
     hint = UNKNOWN
     if taken is not None:
         hint = sample if symbol is None else symbol._hint
-    symbol = recorder.data_symbol(hint, kind, "branch", (node,))
-    symbol.is_data = recorder.is_data(subject) or any(is_symbolic(side) and recorder.is_data(side) for side in pair)
+    symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,))
+    is_data = recorder.questions.is_data
+    symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
     recorder.region.numbers[symbol] = node
     return as_number(symbol)
 
@@ -230,10 +254,16 @@ def _value_of(recorder: Recorder, subject: Any, pair: tuple[Any, Any], node: Nod
 
 def _join_results(recorder: Recorder, subject: Any, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
+    if type(a) is bool and type(b) is bool and a is not b:
+        return recorder.numbers.truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
     for mine, its, decided in ((a, b, True), (b, a, False)):
         if _is_subject(subject, mine) and type(its) is bool:
             return its if its is decided else mine
     return _join(recorder, a, b, leaves)
+
+
+def _as_value(subject: Any) -> Any:
+    return as_number(subject) if isinstance(subject, Symbol) else subject
 
 
 def _is_subject(subject: Any, value: Any) -> bool:
@@ -244,8 +274,11 @@ def _is_subject(subject: Any, value: Any) -> bool:
     return symbol is subject or (symbol.function == "truth" and symbol.args[0] is subject)
 
 
-def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
-    """Join two values: what holds `_Slot`s for what differs, which goes to `leaves`."""
+def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_be_none: bool = True) -> Any:
+    """Join two values: what holds `_Slot`s for what differs, which goes to `leaves`.
+
+    A tensor and None make a tensor that may be None, but only in variables: whoever reads it there is converted.
+    """
     if a is b:
         return a
     if a is _EMPTY or b is _EMPTY:
@@ -256,6 +289,8 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> 
         x, y = recorder.example(a), recorder.example(b)
         if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
             raise _Unlike(f"{x.dtype} of {x.dim()} dimensions on one side, {y.dtype} of {y.dim()} on the other")
+        return _slot(a, b, leaves)
+    if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
         return _slot(a, b, leaves)
     kind_a, kind_b = _number_kind(a), _number_kind(b)
     if kind_a is not None and kind_b is not None:
@@ -271,7 +306,7 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> 
     if isinstance(a, tuple | list):
         if len(a) != len(b):
             raise _Unlike(f"{len(a)} items on one side, {len(b)} on the other")
-        items = [_join(recorder, x, y, leaves) for x, y in zip(a, b, strict=True)]
+        items = [_join(recorder, x, y, leaves, may_be_none) for x, y in zip(a, b, strict=True)]
         if all(map(operator.is_, items, a)):
             return a
         return type(a)(*items) if hasattr(a, "_fields") else _Container(type(a), items)
@@ -280,13 +315,13 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> 
             raise _Unlike("different keys on the two sides")
         if all(a[key] is b[key] for key in a):
             return a
-        return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves) for key in a})
+        return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves, may_be_none) for key in a})
     if dataclasses.is_dataclass(a) and not isinstance(a, type):
         fields = {
             f.name: _join(recorder, getattr(a, f.name), getattr(b, f.name), leaves) for f in dataclasses.fields(a)
         }
         return _Container(type(a), fields)
-    if a == b and type(a).__eq__ is not object.__eq__:
+    if a == b:
         return a
     raise _Unlike(f"two different objects of class {type(a).__name__}")
 
@@ -375,7 +410,13 @@ def _fill(value: Any, values: list[Any]) -> Any:
 class _State:
     """What the sides of a branch may change: variables, containers that these reach, attributes of modules."""
 
-    def __init__(self, recorder: Recorder, functions: tuple[Callable[[], Any], ...], names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        functions: tuple[Callable[[], Any], ...],
+        names: tuple[str, ...],
+        alive: tuple[str, ...],
+    ) -> None:
         cells: dict[str, CellType] = {}
         everything: list[Any] = []
         for function in functions:
@@ -384,7 +425,7 @@ class _State:
                 if name in names:
                     cells[name] = cell
         self._cells = cells
-        self.names = tuple(cells)
+        self.names = tuple(name for name in cells if name in alive)
         self._before = [_content(cell) for cell in cells.values()]
         self._containers: list[tuple[Any, Any]] = []
         seen: set[int] = set()
@@ -415,7 +456,7 @@ class _State:
 
     def read(self) -> list[Any]:
         """The state now: the variables, then the containers' contents."""
-        return [*map(_content, self._cells.values()), *[type(now)(now) for now, _ in self._containers]]
+        return [*[_content(self._cells[name]) for name in self.names], *[type(now)(now) for now, _ in self._containers]]
 
     def restore(self) -> None:
         """Put everything back to how it was before the branch."""
@@ -426,9 +467,9 @@ class _State:
 
     def write(self, values: list[Any], where: str | None) -> None:
         """Give the variables and containers their values after the branch."""
-        count = len(self._cells)
-        for (name, cell), value in zip(self._cells.items(), values[:count], strict=True):
-            _set(cell, Unbound(name, where) if value is _OneSided else value)
+        count = len(self.names)
+        for name, value in zip(self.names, values[:count], strict=True):
+            _set(self._cells[name], Unbound(name, where) if value is _OneSided else value)
         for (now, _), value in zip(self._containers, values[count:], strict=True):
             _refill(now, value)
 

@@ -1,9 +1,9 @@
 """A function made again from its source, so that its questions can be answered with branches.
 
 In the converted function `if`, `and`, `or`, `not`, the ternary, chained comparisons, `assert`, `raise` and calls go
-through a runtime that decides by the value: a plain value takes Python's way, a symbolic one becomes a branch of the graph.
-Nothing of the user's is changed: the new function has the same globals, closure cells, defaults, file name and line
-numbers, and reaches the runtime through a constant of its code.
+through a runtime that decides by the value: a plain value takes Python's way, a symbolic one becomes a branch of the
+graph. Nothing of the user's is changed: the new function has the same globals, closure cells, defaults, file name and
+line numbers, and reaches the runtime through a constant of its code.
 
     if total > 0:                       def then():
         x = x + 1                           nonlocal x
@@ -267,6 +267,7 @@ class _Converter(ast.NodeTransformer):
         self._bound: dict[str, None] = {}  # variables that nested functions assign
         self._global: set[str] = set()
         self._free: set[str] = set()  # declared nonlocal by the function itself
+        self._captured: set[str] = set()  # variables that may outlive a call of the function
         self._is_message = False
 
     def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
@@ -291,6 +292,9 @@ class _Converter(ast.NodeTransformer):
                 self._global.update(node.names)
             elif isinstance(node, ast.Nonlocal):
                 self._free.update(node.names)
+            elif isinstance(node, _SCOPES):
+                self._captured.update(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+        self._captured |= self._free
         arguments = definition.args
         parameters = {
             arg.arg
@@ -307,7 +311,7 @@ class _Converter(ast.NodeTransformer):
         head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
         declared = [name for name in self._bound if name not in parameters | self._free]
         if declared:  # never runs; makes them variables of this function
-            bind = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in declared]
+            bind: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in declared]
             head.append(_at(ast.If(ast.Constant(False), bind, []), definition))
         return [*head, *body] or [ast.Pass()]
 
@@ -363,11 +367,12 @@ class _Converter(ast.NodeTransformer):
             for name, body, reaches in zip(("then", "other"), (statement.body, statement.orelse), reach, strict=True)
         ]
         names = {name: None for side in sides for name in getattr(side, "assigned", ())}
+        alive = [name for name in names if name in self._captured]  # the others end with the function
         test = self._truth(statement.test)
-        call = self._call("returning", statement.test, test, *map(_name, sides), _texts(names))
+        call = self._call("returning", statement.test, test, *map(_name, sides), _texts(names), _texts(alive))
         return [*out, *sides, _at(ast.Return(call), statement)]
 
-    def _part(self, name: str, statements: list[ast.stmt], place: ast.AST, is_tail: bool = False) -> ast.FunctionDef:
+    def _part(self, name: str, statements: list[ast.stmt], place: ast.AST, is_tail: bool = False) -> Any:
         """Make a function of statements, which assigns the variables of the one around it."""
         self._count += 1
         title = f"{_PREFIX}{name}_{self._count}"
@@ -433,15 +438,17 @@ class _Converter(ast.NodeTransformer):
             self._is_message = False
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        specs = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue) and part.format_spec]
-        is_plain = all(isinstance(piece, ast.Constant) for spec in specs for piece in spec.values)
+        specs: list[Any] = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue)]
+        is_plain = all(isinstance(piece, ast.Constant) for spec in specs if spec for piece in spec.values)
         if not self._is_message or not is_plain:
             return self.generic_visit(node)
         template, values = "", []
+        part: Any
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 conversion = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
-                spec = ":" + "".join(piece.value for piece in part.format_spec.values) if part.format_spec else ""
+                pieces: Any = part.format_spec
+                spec = ":" + "".join(piece.value for piece in pieces.values) if pieces else ""
                 template += f"{{{conversion}{spec}}}"
                 values.append(self.visit(part.value))
             else:
@@ -471,6 +478,10 @@ class _Converter(ast.NodeTransformer):
         return self._call("choose", node, test, _lambda(body), _lambda(other))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
+        is_none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
+        if len(node.ops) == 1 and is_none and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            method = "is_none" if isinstance(node.ops[0], ast.Is) else "is_given"
+            return self._call(method, node, self.visit(node.left))
         if len(node.ops) == 1 or not _may_wait(*node.comparators):
             return self.generic_visit(node)
         operators = ast.Constant(" ".join(type(op).__name__ for op in node.ops))
@@ -507,10 +518,10 @@ class _Converter(ast.NodeTransformer):
         is_private = self._owner and name.startswith("__") and not name.endswith("__")
         return f"_{self._owner}{name}" if is_private else name
 
-    def _call(self, method: str, place: ast.AST, *args: ast.expr) -> ast.Call:
+    def _call(self, method: str, place: ast.AST, *args: ast.expr) -> Any:
         return _at(ast.Call(self._runtime(method, place), list(args), []), place)
 
-    def _runtime(self, method: str, place: ast.AST) -> ast.Attribute:
+    def _runtime(self, method: str, place: ast.AST) -> Any:
         return _at(ast.Attribute(ast.Constant(_RUNTIME), method, ast.Load()), place)
 
 
@@ -528,7 +539,7 @@ def _texts(names: Iterable[str]) -> ast.Tuple:
     return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
 
 
-def _lambda(body: ast.expr) -> ast.Lambda:
+def _lambda(body: ast.expr) -> Any:
     marker = ast.arguments([], [], None, [ast.arg(_PREFIX)], [ast.Constant(None)], None, [])
     made = ast.Lambda(marker, body)
     return _at(made, body)

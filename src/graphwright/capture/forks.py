@@ -18,7 +18,7 @@ __all__ = ["merge"]
 
 def merge(run: Recorder, other: Recorder, number: int) -> None:
     """Make the end of `run` after its fork of this number one side of a branch, the end of `other` the other."""
-    fork, its = run.forks[number], other.forks[number]
+    fork, its = run.questions.forks[number], other.questions.forks[number]
     heads = [_upto(fork.after), _upto(its.after)]
     if [(node.op, node.target) for node in heads[0]] != [(node.op, node.target) for node in heads[1]]:
         raise CaptureError("the program does not do the same when it is run again", at=fork.site and str(fork.site))

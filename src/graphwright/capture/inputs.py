@@ -94,7 +94,7 @@ class Inputs:
             example = self._recorder.examples.of(value)
             return TensorProxy.make(self._recorder, example, None, make)
         if kind is int or kind is float:
-            return as_number(self._recorder.input_symbol(make(), value))
+            return as_number(self._recorder.numbers.input_symbol(make(), value))
         if kind is bool or isinstance(value, _KNOWN):
             self._known[path] = make(), value
             return value

@@ -1,7 +1,8 @@
 """What a capture has learned so far, for its next start.
 
-A capture that meets a question which it cannot answer as it is going notes here what to do about it, and starts again: the
-functions that asked are converted, a branch that could not be joined forks, one that cannot be captured is guarded.
+A capture that meets a question which it cannot answer as it is going notes here what to do about it, and starts again:
+the functions that asked are converted, a branch that could not be joined forks, one that cannot be captured is
+guarded.
 """
 
 from __future__ import annotations

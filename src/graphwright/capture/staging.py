@@ -25,7 +25,7 @@ from graphwright.capture.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["RUNTIME", "Text", "capturing", "converted_function", "is_refused_number"]
+__all__ = ["RUN", "RUNTIME", "Text", "capturing", "converted_function", "is_refused_number", "run"]
 
 _thread = threading.local()
 
@@ -42,6 +42,14 @@ class capturing:
 
     def __exit__(self, *error: object) -> None:
         _thread.recorder = self._before
+
+
+def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call the program: the frame of this is where a capture begins."""
+    return function(*args, **kwargs)
+
+
+RUN = run.__code__
 
 
 class Text(str):
@@ -65,6 +73,9 @@ def _symbolic(value: Any) -> Recorder | None:
     return value.node.recorder if is_symbolic(value) else None
 
 
+_Names = tuple[str, ...]
+
+
 class Runtime:
     """The runtime of converted functions."""
 
@@ -73,9 +84,21 @@ class Runtime:
         recorder = _symbolic(test)
         if recorder is None:
             return then() if test else other()
-        return recorder.branch(test, then, other, names)
+        return recorder.questions.branch(test, then, other, names)
 
-    returning = branch
+    def returning(
+        self,
+        test: Any,
+        then: Callable[[], Any],
+        other: Callable[[], Any],
+        names: tuple[str, ...],
+        alive: tuple[str, ...],
+    ) -> Any:
+        """`if test: return ...` to the end of a function; only the variables `alive` are of use after it."""
+        recorder = _symbolic(test)
+        if recorder is None:
+            return then() if test else other()
+        return recorder.questions.branch(test, then, other, names, alive)
 
     def choose(self, test: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
         """`then if test else other`."""
@@ -94,19 +117,33 @@ class Runtime:
         recorder = _symbolic(left)
         if recorder is None:
             return left and right()
-        return self.branch(left, lambda: recorder.loose_truth(right()), lambda: recorder.loose_truth(left))
+        return self.branch(
+            left, lambda: recorder.numbers.loose_truth(right()), lambda: recorder.numbers.loose_truth(left)
+        )
 
     def either(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left or right` where only the truth of the result counts."""
         recorder = _symbolic(left)
         if recorder is None:
             return left or right()
-        return self.branch(left, lambda: recorder.loose_truth(left), lambda: recorder.loose_truth(right()))
+        return self.branch(
+            left, lambda: recorder.numbers.loose_truth(left), lambda: recorder.numbers.loose_truth(right())
+        )
 
     def negation(self, value: Any) -> Any:
         """`not value`."""
         recorder = _symbolic(value)
-        return not value if recorder is None else recorder.negation(value)
+        return not value if recorder is None else recorder.numbers.negation(value)
+
+    def is_none(self, value: Any) -> Any:
+        """`value is None`."""
+        if type(value) is TensorProxy and value.optional is not None:
+            return value.recorder.numbers.is_none(value)
+        return value is None
+
+    def is_given(self, value: Any) -> Any:
+        """`value is not None`."""
+        return self.negation(self.is_none(value))
 
     def compare(self, operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
         """`left < right < ...`."""
@@ -114,7 +151,7 @@ class Runtime:
         right = rights[0]()
         recorder = _symbolic(left) or _symbolic(right)
         compare = _COMPARISONS[first]
-        result = compare(left, right) if recorder is None else recorder.compare(compare, left, right)
+        result = compare(left, right) if recorder is None else recorder.numbers.compare(compare, left, right)
         if not more:
             return result
         return self.and_then(result, lambda: self.compare(more, right, *rights[1:]))
@@ -130,7 +167,7 @@ class Runtime:
     def raising(self, error: Any) -> Any:
         """`raise error`: returns what is to be raised, or ends a side of a branch with it."""
         recorder = getattr(_thread, "recorder", None)
-        return error if recorder is None else recorder.raising(error)
+        return error if recorder is None else recorder.questions.raising(error)
 
     def text(self, template: str, *values: Any) -> str:
         """An f-string in a message."""
@@ -150,8 +187,10 @@ class Runtime:
             return numeric(recorder, function, args, kwargs)
         if isinstance(function, nn.Module) and recorder.shells is not None:
             function = recorder.shells.shell(function)
+        if recorder.questions.has_optionals:
+            recorder.questions.admit_optionals(function, args, kwargs)
         try:
-            return recorder.converted(function)(*args, **kwargs)
+            return recorder.questions.converted(function)(*args, **kwargs)
         except TypeError as error:
             if not is_refused_number(error) or isinstance(function, FunctionType | MethodType | type):
                 raise
@@ -204,20 +243,20 @@ class _Shown:
 
 def _number(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """int(x), float(x), round(x), math.sqrt(x): a number computed from one or more."""
-    return recorder.computed(function, args, kwargs)
+    return recorder.numbers.computed(function, args, kwargs)
 
 
 def _length(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return recorder.length(args[0])
+    return recorder.numbers.length(args[0])
 
 
 def _truth(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return recorder.truth(args[0])
+    return recorder.numbers.truth(args[0])
 
 
 def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) > 1 and not kwargs:
-        return recorder.computed(function, args, kwargs)
+        return recorder.numbers.computed(function, args, kwargs)
     return function(*args, **kwargs)
 
 
@@ -228,6 +267,6 @@ def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
 _PLAIN_CALLABLES = (type, type(len))
 _NUMERIC: dict[Any, Callable[..., Any]] = {
     int: _number, float: _number, round: _number, abs: _number, bool: _truth, len: _length, max: _extreme,
-    min: _extreme, print: _printed, divmod: lambda r, f, args, k: divmod(*args), pow: _number,
+    min: _extreme, print: _printed, divmod: lambda r, f, args, k: divmod(args[0], args[1]), pow: _number,
     **{getattr(math, name): _number for name in dir(math) if isinstance(getattr(math, name), type(builtins.len))},
 }  # fmt: skip

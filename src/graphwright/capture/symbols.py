@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +19,7 @@ from graphwright.capture.examples import NeedsRealValues
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["UNKNOWN", "Number", "Symbol", "as_number", "is_symbolic", "symbol_of"]
+__all__ = ["UNKNOWN", "Number", "Symbol", "as_number", "is_symbolic", "leaves", "symbol_of"]
 
 Number = int | float | bool
 UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
@@ -48,7 +48,7 @@ class Symbol:
         self.recorder = recorder
         self._hint = hint
         self.kind = kind or type(hint)
-        self.is_data = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
+        self.is_data: bool = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
         self.function = function  # a function, or the name of a method of the first argument
         self.args = args  # symbols, nodes and plain values
         self.site = site  # where the program computed it
@@ -100,7 +100,7 @@ class Symbol:
     maybe_as_float = maybe_as_bool = maybe_as_int
 
     def wrap_int(self, number: int) -> Symbol:
-        return self.recorder.constant_symbol(number)
+        return self.recorder.numbers.constant_symbol(number)
 
     wrap_float = wrap_bool = wrap_int
 
@@ -115,13 +115,13 @@ class Symbol:
     # ---- questions
 
     def _ask(self, file: str = "", line: int = 0) -> Any:
-        return self.recorder.answer(self)
+        return self.recorder.questions.answer(self)
 
     guard_int = guard_float = guard_bool = guard_size_oblivious = expect_true = _ask
     guard_or_false = guard_or_true = statically_known_true = _ask
 
     def int_(self) -> Any:
-        return self.recorder.answer(self)
+        return self.recorder.questions.answer(self)
 
     bool_ = int_
 
@@ -172,11 +172,11 @@ class _Number:
             if symbol is None:
                 if not isinstance(other, int | float):
                     return NotImplemented
-                symbol = recorder.constant_symbol(other)
+                symbol = recorder.numbers.constant_symbol(other)
             operands.append(symbol)
         if reflected:
             operands.reverse()
-        return as_number(recorder.computed_symbol(function, tuple(operands)))
+        return as_number(recorder.numbers.computed_symbol(function, tuple(operands)))
 
 
 def _define_operators() -> None:
@@ -246,3 +246,17 @@ def is_symbolic(value: Any) -> bool:
 def symbol_of(value: Any) -> Symbol | None:
     """Return the symbol behind a torch number, or None for any other value."""
     return value.node if isinstance(value, _Number) else None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Iterate over the values in nested tuples, lists, dicts and slices."""
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from leaves(item)
+    elif isinstance(value, slice):
+        yield from leaves((value.start, value.stop, value.step))
+    else:
+        yield value

@@ -13,19 +13,21 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["TensorProxy"]
+__all__ = ["TensorProxy", "is_optional"]
 
 
 class TensorProxy(torch.Tensor):
     """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
 
-    `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need.
+    `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
+    one side of a branch gave None, `optional` is the place of that branch: a run may find None here.
     """
 
     recorder: Recorder
     example: torch.Tensor
     _node: Node | None
     _make: Callable[[], Node] | None
+    optional: Any
 
     @staticmethod
     def make(
@@ -44,6 +46,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
+        proxy.optional = None
         return proxy
 
     def node_of(self) -> Node:
@@ -54,7 +57,7 @@ class TensorProxy(torch.Tensor):
         return self._node
 
     def __iter__(self) -> Iterator[Any]:  # torch's own does not ask the function mode
-        rows = self.recorder.answer(self.recorder.size_symbol(self, 0))
+        rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
         return iter([self[i] for i in range(rows)])
 
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
@@ -89,3 +92,8 @@ class TensorProxy(torch.Tensor):
             f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
             fix="make the calling function a leaf: leaf_functions=[...]",
         )
+
+
+def is_optional(value: Any) -> bool:
+    """Tell whether a value is a tensor that may be None when the program runs."""
+    return type(value) is TensorProxy and value.optional is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import operator
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,9 +18,10 @@ from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import exporting
 from graphwright.capture.plan import Plan, Restart
-from graphwright.capture.recorder import DataQuestion, Recorder
+from graphwright.capture.questions import DataQuestion
+from graphwright.capture.recorder import Recorder
+from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
-from graphwright.ir import Graph
 from graphwright.runtime import GraphModule, Shells, captured_module, graph_of
 
 __all__ = ["trace"]
@@ -138,14 +138,14 @@ class _Program:
                     raise CaptureError(f"the capture did not come to an end in {plan.passes} passes") from None
         graph = run.recorder.root.graph
         run.inputs.guard()
-        _erase_unused(graph)
+        erase_unused(graph)
         graph.lint()
         return captured_module(self.module, graph, self.name.partition(".")[0])
 
     def _paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""
         run = self._run(plan, attempt, answers)
-        forks = run.recorder.forks
+        forks = run.recorder.questions.forks
         for i in reversed(range(len(answers), len(forks))):
             fork = forks[i]
             other = self._paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
@@ -166,16 +166,16 @@ class _Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
-                if recorder.is_raised_by_user(error):
-                    recorder.write_raise(error)
+                if recorder.questions.is_raised_by_user(error):
+                    recorder.questions.write_raise(error)
                     result = None
                 else:
-                    why = recorder.failed_path(error)
+                    why = recorder.questions.failed_path(error)
                     if why is error:
                         raise
                     raise why from error
             if plan.paths > plan.max_paths:
-                raise recorder.too_many_paths()
+                raise recorder.questions.too_many_paths()
         recorder.refuse_kept_values()
         recorder.finish(result)
         return _Run(recorder, inputs)
@@ -204,15 +204,6 @@ class _Run:
 _MOST_PASSES = 200
 
 
-def _erase_unused(graph: Graph) -> None:
-    """Erase the arithmetic on sizes and the attribute reads that nothing came to use."""
-    for node in reversed(list(graph.all_nodes())):
-        if node.users or node.op in ("placeholder", "output"):
-            continue
-        if node.op == "get_attr" or node.target in _WITHOUT_EFFECT:
-            node.graph.erase_node(node)
-
-
 def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], bool]:
     if callable(leaf_modules) and not isinstance(leaf_modules, type):
         return leaf_modules
@@ -233,8 +224,6 @@ def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], boo
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_)
-_WITHOUT_EFFECT = frozenset({"size", "numel", operator.getitem, *_COMPARISONS})
 
 
 @contextlib.contextmanager

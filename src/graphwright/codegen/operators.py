@@ -37,6 +37,8 @@ BINARY: dict[Callable[..., Any], tuple[str, int]] = {
     operator.le: ("<=", COMPARISON),
     operator.gt: (">", COMPARISON),
     operator.ge: (">=", COMPARISON),
+    operator.is_: ("is", COMPARISON),
+    operator.is_not: ("is not", COMPARISON),
 }
 
 UNARY_OPERATORS: dict[Callable[..., Any], str] = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}

@@ -1,0 +1,329 @@
+"""The ladder: what happens when Python asks for a value that only a run has.
+
+Convert who asks and start again, so that the question becomes a branch; else fork, so that the program has an end for
+each answer; else, for sizes and flags, take the example's answer under a guard; else refuse, naming the user's line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch.overrides
+from torch import nn
+
+from graphwright.capture.branches import Raised, branch
+from graphwright.capture.conversion import can_convert, is_converted
+from graphwright.capture.origins import is_handled, place_of, user_frame
+from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
+from graphwright.capture.symbols import Symbol, leaves, symbol_of
+from graphwright.capture.tensor_proxy import TensorProxy, is_optional
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument, Node
+from graphwright.ops import raise_error
+from graphwright.runtime import expect
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["DataQuestion", "Fork", "Questions"]
+
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
+_BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
+
+
+@dataclasses.dataclass
+class Fork:
+    """A question whose two answers lead to two ends of the program."""
+
+    after: Node  # the last node before it
+    pred: Argument
+    answer: bool
+    site: Any
+    place: Any
+    is_data: bool
+
+
+class DataQuestion(BaseException):
+    """The program branches on data. A BaseException, so that a model's own `except` does not swallow it."""
+
+    def __init__(self, message: str, at: str | None, fix: str) -> None:
+        super().__init__(message)
+        self.error = CaptureError(message, at=at, fix=fix)
+
+
+class Questions:
+    """The questions of one capture and how each is answered."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
+        self.forks: list[Fork] = []
+        self.has_optionals = False  # whether there is a tensor that may be None
+        self._answers: set[tuple[Any, ...]] = set()
+
+    def answer(self, symbol: Symbol) -> Any:
+        """Answer what Python asks of a number: convert who asks, or fork, or take the example's value under a guard."""
+        if symbol.function == "constant":
+            return symbol.hint
+        return self.decide(symbol, symbol.kind)
+
+    def decide(self, subject: Any, kind: type) -> Any:
+        if self._recorder.pending is not None:
+            raise self._recorder.pending
+        key = self.key_of(subject)
+        if key in self.known:
+            return self.known[key]
+        is_asked_by_user = user_frame(sys._getframe(1)) is _outer_frame(sys._getframe(1))
+        place = self.place()
+        way = self._recorder.plan.ways.get(place)
+        stages = self._recorder.plan.control_flow == "stage"
+        if stages and is_asked_by_user and way is None:
+            codes = self.convertible(user_frame(sys._getframe(1)))
+            if codes:
+                raise self.restart(self._recorder.plan.convert(codes))
+        if kind is bool and way != "guard" and stages and (is_asked_by_user or self.is_data(subject)):
+            return self._fork(subject, key, place)
+        if self.is_data(subject):
+            self.refuse_data(subject)
+        return self.guard(subject)
+
+    def guard(self, symbol: Symbol) -> Any:
+        if symbol.key not in self._answers:
+            if self._recorder.region is self._recorder.root:
+                self._answers.add(symbol.key)
+            node = self._recorder.numbers.node_of_symbol(symbol)
+            self._recorder.node(
+                "call_function", expect, (node, symbol.hint, self._recorder.where() or ""), {}, name="guard"
+            )
+        return symbol.hint
+
+    def _fork(self, subject: Any, key: Any, place: Any) -> bool:
+        """Answer with what the plan says for this fork; the capture is made again for the other answer."""
+        region = self._recorder.region
+        if region.outer is not None:  # the branch around it forks instead
+            while region.outer.outer is not None:
+                region = region.outer
+            raise self._fork_at(region.place, "a question inside a branch forks")
+        number = len(self.forks)
+        answers = self._recorder.plan.answers
+        if number < len(answers):
+            answer = answers[number]
+        else:
+            answer = bool(subject.hint) if isinstance(subject, Symbol) and subject.has_value else True
+        pred = self._recorder.numbers.predicate(subject)
+        self.forks.append(
+            Fork(self._recorder.graph._root.prev, pred, answer, self._recorder.site(), place, self.is_data(subject))
+        )
+        self.known[key] = answer
+        return answer
+
+    def key_of(self, subject: Any) -> Any:
+        """What tells a value from others."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        return id(subject) if symbol is None else symbol.key
+
+    def is_data(self, subject: Any) -> bool:
+        """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        return symbol is None or symbol.is_data
+
+    def place(self) -> Any:
+        """What tells a question from others: where in which function, and in which call of which module."""
+        frame = user_frame(sys._getframe(1))
+        if frame is None:
+            return None
+        position = place_of(frame.f_code, frame.f_lasti)
+        return (
+            frame.f_code.co_filename,
+            position.line,
+            position.column,
+            self._recorder.scope.path,
+            self._recorder.scope.call,
+        )
+
+    def restart(self, why: BaseException) -> BaseException:
+        """Have the capture start again; whatever the program does until then is ignored."""
+        self._recorder.pending = why
+        return why
+
+    def _fork_at(self, place: Any, why: str) -> BaseException:
+        """Have a branch fork instead of joining its sides."""
+        return self.restart(self._recorder.plan.change(place, "fork", why))
+
+    def convertible(self, frame: FrameType | None) -> set[CodeType]:
+        """The functions to convert so that this frame's one is: it and its callers up to the nearest module call.
+
+        None where that is done already, or cannot be.
+        """
+        codes: set[CodeType] = set()
+        if frame is None or is_converted(frame.f_code):
+            return codes
+        asks = True
+        while frame is not None and frame.f_code not in _BOUNDARIES:
+            code = frame.f_code
+            if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in _NESTED):
+                if (asks and code in self._recorder.plan.converted) or not can_convert(code):
+                    return set()
+                asks = False
+                codes.add(code)
+            frame = frame.f_back
+        return codes
+
+    def converted(self, function: Any) -> Any:
+        """What to call in place of a function."""
+        return converted_function(function, self._recorder.plan.converted)
+
+    def branch(
+        self,
+        test: Any,
+        then: Callable[[], Any],
+        other: Callable[[], Any],
+        names: tuple[str, ...] = (),
+        alive: tuple[str, ...] | None = None,
+    ) -> Any:
+        """Run the side that is known to be taken, or capture both."""
+        if self._recorder.pending is not None:
+            raise self._recorder.pending
+        subject = test if isinstance(test, TensorProxy) else symbol_of(test)
+        assert subject is not None
+        place = self.place()
+        way = self._recorder.plan.ways.get(place)
+        key = self.key_of(subject)
+        if key in self.known:
+            return then() if self.known[key] else other()
+        if way == "guard":
+            assert isinstance(subject, Symbol)
+            return then() if self.guard(subject) else other()
+        if way == "fork":
+            return then() if self._fork(subject, key, place) else other()
+        return branch(self._recorder, subject, then, other, names, names if alive is None else alive, place)
+
+    def admit_optionals(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See to it that who gets a tensor that may be None asks `is None` through the runtime, or have it fork."""
+        if isinstance(function, nn.Module):
+            return  # call_module looks at what it calls
+        found = next((leaf for leaf in leaves((args, kwargs)) if is_optional(leaf)), None)
+        if found is None or _is_torch(function):
+            return
+        inner = function
+        while not isinstance(inner, FunctionType):
+            inner = getattr(inner, "__func__", None) or getattr(inner, "func", None)
+            if inner is None:
+                raise self.restart(
+                    self._recorder.plan.change(found.optional, "fork", "None or a tensor is passed to C code")
+                )
+        if not (is_converted(inner.__code__) or inner.__code__ in self._recorder.plan.converted):
+            self._convert_for(found, {inner.__code__} if can_convert(inner.__code__) else set())
+
+    def _convert_for(self, optional: TensorProxy, codes: set[CodeType]) -> None:
+        if codes:
+            raise self.restart(self._recorder.plan.convert(codes))
+        raise self.restart(
+            self._recorder.plan.change(optional.optional, "fork", "None or a tensor reaches what has no source")
+        )
+
+    def raising(self, error: Any) -> Any:
+        """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
+        region = self._recorder.region
+        if region.outer is None:
+            return error
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame is not region.frame:
+            if user_frame(frame) is frame and is_handled(frame):
+                return error  # the program itself catches it, on this side
+            frame = frame.f_back
+        while frame is not None and frame.f_code is not RUN:
+            if user_frame(frame) is frame and is_handled(frame):
+                raise self.restart(
+                    self._recorder.plan.change(region.place, "fork", "an exception may be caught outside")
+                )
+            frame = frame.f_back
+        self.write_raise(error)
+        raise Raised
+
+    def write_raise(self, error: Any) -> None:
+        """Write into the graph that an exception is raised."""
+        kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
+        self._recorder.make("call_function", raise_error, (kind, *[self._message(arg) for arg in args]), "raise_error")
+
+    def is_raised_by_user(self, error: Exception) -> bool:
+        """Tell whether a `raise` or `assert` of the program raised an exception, on a path that it forked into."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
+        if not self._recorder.plan.answers or not frames or user_frame(frames[-1]) is not frames[-1]:
+            return False
+        place = place_of(frames[-1].f_code, frames[-1].f_lasti)
+        return place.source.startswith(("raise ", "assert "))
+
+    def _message(self, value: Any) -> Argument:
+        if type(value) is Text:
+            values = tuple([self._recorder.argument(item) for item in value.values])
+            return self._recorder.make("call_method", "format", (value.template, *values), "message")
+        return self._recorder.argument(value)
+
+    def refuse_data(self, subject: Any, name: str = "") -> NoReturn:
+        what = f" ({name.strip('_')})" if name else ""
+        self._recorder.pending = DataQuestion(
+            f"the program asks for the data of a tensor{what}, which is known only when it runs",
+            at=self._recorder.where(),
+            fix="use torch.where, or keep the value a tensor",
+        )
+        raise self._recorder.pending
+
+    def failed_path(self, error: Exception) -> BaseException:
+        """What to do where a path that the example does not take raises: an answer of size is the example's."""
+        if is_refused_number(error):
+            last = next(
+                (f for f, _ in reversed(list(traceback.walk_tb(error.__traceback__))) if user_frame(f) is f), None
+            )
+            codes = self.convertible(last)
+            if codes:
+                return self._recorder.plan.convert(codes)
+        for fork in reversed(self.forks):
+            if not fork.is_data:
+                return self._recorder.plan.change(fork.place, "guard", f"a path raises {type(error).__name__}")
+        return error
+
+    def too_many_paths(self) -> BaseException:
+        """What to do where the program forks too often."""
+        for fork in reversed(self.forks):
+            if not fork.is_data:
+                return self._recorder.plan.change(fork.place, "guard", "the program forks too often")
+        return DataQuestion(
+            f"the program forks into more than {self._recorder.plan.max_paths} paths",
+            at=self.forks[-1].site and str(self.forks[-1].site),
+            fix="use torch.where, or write the branches so that both give the same kinds of values",
+        )
+
+
+def _is_torch(function: Any) -> bool:
+    """Tell whether calling a function comes to the recorder before any of its code asks."""
+    if isinstance(getattr(function, "__self__", None), TensorProxy):
+        return True
+    home = getattr(function, "__module__", None) or ""
+    return home.partition(".")[0] == "torch" and (not isinstance(function, FunctionType) or function in _overridable())
+
+
+@functools.lru_cache(1)
+def _overridable() -> frozenset[Any]:
+    """The functions of torch, written in Python, that ask for an override first."""
+    groups = torch.overrides.get_overridable_functions().values()
+    return frozenset(function for group in groups for function in group if isinstance(function, FunctionType))
+
+
+def _outer_frame(frame: FrameType | None) -> FrameType | None:
+    """The nearest frame that is not this library's."""
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OURS)

@@ -1,0 +1,51 @@
+"""What a capture made and nothing came to use is removed: arithmetic on sizes, attribute reads, empty branches."""
+
+from __future__ import annotations
+
+import operator
+
+from graphwright.ir import Graph, Node
+from graphwright.ops import cond
+
+__all__ = ["erase_unused"]
+
+_WITHOUT_EFFECT = frozenset({
+    "size", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.not_, operator.is_, bool,
+})  # fmt: skip
+
+
+def erase_unused(graph: Graph) -> None:
+    """Erase what nothing reads and what has no effect, inside branches first, and inputs that no branch reads."""
+    for node in reversed(list(graph.nodes)):
+        if node.target is cond:
+            for body in (node.args[1], node.args[2]):
+                erase_unused(body)
+            _drop_operands(node)
+        if node.users or node.op in ("placeholder", "output"):
+            continue
+        if node.op == "get_attr" or node.target in _WITHOUT_EFFECT or (node.target is cond and _is_empty(node)):
+            graph.erase_node(node)
+
+
+def _is_empty(node: Node) -> bool:
+    return all(inner.op in ("placeholder", "output") for body in node.args[1:3] for inner in body.nodes)
+
+
+def _drop_operands(node: Node) -> None:
+    """Remove the operands that neither body of a branch uses."""
+    pred, true, false, operands = node.args
+    if not node.users:
+        for body in (true, false):
+            body.output_node().args = (None,)
+            erase_unused(body)
+    inputs = [[inner for inner in body.nodes if inner.op == "placeholder"] for body in (true, false)]
+    used = [bool(a.users or b.users) for a, b in zip(*inputs, strict=True)]
+    if all(used):
+        return
+    for placeholders in inputs:
+        for placeholder, is_used in zip(placeholders, used, strict=True):
+            if not is_used:
+                placeholder.graph.erase_node(placeholder)
+    kept = tuple(operand for operand, is_used in zip(operands, used, strict=True) if is_used)
+    node.args = (pred, true, false, kept)
