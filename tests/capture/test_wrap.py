@@ -4,13 +4,16 @@ import copy
 import functools
 import math
 import pickle
+import sys
 import threading
+import types
 from math import sqrt
 from typing import Any
 
 import pytest
 import torch
 import torch.fx
+from tests.capture import wrapped_for_torch_fx
 from tests.capture.wrapped_elsewhere import imported, untouched
 from torch import nn
 
@@ -125,6 +128,52 @@ def test_wrap_belongs_at_the_top_of_a_module() -> None:
             fx.wrap("len")
         with pytest.raises(RuntimeError, match="Unsupported type for global function"):
             fx.wrap(3)
+
+
+def test_what_was_wrapped_for_torch_fx_is_recorded() -> None:
+    model = wrapped_for_torch_fx.Net()
+    ours, theirs = (fx.symbolic_trace(model) for fx in (graphwright, torch.fx))
+    assert str(ours.graph) == str(theirs.graph)
+    assert [node.name for node in ours.graph.nodes] == ["x", "rows", "clipped", "len_1", "mul", "output"]
+    assert ours.graph.find_nodes(op="call_function", target=wrapped_for_torch_fx.clipped)
+    assert str(symbolic_trace(ours).graph) == str(ours.graph)
+    x = torch.randn(6, 2)
+    torch.testing.assert_close(ours(x), model(x))
+    assert wrapped_for_torch_fx.rows.__name__ == "rows" and not hasattr(wrapped_for_torch_fx, "len")
+
+
+def home() -> dict[str, Any]:
+    return vars(wrapped_for_torch_fx)
+
+
+@pytest.mark.parametrize(
+    ("table", "is_recorded"),
+    [
+        pytest.param(lambda: {(id(home()), "rows"): home()}, True, id="by module and name"),
+        pytest.param(lambda: [(home(), "rows")], True, id="a list of pairs"),
+        pytest.param(lambda: {"rows": home(), (1,): home(), (1, 2): home(), (1, "rows"): None}, False, id="other keys"),
+        pytest.param(lambda: [home(), ("rows",), "rows"], False, id="other items"),
+        pytest.param(lambda: None, False, id="none"),
+    ],
+)
+def test_torch_fx_s_table_may_have_another_form(
+    table: Any, is_recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("torch.fx._symbolic_trace")
+    module._wrapped_fns_to_patch = table()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def program(x: Any) -> Any:
+        return wrapped_for_torch_fx.rows(x)
+
+    if is_recorded:
+        assert [node.name for node in symbolic_trace(program).graph.nodes] == ["x", "rows", "output"]
+    else:
+        with pytest.raises(graphwright.TraceError, match="'len' is not supported"):
+            symbolic_trace(program)
+    monkeypatch.delitem(sys.modules, module.__name__)
+    with pytest.raises(graphwright.TraceError, match="'len' is not supported"):
+        symbolic_trace(program)
 
 
 def test_other_threads_notice_nothing() -> None:

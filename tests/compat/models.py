@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 
 import torch
-import torch.fx
 from tests.compat.agreement import Comparison, compare
 from tests.runtime.declare_torchvision import declare_torchvision
 from torch.overrides import TorchFunctionMode
@@ -52,17 +51,9 @@ class _WithoutWeights(TorchFunctionMode):
         return function(*args, **options)
 
 
-def _wrap_for_both() -> None:
-    """Say to graphwright what torchvision and timm said to torch.fx: which of their functions are one call."""
-    for (_, name), names in list(torch.fx._symbolic_trace._wrapped_fns_to_patch.items()):
-        if str(names.get("__name__")).startswith(("torchvision", "timm")):
-            exec(f"import graphwright as _g; _g.wrap({name!r}); del _g", names)
-
-
 def _models(make, names, **options) -> Iterator[Comparison]:  # type: ignore[no-untyped-def]
     for name in names:
         model = _without_weights(make, name, options).eval()
-        _wrap_for_both()
         yield compare(name, model)
 
 

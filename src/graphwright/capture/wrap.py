@@ -28,7 +28,7 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     Called at the top level of a module, or used as a decorator there. With a name, it is the function that this
     module knows by that name: its own, an imported one, a builtin; it may be defined later. The function itself stays
     as it is, and is what the nodes call. Other modules that import a wrapped function record it as well; builtins
-    are recorded in the module that wrapped them alone. Raises NotImplementedError inside a function.
+    are recorded in the module that wrapped them alone. What was given to `torch.fx.wrap` is recorded too. Raises NotImplementedError inside a function.
 
     >>> import graphwright
     >>> @graphwright.wrap
@@ -80,16 +80,16 @@ def recording_wrapped(
                 note(value)
                 replaced.append((vars(module), name, value))
     with _lock:
-        for names, wrapped in _names.values():
-            for name in wrapped:
-                value = names.get(name, getattr(builtins, name, None))
-                if value is None:
-                    continue
-                replaced.append((names, name, value))
-                if type(value) is FunctionType:
-                    note(value)
-                else:
-                    builtin_names.add(name)
+        own = [(names, name) for names, wrapped in _names.values() for name in wrapped]
+        for names, name in own + _wrapped_for_torch_fx():
+            value = names.get(name, getattr(builtins, name, None))
+            if value is None:
+                continue
+            replaced.append((names, name, value))
+            if type(value) is FunctionType:
+                note(value)
+            else:
+                builtin_names.add(name)
         for function in _functions.values():
             note(function)
     seen: set[int] = set()
@@ -104,6 +104,23 @@ def recording_wrapped(
             replaced += [(home, name, home.get(name, getattr(builtins, name, None))) for name in called]
     with standing_in([(names, name, recording(value)) for names, name, value in replaced]):
         yield
+
+
+def _wrapped_for_torch_fx() -> list[tuple[dict[str, Any], str]]:
+    """The functions that programs gave to `torch.fx.wrap`: (globals of the module that did so, name).
+
+    Libraries of models do so at module scope, torchvision's Swin transformers and detectors among them: what cannot
+    be traced through there cannot be here either, and such models are to work as they are. torch.fx keeps these
+    names in a table that tools read too; where nobody has imported torch.fx, or its table has another form, there
+    are none.
+    """
+    table = getattr(sys.modules.get("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", None)
+    entries: list[Any] = []
+    if isinstance(table, dict):  # (id of the globals, name) -> globals
+        entries = [(names, key[1]) for key, names in list(table.items()) if isinstance(key, tuple) and len(key) == 2]
+    elif isinstance(table, list):  # (globals, name), in earlier versions of torch
+        entries = [entry for entry in list(table) if isinstance(entry, tuple) and len(entry) == 2]
+    return [(names, name) for names, name in entries if isinstance(names, dict) and isinstance(name, str)]
 
 
 @functools.lru_cache(4096)
