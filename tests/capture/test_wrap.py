@@ -142,6 +142,19 @@ def test_what_was_wrapped_for_torch_fx_is_recorded() -> None:
     assert wrapped_for_torch_fx.rows.__name__ == "rows" and not hasattr(wrapped_for_torch_fx, "len")
 
 
+def test_names_are_wrapped_until_they_are_forgotten() -> None:
+    for fx in (torch.fx, graphwright):
+        table = fx._symbolic_trace._wrapped_fns_to_patch
+        names: dict[str, Any] = {"fx": fx}
+        half = "def half(x):\n    return x[: len(x) // 2]\n"
+        exec(f"fx.wrap('half')\n{half}def program(x):\n    return half(x)", names)
+        assert table[id(names), "half"] is names
+        assert [node.name for node in fx.symbolic_trace(names["program"]).graph.nodes] == ["x", "half", "output"]
+        del table[id(names), "half"]
+        with pytest.raises(RuntimeError, match="'len' is not supported"):
+            fx.symbolic_trace(names["program"])
+
+
 def home() -> dict[str, Any]:
     return vars(wrapped_for_torch_fx)
 
@@ -156,9 +169,7 @@ def home() -> dict[str, Any]:
         pytest.param(lambda: None, False, id="none"),
     ],
 )
-def test_torch_fx_s_table_may_have_another_form(
-    table: Any, is_recorded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torch_fx_s_table_may_have_another_form(table: Any, is_recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("torch.fx._symbolic_trace")
     module._wrapped_fns_to_patch = table()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -14,10 +14,10 @@ from typing import Any
 from graphwright.capture.interception import standing_in
 from graphwright.capture.proxy import find_tracer
 
-__all__ = ["recording", "recording_wrapped", "wrap"]
+__all__ = ["WRAPPED", "recording", "recording_wrapped", "wrap"]
 
-# What to record: names by the globals of the module that wrapped them, and functions by identity.
-_names: dict[int, tuple[dict[str, Any], set[str]]] = {}
+WRAPPED: dict[tuple[int, str], dict[str, Any]] = {}
+"""What to record by name: (id of the globals of the module that wrapped it, name) -> those globals."""
 _functions: dict[int, Callable[..., Any]] = {}
 _lock = threading.Lock()
 
@@ -28,7 +28,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     Called at the top level of a module, or used as a decorator there. With a name, it is the function that this
     module knows by that name: its own, an imported one, a builtin; it may be defined later. The function itself stays
     as it is, and is what the nodes call. Other modules that import a wrapped function record it as well; builtins
-    are recorded in the module that wrapped them alone. What was given to `torch.fx.wrap` is recorded too. Raises NotImplementedError inside a function.
+    are recorded in the module that wrapped them alone. What was given to `torch.fx.wrap` is recorded too. Raises
+    NotImplementedError inside a function.
 
     >>> import graphwright
     >>> @graphwright.wrap
@@ -49,7 +50,7 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     if frame.f_code.co_name != "<module>":
         raise NotImplementedError("wrap must be called at the top level of a module")
     with _lock:
-        _names.setdefault(id(frame.f_globals), (frame.f_globals, set()))[1].add(name)
+        WRAPPED[id(frame.f_globals), name] = frame.f_globals
         if callable(fn_or_name) and not isinstance(fn_or_name, str):
             _functions[id(fn_or_name)] = fn_or_name
     return fn_or_name
@@ -80,8 +81,7 @@ def recording_wrapped(
                 note(value)
                 replaced.append((vars(module), name, value))
     with _lock:
-        own = [(names, name) for names, wrapped in _names.values() for name in wrapped]
-        for names, name in own + _wrapped_for_torch_fx():
+        for (_, name), names in [*WRAPPED.items(), *_wrapped_for_torch_fx().items()]:
             value = names.get(name, getattr(builtins, name, None))
             if value is None:
                 continue
@@ -106,8 +106,8 @@ def recording_wrapped(
         yield
 
 
-def _wrapped_for_torch_fx() -> list[tuple[dict[str, Any], str]]:
-    """The functions that programs gave to `torch.fx.wrap`: (globals of the module that did so, name).
+def _wrapped_for_torch_fx() -> dict[tuple[int, str], dict[str, Any]]:
+    """The functions that programs gave to `torch.fx.wrap`, in the form of `WRAPPED`.
 
     Libraries of models do so at module scope, torchvision's Swin transformers and detectors among them: what cannot
     be traced through there cannot be here either, and such models are to work as they are. torch.fx keeps these
@@ -115,12 +115,12 @@ def _wrapped_for_torch_fx() -> list[tuple[dict[str, Any], str]]:
     are none.
     """
     table = getattr(sys.modules.get("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", None)
-    entries: list[Any] = []
+    pairs: list[Any] = []
     if isinstance(table, dict):  # (id of the globals, name) -> globals
-        entries = [(names, key[1]) for key, names in list(table.items()) if isinstance(key, tuple) and len(key) == 2]
+        pairs = [(names, key[1]) for key, names in list(table.items()) if isinstance(key, tuple) and len(key) == 2]
     elif isinstance(table, list):  # (globals, name), in earlier versions of torch
-        entries = [entry for entry in list(table) if isinstance(entry, tuple) and len(entry) == 2]
-    return [(names, name) for names, name in entries if isinstance(names, dict) and isinstance(name, str)]
+        pairs = [pair for pair in list(table) if isinstance(pair, tuple) and len(pair) == 2]
+    return {(id(names), name): names for names, name in pairs if isinstance(names, dict) and isinstance(name, str)}
 
 
 @functools.lru_cache(4096)

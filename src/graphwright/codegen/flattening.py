@@ -8,10 +8,10 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-__all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
+__all__ = ["FLATTEN", "FlattenFuncSpec", "register_pytree_flatten_spec", "tree_flatten_spec"]
 
 FlattenFuncSpec = Callable[[Any, pytree.TreeSpec], list[Any]]
-_flatten: dict[Any, FlattenFuncSpec] = {
+FLATTEN: dict[Any, FlattenFuncSpec] = {
     dict: lambda value, spec: [value[key] for key in spec.context],
     list: lambda value, spec: [value[i] for i in range(len(spec.children()))],
     tuple: lambda value, spec: [value[i] for i in range(len(spec.children()))],
@@ -28,7 +28,7 @@ def register_pytree_flatten_spec(
 
     Classes that `torch.utils._pytree` knows need none. `flatten_fn_exact_match_spec` is taken and not used.
     """
-    _flatten[cls] = flatten_fn_spec
+    FLATTEN[cls] = flatten_fn_spec
 
 
 def tree_flatten_spec(tree: Any, spec: pytree.TreeSpec) -> list[Any]:
@@ -40,7 +40,7 @@ def tree_flatten_spec(tree: Any, spec: pytree.TreeSpec) -> list[Any]:
     """
     if spec.is_leaf():
         return [tree]
-    flatten = _flatten.get(spec.type)
+    flatten = FLATTEN.get(spec.type)
     if flatten is not None:
         children = flatten(tree, spec)
     elif spec.type in pytree.SUPPORTED_NODES:

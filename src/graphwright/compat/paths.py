@@ -13,6 +13,7 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
+        "codegen.formats": "inplace_methods magic_methods reflectable_magic_methods",
         "codegen": "CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
     },
     "node": {
@@ -23,7 +24,9 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "operator_schemas": {
         "ops": "ArgsKwargsPair check_for_mutable_operation create_type_hint get_signature_for_torch_op "
-        "normalize_function normalize_module type_matches"
+        "normalize_function normalize_module type_matches",
+        "ops.schemas": "python_type_of=_torchscript_type_to_python_type "
+        "signature_of_schema=_torchscript_schema_to_signature",
     },
     "graph_module": {
         "runtime": "GraphModule assign_attribute=_assign_attr copy_attribute=_copy_attr delete_attribute=_del_attr "
@@ -36,24 +39,32 @@ PATHS: dict[str, dict[str, str]] = {
         "skip_lazy_graph_modules=_force_skip_lazy_graph_module"
     },
     "_utils": {
+        "runtime.printing": "graph_text=_format_graph_code",
         "runtime": "lazy_graph_text=lazy_format_graph_code node_context=get_node_context "
-        "first_module_stack=first_call_function_nn_module_stack"
+        "first_module_stack=first_call_function_nn_module_stack",
     },
     "immutable_collections": {"ir": "immutable_dict immutable_list"},
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},
     "proxy": {
         "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
         "capture.recording": "assert_true=assert_fn",
+        "codegen.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",
+        "ir.node_meta": "INHERITED_META=_COPY_META_FIELDS",
+        "ops": "BASE_TYPES=base_types",
     },
-    "_pytree": {"codegen.flattening": "register_pytree_flatten_spec tree_flatten_spec"},
+    "_pytree": {
+        "codegen.flattening": "FLATTEN=SUPPORTED_NODES FlattenFuncSpec register_pytree_flatten_spec tree_flatten_spec"
+    },
     "_symbolic_trace": {
         "capture": "PH PHBase PHWithMeta ParameterProxy Proxy ProxyableClassMeta Scope ScopeContextManager Tracer "
         "TracerBase is_fx_symbolic_tracing is_fx_tracing symbolic_trace wrap",
         "capture.root_inputs": "assert_is_none=_assert_is_none",
         "capture.tracer": "tracing_flag=_is_fx_tracing_flag",
+        "capture.wrap": "WRAPPED=_wrapped_fns_to_patch recording=_create_wrapped_func",
         "ir": "Graph",
+        "ops": "BASE_TYPES=base_types",
         "runtime": "GraphModule",
     },
     "annotate": {"capture.annotate": "annotate"},

@@ -37,11 +37,11 @@ __all__ = [
     "set_stack_trace",
 ]
 
-# What a node takes over from the current meta; its stack trace comes with it.
-INHERITED_META = (
+# What a node takes over from the current meta; its stack trace comes with it. Tools add keys of their own.
+INHERITED_META = [
     *("nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "ac_graph_id"),
     *("has_backward_hook", "from_node", "quantization_tag", "_numeric_debug_handle", "custom", "partitioner_tag"),
-)
+]
 
 
 class _Current(threading.local):

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple, TypeVar  # noqa: UP035
 
 import torch
 
-__all__ = ["get_signature_for_torch_op", "operator_name", "schemas_of", "signature_of_schema"]
+__all__ = ["get_signature_for_torch_op", "operator_name", "python_type_of", "schemas_of", "signature_of_schema"]
 
 Schema = Any  # torch.FunctionSchema
 
@@ -125,8 +125,8 @@ def _new_signature(schema: Schema) -> inspect.Signature:
         kind = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else positional
         name = "input" if argument.name == "self" and "input" not in taken else argument.name
         default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=_annotation(argument.type)))
-    returns = [_annotation(result.type) for result in schema.returns]
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=python_type_of(argument.type)))
+    returns = [python_type_of(result.type) for result in schema.returns]
     answer: Any = None if not returns else returns[0] if len(returns) == 1 else tuple(returns)
     return inspect.Signature(parameters, return_annotation=answer)
 
@@ -139,15 +139,20 @@ _ATOMS = {
 }  # fmt: skip
 
 
-def _annotation(kind: Any) -> Any:
-    """The annotation for a type of the dispatcher; Any for types that Python does not have."""
+def python_type_of(kind: Any) -> Any:
+    """The annotation for a type of the dispatcher; Any for types that Python does not have.
+
+    >>> schema = torch.ops.aten.cat.default._schema
+    >>> [python_type_of(argument.type) for argument in schema.arguments]
+    [typing.List[torch.Tensor], <class 'int'>]
+    """
     shape = kind.kind()
     if shape == "OptionalType":
-        return Optional[_annotation(kind.getElementType())]  # noqa: UP045 - spelled as the rest of torch prints it
+        return Optional[python_type_of(kind.getElementType())]  # noqa: UP045 - spelled as the rest of torch prints it
     if shape == "ListType":
-        return List[_annotation(kind.getElementType())]  # type: ignore[misc]  # noqa: UP006
+        return List[python_type_of(kind.getElementType())]  # type: ignore[misc]  # noqa: UP006
     if shape == "DictType":
-        return Dict[_annotation(kind.getKeyType()), _annotation(kind.getValueType())]  # type: ignore[misc]  # noqa: UP006
+        return Dict[python_type_of(kind.getKeyType()), python_type_of(kind.getValueType())]  # type: ignore[misc]  # noqa: UP006
     if shape == "TupleType":
-        return Tuple[tuple(_annotation(element) for element in kind.elements())]  # noqa: UP006
+        return Tuple[tuple(python_type_of(element) for element in kind.elements())]  # noqa: UP006
     return _ATOMS.get(str(kind), Any)

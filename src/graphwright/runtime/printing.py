@@ -9,7 +9,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["class_text", "first_module_stack", "lazy_graph_text", "node_context"]
+__all__ = ["class_text", "first_module_stack", "graph_text", "lazy_graph_text", "node_context"]
 
 
 def class_text(
@@ -56,10 +56,18 @@ def lazy_graph_text(name: str, gm: Any, maybe_id: int | None = None, **kwargs: A
     def make() -> str:
         title = name if maybe_id is None else f"{name} {maybe_id}"
         options = {"print_output": False, **kwargs}
-        text = gm.print_readable(**options)
-        return f"TRACED GRAPH\n ===== {title} =====\n {gm.forward.__code__.co_filename} {text}\n"
+        return graph_text(f"===== {title} =====\n", gm.forward.__code__.co_filename, gm.print_readable(**options))
 
     return _LazyText(make)
+
+
+def graph_text(name: str, filename: str, graph_str: str) -> str:
+    """Put a title and a file name above the text of a graph, for logging.
+
+    >>> graph_text("before", "model.py", "graph():")
+    'TRACED GRAPH\\n before model.py graph():\\n'
+    """
+    return f"TRACED GRAPH\n {name} {filename} {graph_str}\n"
 
 
 def node_context(node: Node, num_nodes: int = 2) -> str:
