@@ -149,10 +149,10 @@ def test_names_are_wrapped_until_they_are_forgotten() -> None:
         half = "def half(x):\n    return x[: len(x) // 2]\n"
         exec(f"fx.wrap('half')\n{half}def program(x):\n    return half(x)", names)
         assert table[id(names), "half"] is names
-        assert [node.name for node in fx.symbolic_trace(names["program"]).graph.nodes] == ["x", "half", "output"]
+        assert [node.name for node in fx.Tracer().trace(names["program"]).nodes] == ["x", "half", "output"]
         del table[id(names), "half"]
         with pytest.raises(RuntimeError, match="'len' is not supported"):
-            fx.symbolic_trace(names["program"])
+            fx.Tracer().trace(names["program"])
 
 
 def home() -> dict[str, Any]:

@@ -21,7 +21,7 @@ magic_methods: dict[str, str] = {
     **{
         function.__name__: f"{{}} {symbol} {{}}"
         for function, (symbol, strength) in BINARY.items()
-        if strength == COMPARISON
+        if strength == COMPARISON and not symbol.startswith("is")  # which no class can define
     },
     **{function.__name__: f"{symbol}{{}}" for function, symbol in UNARY_OPERATORS.items()},
     **reflectable_magic_methods,
