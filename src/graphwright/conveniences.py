@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from graphwright.codegen import (
     CodeGen,
+    Details,
     PythonCode,
     graph_to_readable_source,
     graph_to_source,
     is_plain,
     on_generate_code,
+    tensor_of,
+    tensor_text,
 )
 from graphwright.ir import Graph, Node, format_node, qualified_name
 from graphwright.ops import (
@@ -29,16 +34,41 @@ from graphwright.ops import (
 __all__ = ["bind"]
 
 
-def python_code(self: Graph, root_module: str, *, verbose: bool = False, expanded_def: bool = False) -> PythonCode:
+def python_code(
+    self: Graph,
+    root_module: str,
+    *,
+    verbose: bool = False,
+    include_stride: bool = False,
+    include_device: bool = False,
+    colored: bool = False,
+    expanded_def: bool = False,
+    record_func: bool = False,
+    additional_meta: list[str] | None = None,
+) -> PythonCode:
     """Write the graph as the source of a function whose first parameter is called `root_module`.
 
-    `verbose` puts the user's lines before what comes from them; `expanded_def` gives each parameter a line.
+    `verbose` puts the user's lines before what comes from them, with the entries `additional_meta` of `node.meta`, and
+    dtypes and shapes behind the names of values whose meta tells them; `include_stride` and `include_device` add to
+    these. `colored` is for terminals. `expanded_def` gives each parameter a line. `record_func` makes each call a range
+    of the profiler, named by the number of its node.
     """
-    if is_plain(self._writer) and not expanded_def and not verbose:
+    if is_plain(self._writer):
         if self.has_bodies:
             return graph_to_readable_source(self, root_module, owner=self.owning_module)
-        return graph_to_source(self, root_module)
-    return codegen_of(self)._gen_python_code(self.nodes, root_module, expanded_def=expanded_def, verbose=verbose)
+        if not (expanded_def or verbose or colored or record_func):
+            return graph_to_source(self, root_module)
+    return codegen_of(self)._gen_python_code(
+        self.nodes,
+        root_module,
+        expanded_def=expanded_def,
+        verbose=verbose,
+        include_stride=include_stride,
+        include_device=include_device,
+        colored=colored,
+        record_func=record_func,
+        additional_meta=additional_meta,
+    )
 
 
 def codegen_of(self: Graph) -> CodeGen:
@@ -112,6 +142,21 @@ def normalized_arguments(
     return None
 
 
+def format_node_with_metadata(
+    self: Node,
+    placeholder_names: list[str] | None = None,
+    maybe_return_typename: list[str] | None = None,
+    *,
+    include_tensor_metadata: bool = False,
+) -> str | None:
+    """Write the node as a line; see `ir.format_node`. Its type may be the dtype, shape, ... that its meta tells."""
+    value = tensor_of(self) if include_tensor_metadata else None
+    note = ""
+    if isinstance(value, torch.Tensor):
+        note = f'Tensor "{tensor_text(value, Details(include_stride=True, include_device=True))}"'
+    return format_node(self, placeholder_names, maybe_return_typename, note)
+
+
 def pretty_target(target: Any) -> str:
     """Write a target as the text form of a graph shows it."""
     return target if isinstance(target, str) else qualified_name(target)
@@ -132,7 +177,7 @@ def bind() -> None:
         },
         Node: {
             "is_impure": node_is_impure,
-            "format_node": format_node,
+            "format_node": format_node_with_metadata,
             "normalized_arguments": normalized_arguments,
             "_pretty_print_target": staticmethod(pretty_target),
         },

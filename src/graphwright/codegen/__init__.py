@@ -6,6 +6,7 @@ printed is what runs. Read function.py first.
 
 from graphwright.codegen.compiler import compile_source
 from graphwright.codegen.custom import CodeGen, is_plain, on_generate_code
+from graphwright.codegen.details import Details, tensor_of, tensor_text
 from graphwright.codegen.function import graph_to_source
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
@@ -14,6 +15,7 @@ from graphwright.codegen.spelling import Globals, argument
 
 __all__ = [
     "CodeGen",
+    "Details",
     "Globals",
     "PyTreeCodeGen",
     "PyTreeInfo",
@@ -25,4 +27,6 @@ __all__ = [
     "is_plain",
     "on_generate_code",
     "readable_source",
+    "tensor_of",
+    "tensor_text",
 ]

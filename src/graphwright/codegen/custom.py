@@ -7,11 +7,12 @@ A `CodeGen` belongs to a graph. The plain one, which every graph has until anoth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import signature
 from types import TracebackType
 from typing import Any
 
+from graphwright.codegen.details import DetailedWriter, Details, node_comment
 from graphwright.codegen.function import Writer, last_uses
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
@@ -72,11 +73,15 @@ class CodeGen:
         return []
 
     def _gen_python_code(
-        self, nodes: NodeList, root_module: str, *, expanded_def: bool = False, verbose: bool = False
+        self, nodes: NodeList, root_module: str, namespace: Any = None, *, expanded_def: bool = False, **details: Any
     ) -> PythonCode:
-        """Write a graph, asking the methods above for their parts."""
-        writer = Writer(nodes._graph, root_module)
-        body = _body(writer, self, verbose)
+        """Write a graph, asking the methods above for their parts.
+
+        `namespace` is taken for torch.fx's sake: no global name is ever that of a value. `details` are those of
+        `Details`.
+        """
+        writer = DetailedWriter(nodes._graph, root_module, Details(**details))
+        body = _body(writer, self)
         if self._body_transformer is not None:
             body = self._body_transformer(body)
         for name, value in self.additional_globals():
@@ -120,30 +125,21 @@ def _call(method: Callable[..., str], *args: Any, **options: Any) -> str:
     return method(*args, **{name: value for name, value in options.items() if name in known})
 
 
-_FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)\n\s*(.*)')
-
-
-def _source_comment(node: Node) -> str:
-    """A comment with the innermost line of the user's program that a node comes from."""
-    frames = _FRAME.findall(node.stack_trace or "")
-    if not frames:
-        return "# No stacktrace found for following nodes"
-    file, line, function, source = frames[-1]
-    return f"# File: {file}:{line} in {function}, code: {source.strip()}"
-
-
-def _body(writer: Writer, codegen: CodeGen, verbose: bool) -> list[str]:
+def _body(writer: DetailedWriter, codegen: CodeGen) -> list[str]:
     """Write the statements, each after a line that says the number of its node, in the pieces that torch.fx has."""
-    body: list[str] = []
+    details = writer.details
+    begin, end = writer.recorded("ENTER_GRAPH_PLACEHOLDER_KEY", "_rf") if details.record_func else ("", "")
+    body: list[str] = [begin] if begin else []
     free = last_uses(writer.nodes)
     exits = region_exits(writer.nodes)
     closing = {exit_node: enter for enter, exit_node in exits.items()}
     indent = comment = ""
     for number, node in enumerate(writer.nodes):
-        if verbose and node._op not in ("placeholder", "output") and comment != _source_comment(node):
-            blank = "\n" if number and body[-1:] != [f"# COUNTER: {number - 1}\n"] else ""
-            comment = _source_comment(node)
-            body.append(f"{blank}{comment}\n")
+        if details.verbose and node._op not in ("placeholder", "output"):
+            before, comment = comment, node_comment(node, details)
+            if comment != before:
+                blank = "\n" if before or any(not piece.startswith("# COUNTER") for piece in body) else ""
+                body.append(f"{blank}{comment}\n")
         body.append(f"# COUNTER: {number}\n")
         if node._op == "placeholder":
             text = writer.bind_parameter(node)
@@ -161,12 +157,21 @@ def _body(writer: Writer, codegen: CodeGen, verbose: bool) -> list[str]:
             body += [_call(codegen.generate_output, result, repr_fn=writer.value), "\n"]
             break
         else:
-            dead = free.get(node)
-            body += [
-                indent + writer.statement(node),
-                f";  {' = '.join([used.name for used in dead])} = None\n" if dead else "\n",
-            ]
-    return body
+            body += _statement(writer, node, number, free.get(node), indent)
+    return [*body, end] if end else body
+
+
+def _statement(writer: DetailedWriter, node: Node, number: int, dead: list[Node] | None, indent: str) -> Iterator[str]:
+    """Write what computes a node and frees values, within a range of the profiler where calls are recorded."""
+    freed = writer.details.paint("dim", f"{' = '.join([used.name for used in dead])} = None") if dead else ""
+    is_recorded = writer.details.record_func and node._op != "get_attr"
+    begin, end = writer.recorded(number, f"_rf_{node.name}") if is_recorded else ("", "")
+    if is_recorded:
+        yield indent + begin
+    yield indent + writer.statement(node)
+    yield f";  {freed}\n" if dead else "\n"
+    if is_recorded:
+        yield indent + end
 
 
 def is_plain(codegen: CodeGen | None) -> bool:

@@ -157,8 +157,7 @@ class Writer:
         """Note a placeholder as a parameter; answer with the assignment that renames it, if one is needed."""
         raw: str = node._target  # type: ignore[assignment]
         text = raw
-        if node.type is not None:
-            text += f" : {annotation(node.type, self.names)}"
+        text += self.parameter_annotation(node)
         if node._args:
             text += f"{' = ' if node.type is not None else self.equals}{self.value(node._args[0])}"
         self.parameters.append((node, text))
@@ -170,6 +169,10 @@ class Writer:
         if node is not self.renamed[-1]:  # `x = X` must not hide `x` before `x_1 = x` reads it: all at once
             return ""
         return f"{', '.join(other.name for other in self.renamed)} = {', '.join(parameters)}"
+
+    def parameter_annotation(self, node: Node) -> str:
+        """Write what stands behind the name of a parameter: ` : ` and its type, or nothing."""
+        return "" if node.type is None else f" : {annotation(node.type, self.names)}"
 
     def header(self, name: str) -> str:
         """Write the `def` line. Keyword-only parameters are marked by a bare `*`, as in the original signature."""

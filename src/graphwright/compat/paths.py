@@ -14,6 +14,8 @@ PATHS: dict[str, dict[str, str]] = {
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
         "codegen.formats": "inplace_methods magic_methods reflectable_magic_methods",
+        "codegen.details": "dtype_abbrs",
+        "codegen.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
         "codegen": "CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
     },
     "node": {

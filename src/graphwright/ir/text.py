@@ -152,13 +152,12 @@ def format_node(
     node: Node,
     placeholder_names: list[str] | None = None,
     maybe_return_typename: list[str] | None = None,
-    *,
-    include_tensor_metadata: bool = False,
+    note: str = "",
 ) -> str | None:
     """Write one node as a line: name, type, number of users, opcode, target and arguments.
 
     Where lists are given, inputs are not written but added to `placeholder_names`, and the type of the output is
-    put into `maybe_return_typename`. `include_tensor_metadata` is taken for torch.fx's sake and changes nothing.
+    put into `maybe_return_typename`. `note` is what is known of a computed value, to be written instead of its type.
     """
     if node._op == "placeholder" and placeholder_names:
         annotation = f": {_type_text(node.type)}" if node.type is not None else ""
@@ -174,6 +173,8 @@ def format_node(
         return f"{head}(default={node._args[0]})" if node._args else head
     if node._op == "get_attr":
         return head
+    if note:
+        head = head.replace(f"%{node.name} : {kind}", f"%{node.name} : {note}", 1)
     args = node._args if not bodies_of(node) else tuple([_Label(label) for label in _labels(node)])
     return f"{head}(args = {_argument_text(args)}, kwargs = {_argument_text(node._kwargs)})"
 

@@ -1,0 +1,144 @@
+"""What code shows beyond itself: types and shapes of known values, the user's lines, colors, profiler ranges."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._dtype_abbrs import dtype_abbrs
+
+from graphwright.codegen.function import Writer
+from graphwright.codegen.stack_traces import parse_stack_trace
+from graphwright.ir import Graph, Node
+
+__all__ = ["Details", "DetailedWriter", "node_comment", "paint", "tensor_of", "tensor_text"]
+
+_COLORS = {"red": "\033[31m", "blue": "\033[34m", "dim": "\033[2m"}
+_COLORS |= {"dim_blue": _COLORS["dim"] + _COLORS["blue"], "dim_green": _COLORS["dim"] + "\033[32m"}
+_RESET = "\033[0m"
+_KNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Details:
+    """What to show; the fields are the options of `Graph.python_code`."""
+
+    verbose: bool = False
+    include_stride: bool = False
+    include_device: bool = False
+    colored: bool = False
+    record_func: bool = False
+    additional_meta: Sequence[str] | None = None
+
+    def paint(self, color: str, text: str) -> str:
+        """Color a text, where colors are wanted."""
+        return paint(color, text) if self.colored else text
+
+
+def paint(color: str, text: str) -> str:
+    """Have a terminal show a text in a color."""
+    return f"{_COLORS[color]}{text}{_RESET}"
+
+
+def tensor_of(node: Node) -> Any:
+    """The tensor, or what is known of it, that passes noted as a node's value; None where it is something else."""
+    meta = node._meta or {}
+    value = next((meta[key] for key in ("val", "tensor_meta", "example_value") if key in meta), None)
+    is_described = isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "dtype")
+    return value if is_described or isinstance(value, _KNOWN) else None
+
+
+def tensor_text(value: Any, details: Details) -> str:
+    """Write the dtype and shape of a tensor, with its strides and device where they are wanted: `f32[2, 3][3, 1]cpu`.
+
+    >>> tensor_text(torch.ones(2, 3), Details(include_stride=True, include_device=True))
+    'f32[2, 3][3, 1]cpu'
+    """
+    stride = device = ""
+    if isinstance(value, torch.Tensor):
+        stride = _sizes(value.stride()) if details.include_stride else ""
+        device = str(value.device) if details.include_device else ""
+    return (
+        details.paint("red", dtype_abbrs.get(value.dtype, str(value.dtype).removeprefix("torch.")))
+        + details.paint("blue", _sizes(value.shape))
+        + details.paint("dim_blue", stride)
+        + details.paint("dim_green", device)
+    )
+
+
+def _sizes(sizes: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+def node_comment(node: Node, details: Details) -> str:
+    """A comment with the meta that is wanted, and the innermost line of the user's program that a node comes from."""
+    shown = ", ".join(f"{key}: {node.meta[key]}" for key in details.additional_meta or () if key in node.meta)
+    frame = parse_stack_trace(node.stack_trace or "")
+    where = frame.get_summary_str() if frame else "No stacktrace found for following nodes"
+    # What a comment quotes must not end it.
+    return details.paint("dim", " ".join(f"{f'# {shown} ' if shown else ''}# {where}".splitlines()))
+
+
+class DetailedWriter(Writer):
+    """Writes what is known of values behind their names, and paints literals."""
+
+    def __init__(self, graph: Graph, root: str, details: Details) -> None:
+        super().__init__(graph, root)
+        self.details = details
+
+    def note(self, node: Node) -> str:
+        """What is known of a node's value, quoted as an annotation; empty where that is nothing."""
+        value = tensor_of(node) if self.details.verbose else None
+        if value is None:
+            return ""
+        if not hasattr(value, "dtype"):
+            return f': "Sym({value})"'
+        text = tensor_text(value, self.details)
+        return f': "Parameter({text})"' if isinstance(value, torch.nn.Parameter) else f': "{text}"'
+
+    def parameter_annotation(self, node: Node) -> str:
+        """Write what stands behind the name of a parameter."""
+        return self.note(node) or super().parameter_annotation(node)
+
+    def statement(self, node: Node) -> str:
+        """Write the statement that computes a node, without what frees values after it."""
+        text, note = super().statement(node), self.note(node)
+        for declared in (f"{node.name}{super().parameter_annotation(node)} = ", f"{node.name} = ") if note else ():
+            if text.startswith(declared):
+                return f"{node.name}{note} = {text.removeprefix(declared)}"
+        return text
+
+    def recorded(self, key: Any, name: str) -> tuple[str, str]:
+        """Write the statements that begin and end a range of the profiler, kept in a variable of this name."""
+        variable = self.names.new(name)
+        begin = f"{variable} = {self.names.torch()}._C._profiler._RecordFunctionFast('## {key} ##')"
+        return f"{begin}; {variable}.__enter__()\n", f"{variable}.__exit__(None, None, None)\n"
+
+    # ---- literals
+
+    def value(self, arg: Any) -> str:
+        """Write an argument where any expression may stand."""
+        if not self.details.colored or isinstance(arg, Node | enum.Enum) or callable(arg) or hasattr(arg, "_fields"):
+            return super().value(arg)
+        if isinstance(arg, list):
+            return f"[{', '.join(map(self.value, arg))}]"
+        if type(arg) is slice:
+            return f"{self.names.builtin('slice')}({', '.join(map(self.value, (arg.start, arg.stop, arg.step)))})"
+        if not isinstance(arg, tuple):
+            return paint("blue", super().value(arg))
+        items = ", ".join(map(self.value, arg))
+        plain = f"({items}{',' if len(arg) == 1 else ''})"
+        return plain if type(arg) is tuple else f"{self.names.function(type(arg))}({plain})"
+
+    def call(self, args: Any, kwargs: Any) -> str:
+        """Write the arguments of a call."""
+        texts = [self.value(arg) for arg in args]
+        self.keywords(kwargs, texts)
+        return ", ".join(texts)
+
+    def literal_operand(self, arg: Any, kind: type, strength: int) -> str:
+        """Write an operand that is no node."""
+        return self.details.paint("blue", super().literal_operand(arg, kind, strength))
