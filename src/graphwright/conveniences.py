@@ -26,6 +26,7 @@ from graphwright.ops import (
     ArgsKwargsPair,
     is_impure,
     is_random,
+    is_scratch_write,
     normalize_function,
     normalize_module,
     register_containers,
@@ -97,10 +98,10 @@ def process_outputs(self: Graph, out: Any) -> Any:
 def eliminate_dead_code(self: Graph, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
     """Erase nodes that nothing reads and that have no effect beyond their value; answer whether any went.
 
-    In-place operations, random ones, checks and functions of unknown effect stay. `is_impure_node` decides
-    instead, where given.
+    In-place operations, random ones, checks and functions of unknown effect stay; of those in place, only what writes
+    to a fresh value that nothing else reads goes. `is_impure_node` decides instead, where given.
     """
-    impure = is_impure_node or node_is_impure
+    impure = is_impure_node or _has_visible_effect
     before = len(self.nodes)
     for node in reversed(self.nodes):
         if not node.users and not impure(node):
@@ -115,11 +116,16 @@ def node_is_impure(self: Node, impure_random: bool = True) -> bool:
     """
     if not impure_random and is_random(self):
         return False
-    owner = self.graph.owning_module
-    module = None
-    if self.op == "call_module" and owner is not None:
-        module = owner.get_submodule(self.target)
-    return is_impure(self, module)
+    return is_impure(self, _module_of(self))
+
+
+def _has_visible_effect(node: Node) -> bool:
+    return node_is_impure(node) and not is_scratch_write(node, _module_of)
+
+
+def _module_of(node: Node) -> Any:
+    owner = node.graph.owning_module
+    return owner.get_submodule(node.target) if node.op == "call_module" and owner is not None else None
 
 
 def normalized_arguments(

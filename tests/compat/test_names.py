@@ -28,7 +28,7 @@ DECLINED: dict[str, dict[str, str]] = {
         "_make_color_fn _color_codes _color_fns _override_sym_repr",
         MECHANISM: "_InsertPoint _FindNodesLookupTable",
         "a node knows its origin: nobody reads it back from text": "_ParsedStackTrace _parse_stack_trace",
-        COMPILER: "_ExportCodeGen _BoxedCodeGen",
+        COMPILER: "_ExportCodeGen",
     },
     "node": {
         TYPING: "TYPE_CHECKING dtype_abbrs log _P _R",
@@ -50,7 +50,7 @@ DECLINED: dict[str, dict[str, str]] = {
     },
     "graph_module": {
         TYPING: "TYPE_CHECKING annotations sys_importer",
-        PICKLING: "_EvalCacheLoader _loader _CodeOnlyModule _forward_from_src _method_from_src _exec_with_source "
+        PICKLING: "_EvalCacheLoader _loader _method_from_src _exec_with_source "
         "_format_import_statement _format_import_block _deserialize_graph_module reduce_graph_module "
         "reduce_package_graph_module",
         CODEGEN: "_custom_builtins FX_GRAPH_MODULE_FILE_PREFIX",

@@ -47,6 +47,19 @@ def test_what_a_write_needs_stays() -> None:
     assert left(graph) == ["x", "view", "getitem", "add_", "output"]
 
 
+def test_a_write_that_nobody_can_see_goes() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    total = graph.call_function(torch.add, (x, x))
+    graph.call_method("relu_", (graph.call_method("add_", (total, 1)),))
+    shared = graph.call_function(torch.add, (x, 1))
+    graph.call_method("relu_", (shared,))
+    graph.call_method("relu_", (graph.call_method("view", (x, -1)),))
+    graph.output(shared)
+    assert graph.eliminate_dead_code()
+    assert left(graph) == ["x", "add_1", "relu__1", "view", "relu__2", "output"]
+
+
 def test_the_caller_may_decide() -> None:
     graph = Graph()
     x = graph.placeholder("x")
@@ -59,7 +72,9 @@ def test_the_caller_may_decide() -> None:
 
 
 def test_modules_are_looked_at() -> None:
-    root = nn.ModuleDict({"norm": nn.BatchNorm1d(2), "linear": nn.Linear(2, 2), "drop": nn.Dropout()})
+    root = nn.ModuleDict(
+        {"norm": nn.BatchNorm1d(2), "linear": nn.Linear(2, 2), "drop": nn.Dropout(), "drop_": nn.Dropout(inplace=True)}
+    )
     graph = Graph()
     x = graph.placeholder("x")
     for name in root:
@@ -69,7 +84,7 @@ def test_modules_are_looked_at() -> None:
     assert alone.eliminate_dead_code() is False  # without a module nobody knows what these are
     module = GraphModule(root, graph)
     module.graph.eliminate_dead_code()
-    assert left(module.graph) == ["x", "norm", "drop", "output"]
+    assert left(module.graph) == ["x", "norm", "drop", "drop_", "output"]
     module.eval()
     module.graph.eliminate_dead_code()
     assert left(module.graph) == ["x", "output"]
@@ -115,6 +130,7 @@ STEPS: dict[str, Make] = {
     ),
     "module": lambda g, a, b: g.call_module("norm", (a,)),
     "module in place": lambda g, a, b: g.call_module("relu_", (a,)),
+    "relu in place, of a sum": lambda g, a, b: g.call_module("relu_", (g.call_function(torch.add, (a, b)),)),
     "pure module": lambda g, a, b: g.call_module("linear", (a,)),
 }
 

@@ -253,7 +253,7 @@ def hooked() -> nn.Module:
 
 IMPURE_MODULES = [
     nn.Dropout(),
-    nn.Dropout(inplace=True).eval(),
+    nn.Dropout(inplace=True),
     nn.BatchNorm1d(2),
     nn.InstanceNorm1d(2, track_running_stats=True),
     nn.ReLU(inplace=True),
@@ -275,6 +275,7 @@ IMPURE_MODULES = [
 ]
 PURE_MODULES = [
     nn.Dropout().eval(),
+    nn.Dropout(inplace=True).eval(),
     nn.BatchNorm1d(2).eval(),
     nn.BatchNorm1d(2, track_running_stats=False),
     nn.ReLU(),

@@ -157,10 +157,10 @@ class Tracer(TracerBase):
         if path is None:
             return attr_val
         if path not in parameter_proxy_cache:
-            factory = None
+            options: dict[str, Any] = {}  # overriding methods may not know of a factory that nobody asked for
             if self.param_shapes_constant and is_parameter:
-                factory = lambda node: ParameterProxy(self, node, path, attr_val)  # noqa: E731
-            parameter_proxy_cache[path] = self.create_proxy("get_attr", path, (), {}, proxy_factory_fn=factory)
+                options["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, path, attr_val)
+            parameter_proxy_cache[path] = self.create_proxy("get_attr", path, (), {}, **options)
         return parameter_proxy_cache[path]
 
     def get_fresh_qualname(self, prefix: str) -> str:

@@ -4,6 +4,7 @@ A graph comes in; source text that runs, and the function compiled from it, go o
 printed is what runs. Read function.py first.
 """
 
+from graphwright.codegen.boxed import BoxedCodeGen
 from graphwright.codegen.compiler import compile_source
 from graphwright.codegen.custom import CodeGen, is_plain, on_generate_code
 from graphwright.codegen.details import Details, tensor_of, tensor_text
@@ -14,6 +15,7 @@ from graphwright.codegen.readable import graph_to_readable_source, readable_sour
 from graphwright.codegen.spelling import Globals, argument
 
 __all__ = [
+    "BoxedCodeGen",
     "CodeGen",
     "Details",
     "Globals",

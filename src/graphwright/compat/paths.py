@@ -16,7 +16,7 @@ PATHS: dict[str, dict[str, str]] = {
         "codegen.formats": "inplace_methods magic_methods reflectable_magic_methods",
         "codegen.details": "dtype_abbrs",
         "codegen.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
-        "codegen": "CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
+        "codegen": "BoxedCodeGen=_BoxedCodeGen CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
@@ -33,7 +33,10 @@ PATHS: dict[str, dict[str, str]] = {
     "graph_module": {
         "runtime": "GraphModule assign_attribute=_assign_attr copy_attribute=_copy_attr delete_attribute=_del_attr "
         "has_attribute=_has_attr read_attribute=_get_attr read_attributes=_get_attr_via_attr_list "
-        "PRESERVED_ATTRIBUTES=_USER_PRESERVED_ATTRIBUTES_KEY"
+        "PRESERVED_ATTRIBUTES=_USER_PRESERVED_ATTRIBUTES_KEY BareModule=_CodeOnlyModule "
+        "forward_from_source=_forward_from_src",
+        "codegen": "BoxedCodeGen=_BoxedCodeGen PyTreeCodeGen=_PyTreeCodeGen PythonCode",
+        "ir": "Graph",
     },
     "_lazy_graph_module": {
         "runtime": "LazyGraphModule=_LazyGraphModule graph_module_class=_get_graph_module_cls "

@@ -12,6 +12,7 @@ from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation,
 from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_effect, is_impure, is_inplace, is_random
 from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
+from graphwright.ops.scratch import is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
 
@@ -35,6 +36,7 @@ __all__ = [
     "is_inplace",
     "is_random",
     "is_region",
+    "is_scratch_write",
     "normalize_function",
     "normalize_module",
     "operator_name",

@@ -250,6 +250,8 @@ def _is_module_impure(module: nn.Module | None) -> bool:
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
         return True
     flags: dict[str, Any] = module.__dict__
+    if isinstance(module, nn.modules.dropout._DropoutNd) and not module.training:
+        return False  # gives back what it gets, also where it would write in training
     if flags.get("inplace") or flags.get("max_norm") is not None:
         return True
     if isinstance(module, nn.modules.lazy.LazyModuleMixin | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):

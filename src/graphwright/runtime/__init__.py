@@ -22,11 +22,13 @@ from graphwright.runtime.lazy import (
     skip_lazy_graph_modules,
     use_lazy_graph_modules,
 )
+from graphwright.runtime.loose_parts import BareModule, forward_from_source
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.shells import Shells
 
 __all__ = [
     "PRESERVED_ATTRIBUTES",
+    "BareModule",
     "Guard",
     "GraphModule",
     "Interpreter",
@@ -40,6 +42,7 @@ __all__ = [
     "expect_tensors",
     "expect_values",
     "first_module_stack",
+    "forward_from_source",
     "graph_module_class",
     "graph_of",
     "guards_of",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.codegen import PythonCode, compile_source, graph_to_readable_source, is_plain
+from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_to_readable_source, is_plain
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.attributes import assign_attribute, copy_attribute
@@ -99,7 +99,7 @@ class GraphModule(nn.Module):
     _tracer_cls = None  # the class of the tracer that captured the program, where it can be imported
     # What torch.jit.script must leave alone.
     __jit_unused_properties__ = (
-        *("_in_spec", "_out_spec"),
+        *("_in_spec", "_out_spec", "_boxed_call"),
         "graph", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
         "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks",
     )  # fmt: skip
@@ -180,6 +180,11 @@ class GraphModule(nn.Module):
         return guards_of(_state(self).graph)
 
     @property
+    def _boxed_call(self) -> bool:
+        """Whether a call takes one list, which it empties."""
+        return isinstance(_state(self).graph._writer, BoxedCodeGen)
+
+    @property
     def _in_spec(self) -> Any:
         return _state(self).graph._codegen.pytree_info.in_spec  # type: ignore[attr-defined]
 
@@ -191,6 +196,10 @@ class GraphModule(nn.Module):
         """Generate the code anew. Edits of the graph do that by themselves at the next use; this is never needed."""
         _invalidate(self)
         return _python_code(self)
+
+    def _recompile_submodules(self) -> list[tuple[str, PythonCode]]:
+        """Generate the code of the captured modules directly inside this one; return it with their names."""
+        return [(name, module.recompile()) for name, module in self.named_children() if isinstance(module, GraphModule)]
 
     def run_body(self, body: Graph, operands: Sequence[Any]) -> Any:
         """Run the body of a branch or loop of this module's graph, as a function of its operands."""
@@ -349,6 +358,10 @@ class GraphModule(nn.Module):
         self._deepcopy_hooks.remove(f)
 
     # ---- copies
+
+    def _deepcopy_init(self) -> Callable[..., None]:
+        """The constructor that a subclass with its own `__deepcopy__` calls; here every attribute is copied instead."""
+        return GraphModule.__init__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         state = _state(self)
