@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphwright.ir import Graph, Node, map_arg, nodes_in
-from graphwright.passes.tools_common import CALLABLE_NODE_OPS
+from graphwright.passes.tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags"]
+__all__ = [
+    "Component",
+    "Subgraph",
+    "getattr_recursive",
+    "move_non_tensor_nodes_on_boundary",
+    "setattr_recursive",
+    "split_by_tags",
+]
 
 
 def getattr_recursive(obj: Any, name: str) -> Any:
@@ -59,6 +67,19 @@ class Component:
     getattr_maps: dict[Node, Node] = field(default_factory=dict)
     constructor_args: list[str] = field(default_factory=list)
     gm: GraphModule | None = None
+
+
+@dataclass
+class Subgraph:
+    """Nodes that become one part, in the order in which they run.
+
+    >>> Subgraph(is_acc=True, nodes=[])
+    Subgraph(is_acc=True, nodes=[], device_ordinal=None)
+    """
+
+    is_acc: bool
+    nodes: NodeList
+    device_ordinal: int | None = None
 
 
 def split_by_tags(
@@ -155,3 +176,71 @@ def _assemble(
             values[node] = call if is_single else main.call_function(operator.getitem, (call, i))
     main.output(map_arg(output.args[0], values.__getitem__), output.type)
     return kind(attributes, main)
+
+
+def move_non_tensor_nodes_on_boundary(subgraphs: list[Subgraph]) -> None:
+    """Move what makes numbers and containers for another part into that part, with all that reads them.
+
+    Where several other parts read such a value, or a node that reads it, it stays. Changes the lists of nodes.
+    Types are those in `meta["type"]`, see `ShapeProp`.
+    """
+    home = {node: i for i, part in enumerate(subgraphs) for node in part.nodes if node.op in CALLABLE_NODE_OPS}
+    waiting = deque(
+        node
+        for subgraph in subgraphs
+        if subgraph.is_acc  # what the others run need not be supported elsewhere
+        for node in subgraph.nodes
+        if node in home and _crosses(node, home) and not is_node_output_tensor(node)
+    )
+    fixed: set[Node] = set()  # could not be moved
+    while waiting:
+        node = waiting.popleft()
+        source = home[node]
+        destinations = {home[user] for user in node.users if user in home} - {source}
+        if node in fixed or not destinations:
+            continue
+        if len(destinations) > 1:
+            print(f"Cannot move non-tensor node {node.name} on boundary because it has children in multiple subgraphs")
+        destination = destinations.pop()
+        moved = [] if destinations else _with_readers(node, source, destination, home)
+        if not moved:
+            fixed.add(node)
+        for each in moved:
+            home[each] = destination
+            subgraphs[source].nodes.remove(each)
+            subgraphs[destination].nodes.append(each)
+            print(
+                f"In order move the non-tensor node {node.name} on boundary, moved node {each.name} from"
+                f" {_called(subgraphs, source)} to {_called(subgraphs, destination)}"
+            )
+        for each in moved:
+            waiting.extend(
+                used
+                for used in each.all_input_nodes
+                if used in home and subgraphs[home[used]].is_acc and not is_node_output_tensor(used)
+            )
+
+
+def _crosses(node: Node, home: dict[Node, int]) -> bool:
+    return any(home.get(user, home[node]) != home[node] for user in node.users)
+
+
+def _with_readers(node: Node, source: int, destination: int, home: dict[Node, int]) -> list[Node]:
+    """The node and all nodes of its part that need it, readers first; none of them where a third
+    part needs one."""
+    found: dict[Node, None] = {}
+
+    def visit(each: Node) -> bool:
+        place = home.get(each, destination)
+        if place == destination or each in found:
+            return True
+        if place != source or not all(visit(user) for user in each.users):
+            return False
+        found[each] = None
+        return True
+
+    return list(found) if visit(node) else []
+
+
+def _called(subgraphs: list[Subgraph], place: int) -> str:
+    return f"{'acc' if subgraphs[place].is_acc else 'gpu'}_{place}"
