@@ -31,6 +31,7 @@ from graphwright.ops import (
     normalize_module,
     register_containers,
 )
+from graphwright.runtime import reduce_graph, reduce_node
 
 __all__ = ["bind"]
 
@@ -173,6 +174,7 @@ def bind() -> None:
     register_containers()
     table: dict[type, dict[str, Any]] = {
         Graph: {
+            "__reduce__": reduce_graph,
             "python_code": python_code,
             "_codegen": property(codegen_of, set_codegen, doc=codegen_of.__doc__),
             "set_codegen": set_codegen,
@@ -182,6 +184,7 @@ def bind() -> None:
             "eliminate_dead_code": eliminate_dead_code,
         },
         Node: {
+            "__reduce__": reduce_node,
             "is_impure": node_is_impure,
             "format_node": format_node_with_metadata,
             "normalized_arguments": normalized_arguments,

@@ -139,6 +139,43 @@ def test_a_copy_follows_its_memo() -> None:
     assert pair[0] is not graph
 
 
-def test_a_graph_alone_is_not_pickled() -> None:
-    with pytest.raises(NotImplementedError, match=r"^pickle the GraphModule, not its graph alone$"):
-        pickle.dumps(source(graphwright))
+def through_pickle(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("package", "twin_of"),
+    [(graphwright, copy.deepcopy), (graphwright, through_pickle), (torch.fx, through_pickle)],
+)
+def test_nodes_are_copied_with_their_graph(package: Any, twin_of: Any) -> None:
+    graph = source(package)
+    relu = list(graph.nodes)[1]
+    twins = twin_of({"node": relu, "graph": graph, "more": [graph, (relu, graph.output_node())]})
+    twin, output = twins["more"][1]
+    assert twins["graph"] is not graph
+    assert twins["more"][0] is twins["graph"] is twin.graph
+    assert twins["node"] is twin
+    assert list(twins["graph"].nodes)[1] is twin
+    assert twins["graph"].output_node() is output
+    assert (str(twin.graph), twin.meta) == (str(graph), relu.meta)
+    assert twin_of(relu).graph is not graph
+
+
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, through_pickle])
+@pytest.mark.parametrize("module_first", [False, True])
+def test_a_graph_is_copied_with_its_module(twin_of: Any, module_first: bool) -> None:
+    gm = graphwright.symbolic_trace(torch.nn.ReLU())
+    pair = twin_of((gm, gm.graph) if module_first else (gm.graph, gm))
+    graph, twin = pair[::-1] if module_first else pair
+    assert twin is not gm
+    assert twin.graph is graph
+    assert graph.owning_module is twin
+
+
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, through_pickle])
+def test_an_erased_node_is_not_copied(twin_of: Any) -> None:
+    graph = source(graphwright)
+    node = graph.call_function(torch.relu, (next(iter(graph.nodes)),))
+    graph.erase_node(node)
+    with pytest.raises(GraphError, match="relu_1 was erased from its graph, and cannot be"):
+        twin_of(node)

@@ -300,11 +300,6 @@ def test_classes_in_meta_need_not_be_importable() -> None:
     assert relu.origin.module_type is kind
 
 
-def test_a_graph_alone_is_not_pickled() -> None:
-    with pytest.raises(NotImplementedError, match="pickle the GraphModule"):
-        pickle.dumps(doubled_graph())
-
-
 def test_a_record_of_a_later_format_is_refused() -> None:
     with pytest.raises(GraphError, match="the graph was saved in format 99, this version reads up to 1"):
         record_to_graph({"format": 99})

@@ -528,9 +528,6 @@ class Graph:
             memo[id(self)] = other
         return other
 
-    def __getstate__(self) -> dict[str, Any]:
-        raise NotImplementedError("pickle the GraphModule, not its graph alone")
-
 
 def _own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:
     """Copy the bodies among the arguments of a copied node: two nodes never share one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -362,6 +363,15 @@ class Node:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        """Copy the graph, once for all its nodes, and return the node there."""
+        if self._position is None:
+            raise GraphError(f"{self.name} was erased from its graph, and cannot be copied with it", at=self.origin)
+        graph = copy.deepcopy(self.graph, memo)
+        memo.update({id(old): new for old, new in zip(self.graph.nodes, graph.nodes, strict=True)})
+        copied: Node = memo[id(self)]
+        return copied
 
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(f"{self.name!r} is a node of a graph: its value, and so its items, exist when the graph runs")

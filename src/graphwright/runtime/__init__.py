@@ -23,6 +23,7 @@ from graphwright.runtime.lazy import (
     use_lazy_graph_modules,
 )
 from graphwright.runtime.loose_parts import BareModule, forward_from_source
+from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.shells import Shells
 
@@ -52,6 +53,8 @@ __all__ = [
     "node_context",
     "read_attribute",
     "read_attributes",
+    "reduce_graph",
+    "reduce_node",
     "skip_lazy_graph_modules",
     "use_lazy_graph_modules",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, Origin, map_aggregate
 from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
 
-__all__ = ["graph_to_record", "record_to_graph"]
+__all__ = ["graph_to_record", "record_to_graph", "reduce_graph", "reduce_node"]
 
 _FORMAT = 1  # of the records; raised when an older version could not read a newer record
 
@@ -121,6 +122,32 @@ def record_to_graph(record: dict[str, Any]) -> Graph:
     graph.constants = record["constants"]
     graph._meta, graph._writer = record["meta"], record["codegen"]
     return graph
+
+
+def reduce_graph(graph: Graph) -> tuple[Any, ...]:
+    """Tell pickle how to rebuild a graph; the graph of a captured module comes with the module, as that one's graph."""
+    owner = graph.owning_module
+    if getattr(owner, "graph", None) is graph:
+        return getattr, (owner, "graph")
+    return _load_graph, (graph_to_record(graph), owner)
+
+
+def reduce_node(node: Node) -> tuple[Any, ...]:
+    """Tell pickle how to rebuild a node: it comes with its graph. Raises GraphError for an erased one."""
+    numbers = {other: number for number, other in enumerate(node.graph.nodes)}
+    if node not in numbers:
+        raise GraphError(f"{node.name} was erased from its graph, and cannot be pickled with it", at=node.origin)
+    return _load_node, (node.graph, numbers[node])
+
+
+def _load_graph(record: dict[str, Any], owner: Any) -> Graph:
+    graph = record_to_graph(record)
+    graph.owning_module = owner
+    return graph
+
+
+def _load_node(graph: Graph, number: int) -> Node:
+    return next(itertools.islice(graph.nodes, number, None))
 
 
 class _RecordWriter:
