@@ -39,6 +39,7 @@ PUBLIC = [
         "TraceError",
         "Tracer",
         "TracerBase",
+        "TracerWarning",
         "Transformer",
         "graph",
         "has_side_effect",

@@ -7,6 +7,7 @@ tracer.py first, then trace.py for capture with example inputs.
 from graphwright.capture.origins import Scope, ScopeContextManager
 from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy
 from graphwright.capture.proxyable import ProxyableClassMeta
+from graphwright.capture.questions import TracerWarning
 from graphwright.capture.recording import GraphAppendingTracer, TracerBase
 from graphwright.capture.root_inputs import PH, PHBase, PHWithMeta
 from graphwright.capture.symbolic import symbolic_trace
@@ -28,6 +29,7 @@ __all__ = [
     "Scope",
     "ScopeContextManager",
     "Tracer",
+    "TracerWarning",
     "TracerBase",
     "Transformer",
     "is_fx_symbolic_tracing",

@@ -242,7 +242,8 @@ def _value_of(recorder: Recorder, subject: Any, pair: tuple[Any, Any], node: Nod
     hint = UNKNOWN
     if taken is not None:
         hint = sample if symbol is None else symbol._hint
-    symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,))
+    sampled = sample if symbol is None else symbol.sample
+    symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,), sampled)
     is_data = recorder.questions.is_data
     symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
     recorder.region.numbers[symbol] = node

@@ -409,6 +409,14 @@ class _Converter(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
         return node
 
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        """A variable that an inner function assigns must not be annotated; the annotation has no effect."""
+        if not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        if node.value is None:
+            return _at(ast.Pass(), node)
+        return _at(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
+
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = [] if node.msg is None else [_lambda(self._message(node.msg))]
         return _at(ast.Expr(self._call("check", node, self._truth(node.test), *message)), node)

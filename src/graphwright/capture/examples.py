@@ -32,6 +32,7 @@ class Examples:
 
     def __init__(self, real: bool = False) -> None:
         self.is_real = real
+        self.is_running = False  # whether an operation is run on stand-ins right now
         self._mode: Any = contextlib.nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._modules: dict[int, nn.Module] = {}
@@ -51,11 +52,14 @@ class Examples:
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
+        before, self.is_running = self.is_running, True
         try:
             with torch._C.DisableTorchFunction(), self._mode:
                 return function(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise NeedsRealValues(str(error)) from error
+        finally:
+            self.is_running = before
 
     def module(self, module: nn.Module) -> nn.Module:
         """Return a module of the same class whose parameters, buffers and children are stand-ins."""

@@ -68,6 +68,7 @@ class Inputs:
                 node.meta["parameter_kind"] = parameter.kind
             made.append((parameter, node))
             self._last = node
+        dynamic = self._recorder.plan.dynamic
         by_position: list[Any] = []
         by_name: dict[str, Any] = {}
         for parameter, node in made:
@@ -79,7 +80,7 @@ class Inputs:
                 by_name.update(value)
             elif parameter.kind is parameter.POSITIONAL_ONLY or (len(by_position) < len(args) and name not in kwargs):
                 by_position.append(value)
-            elif name in given or type(parameter.default) in (int, float):
+            elif name in given or name in dynamic or type(parameter.default) in (int, float):
                 by_name[name] = value
         return tuple(by_position), by_name
 
@@ -92,8 +93,14 @@ class Inputs:
         if isinstance(value, torch.Tensor):
             self._tensors[path] = make, value
             example = self._recorder.examples.of(value)
-            return TensorProxy.make(self._recorder, example, None, make)
-        if kind is int or kind is float:
+            proxy = TensorProxy.make(self._recorder, example, None, make)
+            if path in self._recorder.plan.static:
+                self._recorder.numbers.fix_sizes(proxy)
+            return proxy
+        if path in self._recorder.plan.static and (kind is int or kind is float):
+            self._known[path] = make(), value
+            return value
+        if kind is int or kind is float or (kind is bool and path in self._recorder.plan.dynamic):
             return as_number(self._recorder.numbers.input_symbol(make(), value))
         if kind is bool or isinstance(value, _KNOWN):
             self._known[path] = make(), value

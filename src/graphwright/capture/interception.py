@@ -8,8 +8,10 @@ and only it, is answered yes.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -115,3 +117,25 @@ def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[
                             del names[name]
                         else:
                             names[name] = before
+
+
+@contextlib.contextmanager
+def watching(functions: tuple[Any, ...], called: Callable[[FrameType], None]) -> Iterator[None]:
+    """Tell, in this thread, when one of these functions is called, by the frame that calls it.
+
+    What `called` raises is raised in the function that calls. A profiler of the user's is put back afterwards.
+    """
+    codes = {code for function in functions if (code := getattr(function, "__code__", None)) is not None}
+    before = sys.getprofile()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code in codes and frame.f_back is not None:
+            called(frame.f_back)
+        elif event == "c_call" and argument in functions:
+            called(frame)
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)

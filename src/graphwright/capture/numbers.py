@@ -27,6 +27,7 @@ class Numbers:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._symbols: dict[tuple[Any, ...], Symbol] = {}
+        self._fixed: dict[int, TensorProxy] = {}  # tensors whose sizes are the example's, by id
 
     def _symbol(self, key: tuple[Any, ...], hint: Number, function: Any, args: tuple[Any, ...]) -> Symbol:
         known = self._symbols.get(key)
@@ -42,7 +43,14 @@ class Numbers:
         if not -rank <= dim < rank:
             raise IndexError(f"Dimension out of range: expected one of [{-rank}, {rank - 1}], but got {dim}")
         dim %= rank
+        if id(tensor) in self._fixed:
+            symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
+            return self.constant_symbol(self._recorder.questions.guard(symbol))
         return self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
+
+    def fix_sizes(self, tensor: TensorProxy) -> None:
+        """Take the sizes of a tensor from the example; each that the program reads is guarded."""
+        self._fixed[id(tensor)] = tensor
 
     def training_symbol(self, prefix: str, value: bool) -> Symbol:
         """The symbol of a module's training flag."""
@@ -55,9 +63,14 @@ class Numbers:
         self._recorder.region.numbers[symbol] = node
         return symbol
 
-    def data_symbol(self, hint: Number, kind: type, function: Any, args: tuple[Any, ...]) -> Symbol:
-        """The symbol of a number that depends on the data of tensors."""
-        return Symbol(self._recorder, hint, function, args, self._recorder.site(), kind)
+    def data_symbol(
+        self, hint: Number, kind: type, function: Any, args: tuple[Any, ...], sample: Number | None = None
+    ) -> Symbol:
+        """The symbol of a number that depends on the data of tensors; without a hint, operations run on a sample."""
+        symbol = Symbol(self._recorder, hint, function, args, self._recorder.site(), kind)
+        if not symbol.has_value:
+            symbol.sample = SAMPLES[kind] if sample is None else sample
+        return symbol
 
     def constant_symbol(self, value: Number) -> Symbol:
         """A plain number where torch wants a symbol beside another."""
@@ -66,10 +79,11 @@ class Numbers:
     def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
         """The symbol of a function of symbols; of constants alone it is a constant again."""
         if not all(arg.has_value for arg in args):
-            kind = type(function(*[arg.hint if arg.has_value else SAMPLES[arg.kind] for arg in args]))
+            sample = _applied(function, [arg.sample for arg in args])
+            kind = type(sample)
             key = (function, *(arg.key for arg in args))
             if key not in self._symbols:
-                self._symbols[key] = self.data_symbol(UNKNOWN, kind, function, args)
+                self._symbols[key] = self.data_symbol(UNKNOWN, kind, function, args, sample)
             return self._symbols[key]
         hint = function(*[arg.hint for arg in args])
         if all(arg.function == "constant" for arg in args):
@@ -142,7 +156,7 @@ class Numbers:
             return self._recorder.questions.known[key]
         if key not in self._symbols:
             hint = False if self._recorder.examples.is_real else UNKNOWN
-            symbol = self._symbols[key] = self.data_symbol(hint, bool, operator.is_, (tensor, None))
+            symbol = self._symbols[key] = self.data_symbol(hint, bool, operator.is_, (tensor, None), False)
             symbol.key = key
             self._recorder.keep.append(tensor)
         return as_number(self._symbols[key])
@@ -223,3 +237,11 @@ def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
         return left.recorder.numbers.constant_symbol(left.hint - left.hint)
     adds_nothing = (function is operator.add and plain == 0) or (function is operator.mul and plain == 1)
     return right if type(plain) is int and right.is_int() and adds_nothing else None
+
+
+def _applied(function: Callable[..., Any], samples: list[Number]) -> Number:
+    """Apply a function to samples, which may not be what it takes: then to others."""
+    try:
+        return function(*samples)  # type: ignore[no-any-return]
+    except (ArithmeticError, ValueError):
+        return function(*[SAMPLES[type(sample)] for sample in samples])  # type: ignore[no-any-return]

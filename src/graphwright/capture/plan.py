@@ -28,6 +28,9 @@ class Plan:
 
     control_flow: str = "stage"
     max_paths: int = 8
+    static: frozenset[str] = frozenset()  # inputs whose numbers and sizes are the example's
+    dynamic: frozenset[str] = frozenset()  # bools among the inputs that a call may change
+    leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
     converted: set[CodeType] = dataclasses.field(default_factory=lambda: set(_asked))
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     answers: tuple[bool, ...] = ()

@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +21,7 @@ from torch import nn
 
 from graphwright.capture.branches import Raised, branch
 from graphwright.capture.conversion import can_convert, is_converted
+from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.origins import is_handled, place_of, user_frame
 from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
@@ -32,11 +34,15 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["DataQuestion", "Fork", "Questions"]
+__all__ = ["DataQuestion", "Fork", "Questions", "TracerWarning"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
 _BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
+
+
+class TracerWarning(UserWarning):
+    """A capture that follows only the example's path has met a question whose answer may be another."""
 
 
 @dataclasses.dataclass
@@ -84,7 +90,12 @@ class Questions:
         is_asked_by_user = user_frame(sys._getframe(1)) is _outer_frame(sys._getframe(1))
         place = self.place()
         way = self._recorder.plan.ways.get(place)
-        stages = self._recorder.plan.control_flow == "stage"
+        control_flow = self._recorder.plan.control_flow
+        if control_flow == "error":
+            self.refuse_data(subject)
+        if control_flow == "follow" and self.is_data(subject):
+            return self._follow(subject)
+        stages = control_flow == "stage"
         if stages and is_asked_by_user and way is None:
             codes = self.convertible(user_frame(sys._getframe(1)))
             if codes:
@@ -94,6 +105,22 @@ class Questions:
         if self.is_data(subject):
             self.refuse_data(subject)
         return self.guard(subject)
+
+    def _follow(self, subject: Any) -> Any:
+        """Answer a question of data with the example's data, and warn that other data may lead elsewhere."""
+        if isinstance(subject, Symbol):
+            answer: Any = subject.hint
+        else:
+            answer = self._recorder.numbers.hint(subject)
+        if answer is None:
+            raise NeedsRealValues("the path of the example is followed")
+        warnings.warn(
+            f"at {self._recorder.where()}: the program asks for the data of a tensor, and only the way that the "
+            f"example takes ({answer!r}) is captured; with other data the captured program may be wrong",
+            TracerWarning,
+            stacklevel=2,
+        )
+        return answer
 
     def guard(self, symbol: Symbol) -> Any:
         if symbol.key not in self._answers:
@@ -158,6 +185,13 @@ class Questions:
         """Have a branch fork instead of joining its sides."""
         return self.restart(self._recorder.plan.change(place, "fork", why))
 
+    def leaf_called(self, frame: FrameType) -> None:
+        """A function that is to be one node was called by a frame whose calls do not come through the runtime."""
+        if user_frame(frame) is frame and not self._recorder.examples.is_running:
+            codes = self.convertible(frame)
+            if codes:
+                raise self.restart(self._recorder.plan.convert(codes))
+
     def convertible(self, frame: FrameType | None) -> set[CodeType]:
         """The functions to convert so that this frame's one is: it and its callers up to the nearest module call.
 
@@ -194,6 +228,9 @@ class Questions:
             raise self._recorder.pending
         subject = test if isinstance(test, TensorProxy) else symbol_of(test)
         assert subject is not None
+        if self._recorder.plan.control_flow != "stage":
+            kind = bool if isinstance(subject, TensorProxy) else subject.kind
+            return then() if self.decide(subject, kind) else other()
         place = self.place()
         way = self._recorder.plan.ways.get(place)
         key = self.key_of(subject)
@@ -270,8 +307,9 @@ class Questions:
 
     def refuse_data(self, subject: Any, name: str = "") -> NoReturn:
         what = f" ({name.strip('_')})" if name else ""
+        subject = "the data of a tensor" if self.is_data(subject) else "a size or flag"
         self._recorder.pending = DataQuestion(
-            f"the program asks for the data of a tensor{what}, which is known only when it runs",
+            f"the program asks for {subject}{what}, which is known only when it runs",
             at=self._recorder.where(),
             fix="use torch.where, or keep the value a tensor",
         )

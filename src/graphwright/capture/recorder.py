@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from graphwright.capture.branches import Raised, Unbound
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
-from graphwright.capture.numbers import SAMPLES, Numbers
+from graphwright.capture.numbers import Numbers
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
 from graphwright.capture.questions import Questions
@@ -34,7 +34,7 @@ from graphwright.capture.spellings import (
     tensor_method_name,
 )
 from graphwright.capture.staging import capturing, run
-from graphwright.capture.symbols import as_number, leaves, symbol_of
+from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.errors import CaptureError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg
@@ -69,6 +69,7 @@ class Recorder:
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self.is_running = False
+        self._numbers_are_data = False  # whether numbers that the running operation gives are other ones in each run
         self.takes_no_size = False  # whether the running operation takes no sizes
         self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.grad_regions: list[tuple[bool, Node]] = []
@@ -165,6 +166,32 @@ class Recorder:
     def _record_leaf(self, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
         shadow = self.examples.module(module)
         return self.record("call_module", path, shadow, args, kwargs)
+
+    def record_leaf_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the call of a function of the user's as one node."""
+        owner = getattr(function, "__self__", None)
+        if not isinstance(owner, nn.Module) or self.shells is None:
+            if not any(isinstance(v, TensorProxy) or symbol_of(v) is not None for v in leaves((args, kwargs))):
+                return function(*args, **kwargs)
+            return self._opaque("call_function", function, function, args, kwargs)
+        path = self.shells.path(owner)
+        stand_in = self.examples.module(self.shells.original(owner))
+        run = getattr(stand_in, function.__name__)
+        if not path:  # a method of the module itself
+            node = self.node("get_attr", function.__name__, (), {}, function.__name__)
+            return self._opaque("call_method", "__call__", run, args, kwargs, (node,))
+        node = self.node("get_attr", path, (), {}, path)
+        return self._opaque("call_method", function.__name__, run, args, kwargs, (node,))
+
+    def _opaque(
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
+    ) -> Any:
+        """Record the call of what is not looked into: the numbers that it gives depend on who knows what."""
+        self._numbers_are_data = True
+        try:
+            return self.record(op, target, run, args, kwargs, owner)
+        finally:
+            self._numbers_are_data = False
 
     # ---- calls of torch
 
@@ -266,11 +293,16 @@ class Recorder:
 
     # ---- nodes
 
-    def record(self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run an operation on the examples, make its node, and give the results as proxies."""
+    def record(
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
+    ) -> Any:
+        """Run an operation on the examples, make its node, and give the results as proxies.
+
+        `owner` comes before the arguments of the node: the object whose method is called.
+        """
         self.takes_no_size = getattr(target, "__module__", None) == "_operator"
         example = self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
-        node_args = tuple([self.argument(arg) for arg in args])
+        node_args = (*owner, *[self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
         node = self.node(op, target, node_args, node_kwargs)
         changed = _written_argument(op, target, args, kwargs)
@@ -319,10 +351,18 @@ class Recorder:
         """
         if isinstance(value, torch.Tensor):
             return TensorProxy.make(self, value, node)
+        if self._numbers_are_data and type(value) in (int, float, bool):
+            symbol = self.numbers.data_symbol(
+                value if self.examples.is_real else UNKNOWN, type(value), "opaque", (node,)
+            )
+            self.region.numbers[symbol] = node
+            return as_number(symbol)
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
             items = [
-                self._items(item, self._item_node(node, i, named[i])) if _holds_tensors(item) else item
+                self._items(item, self._item_node(node, i, named[i]))
+                if _holds_tensors(item) or self._numbers_are_data
+                else item
                 for i, item in enumerate(value)
             ]
             kind = type(value)
@@ -413,7 +453,7 @@ class Recorder:
         if symbol is not None:
             # Any number does for arithmetic, and for what is no size.
             may_be_size = symbol.kind is int and not self.takes_no_size
-            return symbol.hint if symbol.has_value or may_be_size else SAMPLES[symbol.kind]
+            return symbol.hint if symbol.has_value or may_be_size else symbol.sample
         if isinstance(value, torch.Tensor):
             return self.examples.of(value)
         if kind is Unbound:

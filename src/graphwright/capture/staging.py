@@ -25,7 +25,7 @@ from graphwright.capture.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["RUN", "RUNTIME", "Text", "capturing", "converted_function", "is_refused_number", "run"]
+__all__ = ["RUN", "RUNTIME", "Text", "capturing", "converted_function", "is_leaf", "is_refused_number", "run"]
 
 _thread = threading.local()
 
@@ -182,9 +182,13 @@ class Runtime:
         recorder: Recorder | None = getattr(_thread, "recorder", None)
         if recorder is None:
             return function(*args, **kwargs)
+        if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
+            return _every(recorder, function, args, kwargs)
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES else None
         if numeric is not None and any(_symbolic(value) is not None for value in args):
             return numeric(recorder, function, args, kwargs)
+        if recorder.plan.leaves and is_leaf(function, recorder.plan.leaves):
+            return recorder.record_leaf_function(function, args, kwargs)
         if isinstance(function, nn.Module) and recorder.shells is not None:
             function = recorder.shells.shell(function)
         if recorder.questions.has_optionals:
@@ -206,6 +210,12 @@ def is_refused_number(error: BaseException) -> bool:
 
 
 _PROXIES = ("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat")
+
+
+def is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:
+    """Tell whether a function, or what a method or wrapper calls, is among those recorded as one node."""
+    inner = getattr(function, "__func__", function)
+    return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
 
 
 def converted_function(function: Any, codes: set[Any]) -> Any:
@@ -258,6 +268,19 @@ def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
     if len(args) > 1 and not kwargs:
         return recorder.numbers.computed(function, args, kwargs)
     return function(*args, **kwargs)
+
+
+def _holds_symbolic(value: Any) -> bool:
+    return isinstance(value, tuple | list) and any(_symbolic(item) is not None for item in value)
+
+
+def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """all(values) and any(values)."""
+    decide = RUNTIME.both if function is all else RUNTIME.either
+    result: Any = function is all
+    for value in reversed(args[0]):
+        result = decide(value, functools.partial(lambda rest: rest, result))
+    return result
 
 
 def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

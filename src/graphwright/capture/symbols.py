@@ -34,7 +34,7 @@ class Symbol:
     themselves do it.
     """
 
-    __slots__ = ("_hint", "args", "function", "is_data", "key", "kind", "name", "recorder", "site")
+    __slots__ = ("_hint", "args", "function", "is_data", "key", "kind", "name", "recorder", "sample", "site")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Symbol:
         self.recorder = recorder
         self._hint = hint
         self.kind = kind or type(hint)
+        self.sample = hint  # a number to run operations on examples with; an arbitrary one where there is no hint
         self.is_data: bool = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
         self.function = function  # a function, or the name of a method of the first argument
         self.args = args  # symbols, nodes and plain values

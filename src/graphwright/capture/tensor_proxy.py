@@ -64,9 +64,16 @@ class TensorProxy(torch.Tensor):
         example = self.example
         return f"TensorProxy({'x'.join(map(str, example.shape)) or 'scalar'}, {example.dtype})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self._text()
 
     def __format__(self, spec: str) -> str:
+        return self._text()
+
+    def _text(self) -> str:
+        """The text of a tensor: in a message it decides nothing; elsewhere its data would."""
+        if not self.recorder.is_in_message():
+            self.recorder.questions.refuse_data(self, "as text")
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

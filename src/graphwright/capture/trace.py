@@ -8,7 +8,7 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from torch import nn
 from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
-from graphwright.capture.interception import exporting
+from graphwright.capture.interception import exporting, watching
 from graphwright.capture.plan import Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
@@ -34,7 +34,12 @@ def trace(
     args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
+    control_flow: Literal["stage", "follow", "error"] = "stage",
+    static: Iterable[str] = (),
+    dynamic: Iterable[str] = (),
     leaf_modules: LeafModules = (),
+    leaf_functions: Iterable[Callable[..., Any]] = (),
+    max_paths: int = 8,
     progress: Callable[[str], None] | None = None,
 ) -> GraphModule:
     """Capture a module or function by running it on stand-ins of example inputs.
@@ -43,13 +48,20 @@ def trace(
     is computed on them and the program is not changed. The result is an instance of the program's own class, with
     the same parameters, state_dict, signature and methods, whose forward is generated from the graph.
 
-    Sizes stay symbolic. Where the program asks for a size, a dtype, a rank, or whether an argument is None, the example
-    answers, and the result checks at every call that the answer still holds: see `guards` of the result; GuardError.
+    Sizes stay symbolic, and `if`, `and`, the ternary, `assert` and their like become branches of the graph where they
+    ask for data, a size or the training flag. Where the program asks what cannot become a branch - a dtype, a rank,
+    whether an argument is None, a size for `range` - the example answers, and the result checks at every call that the
+    answer still holds: see `guards` of the result; GuardError.
 
+    `control_flow`: "stage" as above; "follow" takes the example's way at every question of data, with a TracerWarning
+    at each; "error" refuses every question of data, size and flag.
+    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open.
     `leaf_modules`: classes, class names or dotted paths of modules to keep as one node, besides torch.nn's own; or a
-    predicate of (module, path) that decides alone. `progress` is called with a line per pass.
+    predicate of (module, path) that decides alone. `leaf_functions`: functions and methods whose calls stay one node.
+    `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
+    per pass.
 
-    Raises CaptureError, with the user's line, where the program branches on the data of a tensor.
+    Raises CaptureError, with the user's line, for what cannot be captured so.
 
     >>> class Gate(nn.Module):
     ...     def __init__(self):
@@ -74,9 +86,9 @@ def trace(
     say = progress or (lambda line: None)
     program = _Program(root, tuple(args), dict(kwargs or {}), _leaf_predicate(leaf_modules))
     failure: BaseException | None = None
-    for attempt in _ATTEMPTS:
+    for attempt in _ATTEMPTS if control_flow != "follow" else _ATTEMPTS[2:]:
         started = time.perf_counter()
-        plan = Plan()
+        plan = Plan(control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions))
         try:
             gm = program.capture(plan, attempt)
         except DataQuestion as question:
@@ -85,6 +97,13 @@ def trace(
         except NeedsRealValues as need:
             failure = failure or CaptureError(f"sizes depend on data: {need}")
             say(f"{attempt.name}: sizes depend on data; trying another way")
+        except (CaptureError, Warning):
+            raise
+        except Exception as error:
+            if attempt.real:
+                raise
+            failure = failure or error  # some operations run on real tensors only
+            say(f"{attempt.name}: {type(error).__name__}: {error}; trying another way")
         else:
             seconds = time.perf_counter() - started
             say(f"{attempt.name}: {len(graph_of(gm).nodes)} nodes in {seconds:.2f} s, {plan.passes} passes")
@@ -162,7 +181,10 @@ class _Program:
         recorder.scope.kind = type(self.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
-        with _random_state(), exporting() if attempt.export else contextlib.nullcontext():
+        export = exporting() if attempt.export else contextlib.nullcontext()
+        leaves = plan.leaves
+        watch = watching(leaves, recorder.questions.leaf_called) if leaves else contextlib.nullcontext()
+        with _random_state(), export, watch:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:

@@ -1,0 +1,87 @@
+"""What the caller of `trace` decides: control flow, static and dynamic inputs, leaf functions."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import CaptureError, GuardError, trace
+from graphwright.capture import TracerWarning
+
+
+def absolute(x: torch.Tensor) -> torch.Tensor:
+    return x if x.sum() > 0 else -x
+
+
+def test_follow_takes_the_way_of_the_example_and_warns() -> None:
+    with pytest.warns(TracerWarning, match=r"test_options.py:\d+: return x if x.sum\(\) > 0 else -x"):
+        gm = trace(absolute, torch.ones(3), control_flow="follow")
+    assert gm(-torch.ones(3)).tolist() == [-1.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("program", [absolute, lambda x: x if x.size(0) > 2 else -x])
+def test_error_refuses_every_question(program: Any) -> None:
+    with pytest.raises(CaptureError, match="known only when it runs"):
+        trace(program, torch.ones(3), control_flow="error")
+
+
+def scaled(x: torch.Tensor, by: int = 2, negate: bool = False) -> torch.Tensor:
+    if negate:
+        x = -x
+    return x.reshape(x.size(0), -1) * by
+
+
+def test_static_inputs_are_the_examples() -> None:
+    gm = trace(scaled, torch.ones(2, 3), static=["x", "by"])
+    assert "reshape(2, -1) * 2" in gm.code
+    with pytest.raises(GuardError, match="'by' was 2"):
+        gm(torch.ones(2, 3), by=3)
+    with pytest.raises(GuardError, match="this was 2; now it is 4"):
+        gm(torch.ones(4, 3))
+
+
+def test_dynamic_bools_stay_open() -> None:
+    gm = trace(scaled, torch.ones(2, 3), dynamic=["negate"])
+    for negate in (True, False):
+        assert torch.equal(gm(torch.ones(4, 3), 5, negate), scaled(torch.ones(4, 3), 5, negate))
+    with pytest.raises(GuardError, match="'negate' was False"):
+        trace(scaled, torch.ones(2, 3))(torch.ones(2, 3), negate=True)
+
+
+def count(x: torch.Tensor) -> int:
+    return int((x > 0).sum())
+
+
+class Uses(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.inner = nn.ModuleList([Inner()])
+
+    def head(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = absolute(self.head(x))
+        y = self.inner[0].twice(y) + torch.erf(y)
+        return y * count(x) * math.prod(x.shape)
+
+
+class Inner(nn.Module):
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+def test_leaf_functions_stay_one_node() -> None:
+    model = Uses()
+    gm = trace(model, torch.randn(2, 3), leaf_functions=[absolute, count, Uses.head, Inner.twice])
+    targets = [node.target for node in gm.graph.nodes]
+    assert absolute in targets and count in targets and "twice" in targets and "linear" not in targets
+    for x in (torch.randn(5, 3), -torch.ones(1, 3), torch.ones(4, 3)):
+        torch.testing.assert_close(gm(x), model(x))
+    assert sys.getprofile() is None
