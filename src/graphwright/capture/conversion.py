@@ -205,6 +205,26 @@ def _leaves_loop(statements: Iterable[ast.AST]) -> bool:
     return False
 
 
+def _without_continue(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """In the body of a loop, put what comes after `if ...: continue` on the branch's other side."""
+    for i, statement in enumerate(statements):
+        if isinstance(statement, ast.Continue):
+            return statements[:i]
+        if not isinstance(statement, ast.If) or not _leaves_loop([statement]):
+            continue
+        sides = []
+        rest = statements[i + 1 :]
+        for side in (statement.body, statement.orelse):
+            sides.append(_without_continue([*side, *rest] if _falls_through(side) else side))
+        if _leaves_loop([node for side in sides for node in side]) or all(
+            map(_falls_through, (statement.body, statement.orelse))
+        ):
+            return statements  # a `break`, or what comes after would be there twice
+        branch = _at(ast.If(statement.test, sides[0] or [_at(ast.Pass(), statement)], sides[1]), statement)
+        return [*statements[:i], branch]
+    return statements
+
+
 def _falls_through(statements: list[ast.stmt]) -> bool:
     if not statements:
         return True
@@ -317,9 +337,11 @@ class _Converter(ast.NodeTransformer):
 
     # ---- statements
 
-    def block(self, statements: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
-        """Convert statements. `is_tail`: the function ends after them."""
+    def block(self, statements: list[ast.stmt], is_tail: bool, in_loop: bool = False) -> list[ast.stmt]:
+        """Convert statements. `is_tail`: the function ends after them; `in_loop`: the run of a loop does."""
         out: list[ast.stmt] = []
+        if in_loop:
+            statements = _without_continue(statements)
         for i, statement in enumerate(statements):
             if isinstance(statement, ast.If) and not _leaves_loop([statement]):
                 if not _holds([statement], ast.Return):
@@ -339,7 +361,9 @@ class _Converter(ast.NodeTransformer):
             for field in ("body", "orelse", "finalbody"):
                 if getattr(owner, field, None):
                     inner = getattr(owner, field)
-                    blocks.append((owner, field, self.block(inner, is_tail and isinstance(statement, ast.With))))
+                    is_loop = field == "body" and isinstance(statement, ast.For | ast.While)
+                    ends = is_tail and isinstance(statement, ast.With)
+                    blocks.append((owner, field, self.block(inner, ends, is_loop)))
                     setattr(owner, field, [])
         statement = self.visit(statement)  # what is left: its expressions
         for owner, field, inner in blocks:
@@ -490,6 +514,9 @@ class _Converter(ast.NodeTransformer):
         if len(node.ops) == 1 and is_none and isinstance(node.ops[0], ast.Is | ast.IsNot):
             method = "is_none" if isinstance(node.ops[0], ast.Is) else "is_given"
             return self._call(method, node, self.visit(node.left))
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            found = self._call("contains", node, self.visit(node.left), self.visit(node.comparators[0]))
+            return found if isinstance(node.ops[0], ast.In) else self._call("negation", node, found)
         if len(node.ops) == 1 or not _may_wait(*node.comparators):
             return self.generic_visit(node)
         operators = ast.Constant(" ".join(type(op).__name__ for op in node.ops))

@@ -200,16 +200,14 @@ class Questions:
         codes: set[CodeType] = set()
         if frame is None or is_converted(frame.f_code):
             return codes
-        asks = True
         while frame is not None and frame.f_code not in _BOUNDARIES:
             code = frame.f_code
             if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in _NESTED):
-                if (asks and code in self._recorder.plan.converted) or not can_convert(code):
+                if not can_convert(code):
                     return set()
-                asks = False
                 codes.add(code)
             frame = frame.f_back
-        return codes
+        return codes if codes - self._recorder.plan.converted else set()
 
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""

@@ -145,6 +145,15 @@ class Runtime:
         """`value is not None`."""
         return self.negation(self.is_none(value))
 
+    def contains(self, item: Any, values: Any) -> Any:
+        """`item in values`."""
+        if not isinstance(values, tuple | list) or not (_symbolic(item) is not None or _holds_symbolic(values)):
+            return item in values
+        result: Any = False
+        for value in reversed(values):
+            result = self.either(item == value, functools.partial(lambda rest: rest, result))
+        return result
+
     def compare(self, operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
         """`left < right < ...`."""
         first, _, more = operators.partition(" ")

@@ -181,7 +181,7 @@ class _ReadableWriter(Writer):
                 return f"{self.value(left)} {INPLACE[node._target]} {self.value(right)}"
             return self.function_call(node._target, node._args, {})[0]
         # Nothing reads the value: only the effect counts.
-        return self.assignment(node).removeprefix(f"{node.name} = ")
+        return self.assignment(node).removeprefix(f"{self.name(node)} = ")
 
     def assignment(self, node: Node) -> str:
         """Write the statement that gives a node's value its name."""
