@@ -120,6 +120,7 @@ _STANDARD = (
     *(
         "importlib",
         "inspect",
+        "itertools",
         "io",
         "keyword",
         "math",

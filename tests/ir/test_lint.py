@@ -203,3 +203,12 @@ def test_lint_accepts_what_is_odd_but_right() -> None:
     training = graph.create_node("get_attr", "training")
     graph.output({"flag": [training, training], "none": None})
     graph.lint()
+
+
+def test_lint_ends_on_a_ring_without_an_end() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    relu = graph.call_function(operator.neg, (x,))
+    relu._next = x
+    with pytest.raises(GraphError, match=r"^\[GW1\]"):
+        graph.lint()

@@ -6,8 +6,9 @@ import builtins
 import functools
 import keyword
 import re
+from collections.abc import Iterable
 
-__all__ = ["Namespace", "candidate_for", "is_reserved", "snake_case"]
+__all__ = ["Namespace", "candidate_for", "has_reserved", "is_reserved", "snake_case"]
 
 # Names that generated code uses for itself; a value of that name would hide them.
 _GENERATED_CODE_USES = ("inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree")
@@ -18,6 +19,11 @@ _ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
 def is_reserved(name: str) -> bool:
     """Tell whether a value may not have this name: keywords, builtins, and what generated code itself uses."""
     return name in _RESERVED
+
+
+def has_reserved(names: Iterable[str]) -> bool:
+    """Tell whether one of the names is reserved."""
+    return not _RESERVED.isdisjoint(names)
 
 
 @functools.lru_cache(4096)
