@@ -23,6 +23,7 @@ __all__ = [
     "QuantizationError",
     "TargetError",
     "TraceError",
+    "TrainingModeError",
 ]
 
 
@@ -129,6 +130,15 @@ class PassError(GraphwrightError, RuntimeError):
     For example:
 
         fuse_conv_batch_norm(gm.train())     # a batch norm in training mode cannot be folded
+    """
+
+
+class TrainingModeError(PassError, AssertionError):
+    """A pass for inference was given a model in training mode.
+
+    For example:
+
+        fuse_conv_batch_norm(gm.train())
     """
 
 

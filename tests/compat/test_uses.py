@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import ModuleType
 from typing import Any
 
@@ -152,3 +153,197 @@ def test_a_quantization_observer_inserter() -> None:
     torch.testing.assert_close(got(X), want(X))
     ranges = [[(m.low, m.high) for m in gm.modules() if isinstance(m, Observer)] for gm in (want, got)]
     assert ranges[1] == ranges[0]
+
+
+def swap_functions(fx: ModuleType, model: Any, swaps: dict[Any, Any]) -> Any:
+    """Every call of a function becomes a call of another, by an edit of the node's target."""
+    gm = fx.symbolic_trace(model)
+    for node in gm.graph.nodes:
+        if node.op == "call_function":
+            node.target = swaps.get(node.target, node.target)
+    gm.graph.lint()
+    gm.recompile()
+    return gm
+
+
+def test_swapping_functions() -> None:
+    def program(x, y):
+        return torch.add(x, y).relu() + torch.add(x, 2)
+
+    want, got = (swap_functions(fx, program, {torch.add: torch.mul}) for fx in BOTH)
+    assert got.code == want.code and str(got.graph) == str(want.graph)
+    assert torch.equal(got(X, X), (X * X).relu() + X * 2)
+
+
+def use_functions(fx: ModuleType, model: nn.Module) -> Any:
+    """Activation modules become calls of functions."""
+    gm = fx.symbolic_trace(model)
+    functions = {nn.ReLU: torch.relu, nn.Sigmoid: torch.sigmoid}
+    for node in list(gm.graph.nodes):
+        function = functions.get(type(gm.get_submodule(node.target))) if node.op == "call_module" else None
+        if function is not None:
+            with gm.graph.inserting_after(node):
+                node.replace_all_uses_with(gm.graph.call_function(function, node.args, node.kwargs))
+            gm.graph.erase_node(node)
+    gm.delete_all_unused_submodules()
+    gm.recompile()
+    return gm
+
+
+def test_modules_become_functions() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Sigmoid())
+    want, got = (use_functions(fx, model) for fx in BOTH)
+    assert got.code == want.code
+    assert list(dict(got.named_modules())) == list(dict(want.named_modules()))
+    torch.testing.assert_close(got(X), model(X))
+
+
+def decompose(fx: ModuleType, model: Any, rules: dict[Any, Any]) -> Any:
+    """Record the graph again into a new one, with rules in terms of proxies in place of some functions."""
+    gm = fx.symbolic_trace(model)
+    graph = fx.Graph()
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    env: dict[str, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target in rules:
+            args = [fx.Proxy(env[arg.name], tracer) if isinstance(arg, fx.Node) else arg for arg in node.args]
+            env[node.name] = rules[node.target](*args).node
+        else:
+            env[node.name] = graph.node_copy(node, lambda value: env[value.name])
+    graph.lint()
+    return fx.GraphModule(gm, graph)
+
+
+def test_decomposing_by_proxies() -> None:
+    def program(x):
+        return torch.nn.functional.relu(x) * torch.square(x - 0.5)
+
+    rules = {torch.nn.functional.relu: lambda x: (x > 0) * x, torch.square: lambda x: x * x}
+    want, got = (decompose(fx, program, rules) for fx in BOTH)
+    assert got.code == want.code
+    torch.testing.assert_close(got(X - 0.5), program(X - 0.5))
+
+
+def invert(fx: ModuleType, program: Any) -> Any:
+    """A chain of functions of one argument, undone: the inverses in the opposite order."""
+    inverses = {torch.exp: torch.log, torch.tan: torch.atan, torch.neg: torch.neg}
+    graph = fx.Graph()
+    value = graph.placeholder("y")
+    for node in reversed(fx.symbolic_trace(program).graph.nodes):
+        if node.op == "call_function":
+            value = graph.call_function(inverses[node.target], (value,))
+    graph.output(value)
+    return fx.GraphModule(nn.Module(), graph)
+
+
+def test_inverting_a_chain() -> None:
+    def program(x):
+        return torch.exp(torch.neg(torch.tan(x)))
+
+    want, got = (invert(fx, program) for fx in BOTH)
+    assert got.code == want.code
+    torch.testing.assert_close(got(program(X)), X)
+
+
+def negate_outputs(fx: ModuleType, program: Any) -> Any:
+    """Each value that the program returns goes through `torch.neg` first."""
+    gm = fx.symbolic_trace(program)
+    (output,) = [node for node in gm.graph.nodes if node.op == "output"]
+    with gm.graph.inserting_before(output):
+        output.args = fx.node.map_arg(output.args, lambda value: gm.graph.call_function(torch.neg, (value,)))
+    gm.recompile()
+    return gm
+
+
+def test_wrapping_outputs() -> None:
+    def program(x):
+        return {"sum": x + x, "pair": (x, [x * 3])}
+
+    want, got = (negate_outputs(fx, program) for fx in BOTH)
+    assert got.code == want.code
+    assert torch.equal(got(X)["pair"][1][0], X * -3)
+
+
+def propagate_dtypes(fx: ModuleType, gm: Any, *dtypes: torch.dtype) -> list[tuple[str, torch.dtype]]:
+    """An Interpreter on values without memory, which notes the dtype of each node."""
+
+    class Propagator(fx.Interpreter):  # type: ignore[name-defined]
+        def run_node(self, n: Any) -> Any:
+            value = super().run_node(n)
+            n.meta["dtype"] = value.dtype
+            return value
+
+        def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+            module = self.fetch_attr(target)
+            state = {name: value.to("meta") for name, value in module.state_dict().items()}
+            return torch.func.functional_call(module, state, args, kwargs)
+
+    Propagator(gm).run(*(torch.empty(2, 3, 8, 8, dtype=dtype, device="meta") for dtype in dtypes))
+    return [(node.name, node.meta["dtype"]) for node in gm.graph.nodes]
+
+
+def test_propagating_dtypes() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU())
+    want, got = (propagate_dtypes(fx, fx.symbolic_trace(model), torch.float32) for fx in BOTH)
+    assert got == want
+
+    def program(x, y):
+        return (x + y).to(torch.float64) * (x > 0)
+
+    want, got = (propagate_dtypes(fx, fx.symbolic_trace(program), torch.int32, torch.float16) for fx in BOTH)
+    assert got == want and got[-1][1] is torch.float64
+
+
+def trace_with_leaves(fx: ModuleType, model: nn.Module, kinds: tuple[type, ...]) -> Any:
+    """More modules stay closed than torch.nn's own."""
+
+    class Closed(fx.Tracer):  # type: ignore[name-defined]
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return isinstance(m, kinds) or super().is_leaf_module(m, module_qualified_name)
+
+    return fx.GraphModule(model, Closed().trace(model), "Closed")
+
+
+def test_more_leaf_modules() -> None:
+    model = nn.Sequential(nn.Sequential(Small(), nn.ReLU()), nn.Linear(2, 2)).eval()
+    for kinds in ((Small,), (nn.Sequential,), ()):
+        want, got = (trace_with_leaves(fx, model, kinds) for fx in BOTH)
+        assert got.code == want.code
+        torch.testing.assert_close(got(X), model(X))
+
+
+def rename_and_swap(fx: ModuleType, gm: Any) -> Any:
+    """A Transformer that replaces a function, a method and a module's call."""
+
+    class Swapper(fx.Transformer):  # type: ignore[name-defined]
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return super().call_function(torch.sigmoid if target is torch.relu else target, args, kwargs)
+
+        def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return args[0].sum(*args[1:], **kwargs) if target == "mean" else super().call_method(target, args, kwargs)
+
+        def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return (
+                args[0]
+                if isinstance(self.fetch_attr(target), nn.BatchNorm2d)
+                else -super().call_module(target, args, kwargs)
+            )
+
+    return Swapper(gm).transform()
+
+
+def test_a_subclassed_transformer() -> None:
+    model = Small().eval()
+    want, got = (rename_and_swap(fx, fx.symbolic_trace(model)) for fx in BOTH)
+    assert got.code == want.code
+    torch.testing.assert_close(got(X), want(X))
+
+
+def test_a_transformed_module_is_pickled() -> None:
+    model = Small().eval()
+    want, got = (insert_observers(fx, model) for fx in BOTH)
+    expected = model(X)
+    for gm in (want, got):
+        again = pickle.loads(pickle.dumps(gm))
+        assert again.code == gm.code
+        torch.testing.assert_close(again(X), expected)

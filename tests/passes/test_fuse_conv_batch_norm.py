@@ -376,8 +376,10 @@ def test_training_mode_is_refused_before_anything_changes() -> None:
     with pytest.raises(PassError) as raised:
         fuse_conv_batch_norm(gm)
     assert raised.value.message == (
-        "batch norm '3' is in training mode: it normalizes by the statistics of each batch, which no weights can absorb"
+        "Fusion only for eval! batch norm '3' is in training mode: it normalizes by the statistics of each batch, "
+        "which no weights can absorb"
     )
+    assert isinstance(raised.value, AssertionError)  # torch.fx's class for it
     assert raised.value.fix == "call gm.eval() first"
     assert str(gm.graph) == before
     assert fuse_conv_batch_norm(gm.eval()) == 2

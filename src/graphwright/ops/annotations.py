@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+import warnings
 from typing import Any, Union, get_args, get_origin
 
 import torch
@@ -51,12 +52,15 @@ def _fits_list(element: Any, argument_type: Any) -> bool:
 def create_type_hint(x: object) -> object:
     """The annotation for a list or tuple of types: `[int, int]` is `list[int]`; anything else stays as it is.
 
-    Types without a common one among them make `Any`.
+    Types without a common one among them make `Any`; a list of anything else but types draws a warning.
 
     >>> create_type_hint([int, bool]), create_type_hint((int, str)), create_type_hint(3)
     (list[int], tuple[typing.Any, ...], 3)
     """
-    if type(x) not in (list, tuple) or not all(isinstance(kind, type) for kind in x):  # type: ignore[attr-defined]
+    if type(x) not in (list, tuple):
+        return x
+    if not all(isinstance(kind, type) for kind in x):  # type: ignore[attr-defined]
+        warnings.warn(f"We were not able to successfully create type hint from the type {x}", stacklevel=2)
         return x
     common: Any = None
     for kind in x:  # type: ignore[attr-defined]

@@ -48,8 +48,8 @@ def normalize_function(
     under these names, `arg_types` and `kwarg_types` choose the first whose annotations they fit. None for a target
     whose parameters are not known or not all nameable, and for a call that no overload takes.
 
-    Raises TypeError where a Python function does not take the arguments, GraphError (a RuntimeError) where several
-    overloads would and no types were given.
+    Raises AssertionError for a target that is no function, TypeError where a Python function does not take the
+    arguments, GraphError (a RuntimeError) where several overloads would and no types were given.
 
     >>> normalize_function(torch.nn.functional.relu, (1,))
     ArgsKwargsPair(args=(1,), kwargs={'inplace': False})
@@ -57,7 +57,7 @@ def normalize_function(
     ArgsKwargsPair(args=(), kwargs={'input': 1, 'dim': [0], 'keepdim': False, 'dtype': None})
     """
     if not callable(target):
-        raise TypeError(f"target must be callable, got {type(target).__name__}: {target!r}")
+        raise AssertionError(f"the target must be callable, got {type(target)}: {target!r}")
     kwargs = kwargs or {}
     if not isinstance(target, types.BuiltinFunctionType | torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         signature = _python_signature(target)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from graphwright.errors import PassError
+from graphwright.errors import PassError, TrainingModeError
 from graphwright.ir import Node
 from graphwright.passes.fuse_conv_relu import FuseConvReLU
 from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, Calls, LinearLike, is_untouched
@@ -191,9 +191,9 @@ def _features(layer: LinearLike) -> int:
 def _refuse_training(matches: list[_Match]) -> None:
     training = [match.norm_node for match in matches if match.norm.training]
     if training:
-        raise PassError(
-            f"batch norm {training[0].target!r} is in training mode: it normalizes by the statistics of each batch, "
-            "which no weights can absorb",
+        raise TrainingModeError(
+            f"Fusion only for eval! batch norm {training[0].target!r} is in training mode: it normalizes by the "
+            "statistics of each batch, which no weights can absorb",
             at=training[0].origin,
             fix="call gm.eval() first",
         )

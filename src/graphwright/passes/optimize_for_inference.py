@@ -76,8 +76,8 @@ def extract_subgraph(orig_module: nn.Module, nodes: list[Node], inputs: list[Nod
 def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.Module:
     """Fold batch norms into the layers before them; the model itself stays as it is unless `inplace`.
 
-    With `no_trace` the model is captured already. See `FuseConvBatchNorm` for what is left alone. Raises PassError
-    (a RuntimeError) where a batch norm that would be folded is in training mode.
+    With `no_trace` the model is captured already. See `FuseConvBatchNorm` for what is left alone. Raises
+    TrainingModeError (a PassError and an AssertionError) where a batch norm that would be folded is in training mode.
 
     >>> fused = fuse(nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)).eval())
     >>> [node.target for node in fused.graph.find_nodes(op="call_module")]
