@@ -20,6 +20,27 @@ from graphwright.runtime import GraphModule, graph_of
 __all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "inline_module", "split_const_subgraphs"]
 
 
+# What gives a tensor that shares the memory of another one.
+_VIEWS = frozenset(
+    [
+        *(
+            "chunk",
+            "contiguous",
+            "detach",
+            "diagonal",
+            "expand",
+            "expand_as",
+            "flatten",
+            "getitem",
+            "movedim",
+            "narrow",
+        ),
+        *("permute", "ravel", "real", "reshape", "select", "split", "squeeze", "swapaxes", "swapdims", "t"),
+        *("transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as"),
+    ]
+)
+
+
 class FoldedGraphModule(GraphModule):
     """A module whose constant part is a module of its own, run at the first call.
 
@@ -126,18 +147,27 @@ def _constant_nodes(gm: GraphModule, skip: Callable[[Node], bool] | None) -> dic
     """The nodes whose values are the same in every call."""
     graph = graph_of(gm)
     varying = {node for node in graph.nodes if node.op != "get_attr" and _has_effect(node, gm)}
-    written = {used for node in varying if node.op != "output" for used in node.all_input_nodes}
+    written = _with_bases({used for node in varying if node.op != "output" for used in node.all_input_nodes})
     constant: dict[Node, None] = {}
     for node in graph.nodes:
         if node.op in ("placeholder", "output") or node in varying or (skip is not None and skip(node)):
             continue
-        if node.op == "get_attr" and node in written:
+        if node in written:
             continue
-        if node.op != "get_attr" and not node.all_input_nodes:
-            continue  # made anew in each call: torch.empty(3)
         if all(used in constant for used in node.all_input_nodes):
             constant[node] = None
     return constant
+
+
+def _with_bases(nodes: set[Node]) -> set[Node]:
+    """The nodes, and those whose memory they share."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if getattr(node.target, "__name__", node.target) in _VIEWS:
+            waiting.extend(used for used in node.all_input_nodes if used not in nodes)
+            nodes.update(node.all_input_nodes)
+    return nodes
 
 
 def _has_effect(node: Node, gm: GraphModule) -> bool:
@@ -159,9 +189,16 @@ def _constant_graph(gm: GraphModule, constant: dict[Node, None], results: list[N
     graph = Graph()
     copies: dict[Node, Node] = {}
     needed = _needed_by(results)
+    attributes = [used for node in constant if node in needed for used in node.all_input_nodes if used.op == "get_attr"]
+    inputs = [graph.placeholder(node.name) for node in dict.fromkeys(attributes)]  # torch.fx's names: it has them, too
+    for node in dict.fromkeys(attributes):
+        copies[node] = graph.get_attr(str(node.target), node.type)
+        copies[node].meta = dict(node.meta)
+    for taken in inputs:
+        graph.erase_node(taken)
     for node in constant:
-        if node in needed:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+        if node in needed and node not in copies:
+            copies[node] = _copy(graph, node, copies)
     values = tuple([copies[node] for node in results])
     graph.output(values[0] if len(values) == 1 else values)
     return graph
@@ -183,13 +220,9 @@ def _remaining_graph(gm: GraphModule, constant: dict[Node, None], results: list[
     graph = Graph(tracer_cls=old._tracer_cls)
     copies: dict[Node, Node] = {}
 
-    def value(node: Node) -> Node:
-        if node not in copies:  # an attribute, read where it is first needed
-            copies[node] = graph.node_copy(node)
-        return copies[node]
-
     for node in old.nodes:
-        if node.op == "placeholder":
+        is_read = node.op == "get_attr" and any(user not in constant for user in node.users)
+        if node.op == "placeholder" or is_read:
             copies[node] = graph.node_copy(node)
     folded = graph.get_attr(name)
     if len(results) == 1:
@@ -199,19 +232,30 @@ def _remaining_graph(gm: GraphModule, constant: dict[Node, None], results: list[
         for i, node in enumerate(results):
             copies[node] = graph.call_function(operator.getitem, (folded, i))
             copies[node].meta = dict(node.meta)
+    taken = [graph.create_node("get_attr", name, name=node.name) for node in results]  # torch.fx's names
     for node in old.nodes:
         if node.op == "output":
-            graph.output(map_arg(node.args[0], value), node.type).meta = dict(node.meta)
-        elif node.op != "placeholder" and node not in constant:
-            copies[node] = graph.node_copy(node, value)
+            graph.output(map_arg(node.args[0], copies.__getitem__), node.type).meta = dict(node.meta)
+        elif node not in copies and node not in constant:
+            copies[node] = _copy(graph, node, copies)
+    for node in taken:
+        graph.erase_node(node)
     return graph
+
+
+def _copy(graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+    """Copy a call to the end of a graph, under a name of its own there."""
+    args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+    copied = graph.create_node(node.op, node.target, args, kwargs, None, node.type)
+    copied.meta = dict(node.meta)
+    return copied
 
 
 def inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) -> dict[Node, Node]:
     """Put the nodes of a captured submodule in the place of the one call of it; `run_dce` removes dead code after.
 
-    Returns the new nodes by those of the submodule. Raises PassError where the submodule is not captured, not called,
-    or called with keywords or nested values.
+    Returns the new nodes by those of the submodule, and by the nodes that took results out of the call. Raises
+    PassError where the submodule is not captured, not called, or called with keywords or nested values.
     """
     inner = gm.get_submodule(inline_mod_name)
     graph = graph_of(gm)
@@ -237,7 +281,8 @@ def inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) -
     else:
         for user in list(call.users):
             if user.op == "call_function" and user.target is operator.getitem:
-                user.replace_all_uses_with(result[user.args[1]])
+                copies[user] = result[user.args[1]]
+                user.replace_all_uses_with(copies[user])
                 graph.erase_node(user)
     graph.erase_node(call)
     if run_dce:
