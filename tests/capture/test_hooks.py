@@ -3,6 +3,7 @@
 import copy
 import math
 import operator
+import re
 from collections import OrderedDict
 from types import ModuleType
 from typing import Any
@@ -299,3 +300,34 @@ def test_proxies_are_copied_with_their_node_and_tracer() -> None:
         copied = copy.deepcopy(proxy)
         assert copied.node is not node and copied.tracer is not proxy.tracer
         assert (copied.node.name, copied.node.target) == (node.name, node.target)
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.weight = nn.Parameter(torch.zeros(3))
+        self.register_buffer("offset", torch.zeros(3))
+
+    def forward(self, x: Any, y: Any = 3, *args: Any, **kwargs: Any):  # type: ignore[no-untyped-def]
+        z = self.linear(x) + self.weight + self.offset
+        z = z[0].clamp(min=y) ** 2
+        first, second = z.shape
+        return {"z": torch.relu(z), "sizes": [first, -second], "constant": torch.zeros(2) + z, "x": x[1:]}
+
+
+def hooked(fx: Any, hook: str) -> list[str]:
+    """What one hook of a tracer is called with, in order."""
+    calls: list[str] = []
+
+    def own(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(re.sub(r"tensor\(.*?\)|<.*?>", "...", f"{args} {sorted(kwargs.items())}"))
+        return getattr(fx.Tracer, hook)(self, *args, **kwargs)
+
+    type("Own", (fx.Tracer,), {hook: own})().trace(Mixed())
+    return calls
+
+
+@pytest.mark.parametrize("hook", ["create_arg", "create_node", "create_proxy", "proxy"])
+def test_hooks_get_the_arguments_of_torch_fx(hook: str) -> None:
+    assert hooked(graphwright, hook) == hooked(torch.fx, hook)

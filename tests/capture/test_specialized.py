@@ -102,8 +102,12 @@ def test_wrong_names_and_numbers_are_refused() -> None:
 
 
 def test_what_a_ph_knows_goes_to_its_placeholder() -> None:
-    gm = graphwright.symbolic_trace(lambda x: x["a"], concrete_args={"x": {"a": PHWithMeta("key")}})
-    assert [node.meta.get("ph_key") for node in gm.graph.nodes] == ["key", None]
+    for fx in (torch.fx, graphwright):
+        with_meta = fx._symbolic_trace.PHWithMeta("key")
+        with_meta.rank = 2
+        graph = fx.symbolic_trace(lambda x: x["a"], concrete_args={"x": {"a": with_meta}}).graph
+        known = [(getattr(node, "ph_key", None), getattr(node, "rank", None), node.meta) for node in graph.nodes]
+        assert known[0] == ("key", 2, {}) and known[1][:2] == (None, None)
     assert repr(PH) == "PH" and isinstance(PHWithMeta(), PHBase) and isinstance(PH, PHBase)
 
 

@@ -27,12 +27,13 @@ from graphwright.ir import (
     Graph,
     Node,
     Target,
+    candidate_for,
     get_current_meta,
     has_preserved_node_meta,
     nodes_in,
 )
 
-__all__ = ["GraphAppendingTracer", "TracerBase", "assert_true", "is_overridden", "trace_error_and"]
+__all__ = ["GraphAppendingTracer", "TracerBase", "assert_fn", "is_overridden", "trace_error_and"]
 
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _LEAVES = (
@@ -141,14 +142,14 @@ class TracerBase:
     ) -> Proxy:
         """Record one operation on the user's values and return the proxy of its result."""
         create_arg = self.create_arg
-        node = self.create_node(
-            kind,
-            target,
-            tuple([arg if type(arg) in ATOMS else create_arg(arg) for arg in args]),
-            {key: create_arg(arg) for key, arg in kwargs.items()} if kwargs else {},
-            name,
-            type_expr,
-        )
+        taken: Any
+        made: Any
+        if is_overridden(type(self), "create_arg"):  # it may have an idea of its own of anything
+            taken, made = create_arg(args), create_arg(kwargs)
+        else:
+            taken = tuple([arg if type(arg) in ATOMS else create_arg(arg) for arg in args])
+            made = {key: create_arg(arg) for key, arg in kwargs.items()} if kwargs else {}
+        node = self.create_node(kind, target, taken, made, name, type_expr)
         return proxy_factory_fn(node) if proxy_factory_fn is not None else self.proxy(node)
 
     def record(self, function: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Proxy:
@@ -194,8 +195,11 @@ class TracerBase:
             is_method = _is_method[function] = is_tensor_method_or_property(function)
         if is_method:
             return self.record_method(function.__name__, args, kwargs)
+        if isinstance(function, torch._C.ScriptMethod):
+            return self.create_proxy("call_method", function.name, (function.owner, *args), kwargs)
         if not self._is_direct:
-            return self.create_proxy("call_function", function, args, kwargs)
+            name = candidate_for(function.__name__)
+            return self.create_proxy("call_function", function, args, kwargs, name)
         return self._direct("call_function", function, args, kwargs, None)
 
     def create_arg(self, a: Any) -> Argument:
@@ -235,6 +239,8 @@ class TracerBase:
         raise NotImplementedError(f"argument of type: {kind}")
 
     def _key(self, key: Any) -> Any:
+        if type(key) in ATOMS:
+            return key
         made = self.create_arg(key)
         if next(nodes_in(made), None) is not None:
             raise trace_error_and(RuntimeError)(
@@ -253,7 +259,7 @@ class TracerBase:
             frame = user_frame(sys._getframe(1))
             message = None if frame is None else _assert_message(frame.f_code, frame.f_lasti)
             if message is not None:
-                self.create_proxy("call_function", assert_true, (obj, message) if message else (obj,), {})
+                self.create_proxy("call_function", assert_fn, (obj, message) if message else (obj,), {})
                 return True
         self._refuse(
             "symbolically traced variables cannot be used as inputs to control flow",
@@ -310,7 +316,7 @@ class GraphAppendingTracer(TracerBase):
         self.graph = graph
 
 
-def assert_true(value: Any, message: str = "") -> None:
+def assert_fn(value: Any, message: str = "") -> None:
     """What `trace_asserts` records of an assert statement."""
     assert value, message
 
@@ -367,5 +373,5 @@ def trace_error_and(also: type[Exception]) -> type[TraceError]:
 
 _COMBINED: dict[type[Exception], type[TraceError]] = {
     also: type("TraceError", (TraceError, also), {"__doc__": TraceError.__doc__, "__module__": TraceError.__module__})
-    for also in (RuntimeError, TypeError)
+    for also in (AssertionError, RuntimeError, TypeError)
 }

@@ -17,14 +17,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from graphwright.capture.recording import trace_error_and
 from graphwright.codegen import PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import TraceError
-from graphwright.ir import candidate_for
 
 if TYPE_CHECKING:
     from graphwright.capture.tracer import Tracer
 
-__all__ = ["PH", "PHBase", "PHWithMeta", "annotations_of", "assert_is_none", "make_inputs", "placeholder_for"]
+__all__ = [
+    "PH",
+    "PHBase",
+    "PHWithMeta",
+    "annotations_of",
+    "assert_is_none",
+    "make_inputs",
+    "not_a_function",
+    "placeholder_for",
+]
 
 _CHECKED = (bool, int, float, str, complex, torch.dtype, torch.device, torch.memory_format, torch.layout)
 
@@ -37,7 +46,7 @@ class PHBase:
 
 
 class PHWithMeta(PHBase):
-    """A `PH` whose attributes go to the meta of its placeholder; `ph_key` says what the input is for."""
+    """A `PH` whose attributes the node of its placeholder gets; `ph_key` says what the input is for."""
 
     def __init__(self, ph_key: str | None = None) -> None:
         super().__init__()
@@ -125,7 +134,10 @@ def _on_leaves(
 def _signature(tracer: Tracer, function: Callable[..., Any]) -> inspect.Signature:
     known = tracer._root_signature
     if known is None or known[0] is not function:
-        known = tracer._root_signature = (function, inspect.signature(function))
+        try:
+            known = tracer._root_signature = (function, inspect.signature(function))
+        except ValueError:  # written in C
+            raise not_a_function(function) from None
     return known[1]
 
 
@@ -138,7 +150,7 @@ def placeholder_for(
 ) -> Any:
     """Make the placeholder of one parameter; answer with its proxy, or with the value it is specialized to."""
     if name[0] == "*":
-        return tracer.create_proxy("placeholder", name, (), {}, "_" + candidate_for(name.lstrip("*")))
+        return tracer.create_proxy("placeholder", name, (), {}, type_expr=None)
     assert signature is not None
     parameter = signature.parameters[name]
     default = () if parameter.default is parameter.empty else (parameter.default,)
@@ -159,8 +171,8 @@ def _specialized(tracer: Tracer, name: str, default: tuple[Any, ...], structure:
         number += 1
         proxy = tracer.create_proxy("placeholder", f"{name}_{number}", default, {})
         if isinstance(value, PHBase):
-            if value is not PH:
-                proxy.node.meta.update(vars(value))
+            for key, known in vars(value).items():
+                setattr(proxy.node, key, known)
             return proxy
         message = f"{name} has been specialized to have value {value} but got another value"
         if value is None:
@@ -176,6 +188,14 @@ def _specialized(tracer: Tracer, name: str, default: tuple[Any, ...], structure:
         return value
 
     return pytree.tree_map(leaf, structure)
+
+
+def not_a_function(root: Any) -> TraceError:
+    """The error for what has no Python signature that could tell its inputs."""
+    return trace_error_and(AssertionError)(
+        f"Expected FunctionType, got {type(root)}",
+        fix="pass an nn.Module or a Python function, such as a lambda that calls it",
+    )
 
 
 def by_keyword(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
@@ -196,10 +216,7 @@ def without_stars(function: Callable[..., Any]) -> Callable[..., Any]:
         inner, owner = without_stars(function.__func__), function.__self__
         return lambda *args: inner(owner, *args)
     if not isinstance(function, FunctionType):
-        raise TraceError(
-            f"cannot trace the variadic parameters of a {type(function).__name__}",
-            fix="pass a function or an nn.Module, or capture with graphwright.trace(root, args)",
-        )
+        raise not_a_function(function)
     code = function.__code__
     stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     plain = code.replace(

@@ -28,7 +28,7 @@ from graphwright.capture.origins import CallSite, Scope, user_frame
 from graphwright.capture.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxyable import is_proxyable
 from graphwright.capture.recording import TracerBase, is_overridden
-from graphwright.capture.root_inputs import annotations_of, make_inputs, placeholder_for
+from graphwright.capture.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
 from graphwright.capture.wrap import recording_wrapped
 from graphwright.ir import Argument, Graph
 from graphwright.ops import RANDOM_FUNCTIONS
@@ -212,12 +212,12 @@ class Tracer(TracerBase):
 
     @property
     def tensor_attrs(self) -> dict[Any, str]:
-        """The path of every tensor that a module of the root has as a plain attribute."""
+        """The path of every tensor, and object of TorchScript, that a module of the root has as a plain attribute."""
         return {
             value: f"{path}.{name}" if path else name
             for path, module in self.root.named_modules()
             for name, value in vars(module).items()
-            if isinstance(value, (torch.Tensor, torch.ScriptObject))
+            if isinstance(value, (torch.Tensor, torch.ScriptObject, pytree.TreeSpec))
         }
 
     # ---- capture
@@ -254,7 +254,7 @@ class Tracer(TracerBase):
             self.root = nn.Module()
             is_module, function, programs = False, self._converted(root), [root]
         else:
-            raise TypeError(f"trace(root): {type(root).__name__} is neither an nn.Module nor callable")
+            raise not_a_function(root)
         self.root_module_name = "" if module is None else type(module).__name__
         self.graph = Graph(tracer_cls=type(self))
         self.scope = Scope("", None)
@@ -270,7 +270,7 @@ class Tracer(TracerBase):
             with wrapped, _RandomMode(self):
                 result = run(*args)
             returns = annotations_of(function).get("return")
-            self.create_node("output", "output", (self.create_arg(result),), {}, None, returns)
+            self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
         finally:
             _thread.depth -= 1
             self.is_tracing = False
@@ -331,7 +331,9 @@ class Tracer(TracerBase):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
         if isinstance(a, (torch.ScriptObject, pytree.TreeSpec)):
             prefix = "_torchbind_obj" if isinstance(a, torch.ScriptObject) else "_tree_spec_constant"
-            path = next((path for value, path in self.tensor_attrs.items() if value is a), None)
+            path = self.tensor_attrs.get(a)
+            if path is None and isinstance(a, torch._C.ScriptModule):
+                raise NameError("module is not installed as a submodule: a TorchScript module outside the traced root")
             return self.create_node("get_attr", path or self._constant(a, prefix), (), {})
         if is_proxyable(a):
             return self.create_node("get_attr", self._constant(a, f"_{type(a).__name__}_constant_"), (), {})

@@ -52,7 +52,7 @@ PATHS: dict[str, dict[str, str]] = {
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},
     "proxy": {
         "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
-        "capture.recording": "assert_true=assert_fn",
+        "capture.recording": "assert_fn",
         "codegen.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",

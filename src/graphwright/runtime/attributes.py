@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from graphwright.errors import MissingAttributeError
@@ -77,13 +78,13 @@ def assign_attribute(value: Any, module: nn.Module, path: str) -> None:
 def copy_attribute(source: nn.Module, destination: nn.Module, path: str) -> None:
     """Take over what a dotted path names, with plain modules for the containers on the way.
 
-    Modules and tensors are shared. What the destination already has whole is left alone. Raises an error that is an
-    AttributeError where the source lacks a step.
+    Modules and tensors are shared; of a module of TorchScript nothing can be taken but the whole. What the destination
+    already has whole is left alone. Raises an error that is an AttributeError where the source lacks a step.
     """
     *parents, field = path.split(".")
     for atom in parents:
         below = source._modules.get(atom)
-        if below is None:
+        if below is None or isinstance(below.__dict__.get("_c"), torch.ScriptObject):
             if not hasattr(source, atom):
                 raise _missing(source, atom, path)
             _set(destination, atom, getattr(source, atom))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import nn
 
 __all__ = ["Shells"]
@@ -42,6 +43,8 @@ class Shells:
         self.root_module = root
         self.root = self._shell(root, "", root_class)
         for original, shell in self.all():
+            if shell is original:
+                continue
             self._fill(original, shell)
             if prepare is not None:
                 prepare(original, shell, self._paths[id(original)])
@@ -63,7 +66,14 @@ class Shells:
         return [(original, self._of[id(original)]) for original in self._original.values()]
 
     def _shell(self, module: nn.Module, path: str, kind: type[nn.Module] | None = None) -> nn.Module:
-        """Make the shell of a module and of everything below it, its plain attributes not yet its own."""
+        """Make the shell of a module and of everything below it, its plain attributes not yet its own.
+
+        A compiled module of TorchScript, whose state is not in Python, is its own shell.
+        """
+        if isinstance(module.__dict__.get("_c"), torch.ScriptObject):
+            self._of[id(module)] = self._original[id(module)] = module
+            self._paths[id(module)] = path
+            return module
         shell: nn.Module = object.__new__(kind or type(module))
         self._of[id(module)] = shell
         self._original[id(shell)] = module
