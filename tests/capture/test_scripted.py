@@ -1,6 +1,9 @@
 """What TorchScript has compiled, inside of programs that are traced; and what no tracing can enter."""
 
-from typing import Any
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, Dict, List, Optional, Tuple  # noqa: UP035 - as programs write them
 
 import pytest
 import torch
@@ -85,3 +88,108 @@ def test_what_has_no_signature_is_refused(root: Any) -> None:
     for fx in BOTH:
         with pytest.raises(AssertionError, match="Expected FunctionType, got "):
             fx.symbolic_trace(root)
+
+
+class Callable_:
+    def __call__(self, x: Any) -> Any:
+        return x + 1
+
+    def method(self, x: Any) -> Any:
+        return x + 2
+
+
+@pytest.mark.parametrize(
+    ("root", "names"),
+    [
+        (functools.partial(lambda x, y: x + y, y=2), ["x", "y", "add", "output"]),
+        (Callable_(), ["x", "add", "output"]),
+        (Callable_().method, ["x", "add", "output"]),
+        (Gate().linear.forward, ["input_1", "weight", "bias", "linear", "output"]),
+        (operator.add, ["a", "b", "add", "output"]),
+    ],
+)
+def test_what_has_a_signature_is_captured(root: Any, names: list[str]) -> None:
+    assert [node.name for node in graphwright.symbolic_trace(root).graph.nodes] == names
+    with pytest.raises(AssertionError, match="Expected FunctionType"):
+        torch.fx.symbolic_trace(root)
+
+
+@pytest.mark.parametrize("value", [b"ab", Callable_().method, Callable_.method, max, int, lambda: 0])
+def test_more_values_are_arguments_of_calls(value: Any) -> None:
+    def program(x: Any) -> Any:
+        return taken(x, value)
+
+    gm = graphwright.symbolic_trace(lambda x: x + 1)
+    gm.graph = graphwright.Tracer(autowrap_functions=(taken,)).trace(program)
+    assert gm.graph.find_nodes(op="call_function", target=taken)[0].args[1] == value
+    assert gm(3) == 3
+    with pytest.raises(NotImplementedError, match="argument of type"):
+        torch.fx.Tracer(autowrap_functions=(taken,)).trace(program)
+
+
+def optional(x: Tensor, y: Optional[Tensor] = None) -> Tensor:  # noqa: UP045
+    return x + 1
+
+
+def listed(xs: List[Tensor]) -> Tensor:  # noqa: UP006
+    return xs[0] + xs[1]
+
+
+def keyed(by_name: Dict[str, Tensor]) -> Tensor:  # noqa: UP006
+    return by_name["a"] * 2
+
+
+def paired(pair: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:  # noqa: UP006
+    return pair[1], pair[0]
+
+
+def defaulted(x: Tensor, n: int = 3, k: float = 0.5, s: str = "a", b: bool = True, none: int | None = None) -> Tensor:
+    return x * n + k
+
+
+def several(x: Any) -> Any:
+    return torch.split(x, 2), x.max(dim=0)[0], x @ x.t(), -x, x**2, x > 1, x[:, None, 1:], {"a": x.size(0)}
+
+
+def constants(x: Any) -> Any:
+    return torch.zeros(3, dtype=torch.float64, device="cpu") + x.to(torch.float64), torch.full((2,), 1.0)
+
+
+def variadic(x: Tensor, *rest: Any) -> Tensor:
+    return x
+
+
+def any_length(x: Any, dims: Tuple[int, ...] = (1, 2)) -> Any:  # noqa: UP006
+    return x.sum(0)
+
+
+class Stateful(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Embedding(4, 3), nn.LSTM(3, 3))
+        self.constant = torch.ones(3)
+        self.weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("offset", torch.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)[0] * self.weight + self.offset + self.constant
+
+
+PROGRAMS = (
+    *(optional, listed, keyed, paired, defaulted, several, constants, variadic, any_length),
+    *(Stateful(), Holder(), nn.TransformerEncoderLayer(4, 2).linear1),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: getattr(program, "__name__", type(program).__name__))
+def test_what_torch_fx_lets_torchscript_compile_it_compiles(program: Callable[..., Any]) -> None:
+    compiled = []
+    for fx in BOTH:
+        try:
+            torch.jit.script(fx.symbolic_trace(program))
+            compiled.append(True)
+        except (RuntimeError, torch.jit.frontend.FrontendError):
+            compiled.append(False)
+    assert compiled[0] == compiled[1]
+    assert compiled[0] == (program not in (variadic, any_length))

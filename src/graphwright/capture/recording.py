@@ -155,7 +155,8 @@ class TracerBase:
     def record(self, function: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Proxy:
         """Record a function of few, mostly plain arguments: what Python's operators on proxies call."""
         if not self._is_direct:
-            return self.create_proxy("call_function", function, args, {}, name)
+            named: dict[str, Any] = {} if name is None else {"name": name}
+            return self.create_proxy("call_function", function, args, {}, **named)
         return self._direct("call_function", function, args, None, name)
 
     def record_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
@@ -192,14 +193,13 @@ class TracerBase:
         """Record a torch function, or a method of `torch.Tensor`, that was called with a proxy among its arguments."""
         is_method = _is_method.get(function)
         if is_method is None:
+            if isinstance(function, torch._C.ScriptMethod):
+                return self.create_proxy("call_method", function.name, (function.owner, *args), kwargs)
             is_method = _is_method[function] = is_tensor_method_or_property(function)
         if is_method:
             return self.record_method(function.__name__, args, kwargs)
-        if isinstance(function, torch._C.ScriptMethod):
-            return self.create_proxy("call_method", function.name, (function.owner, *args), kwargs)
         if not self._is_direct:
-            name = candidate_for(function.__name__)
-            return self.create_proxy("call_function", function, args, kwargs, name)
+            return self.create_proxy("call_function", function, args, kwargs, name=candidate_for(function.__name__))
         return self._direct("call_function", function, args, kwargs, None)
 
     def create_arg(self, a: Any) -> Argument:
