@@ -22,12 +22,11 @@ FAKES = "shapes come from fake tensors, not from a table of functions"
 # Names that tools do not find here, by path and reason.
 DECLINED: dict[str, dict[str, str]] = {
     "graph": {
-        TYPING: "TYPE_CHECKING annotations log py_sym_types dtype_abbrs TransformCodeFunc",
+        TYPING: "TYPE_CHECKING annotations log py_sym_types TransformCodeFunc",
         CODEGEN: "_CustomBuiltin _custom_builtins _illegal_names _illegal_char_regex _name_regex _origin_type_map "
         "_register_custom_builtin _is_magic _is_from_torch _format_target _snake_case_sub _counter_regexp _identity "
         "_make_color_fn _color_codes _color_fns _override_sym_repr",
         MECHANISM: "_InsertPoint _FindNodesLookupTable",
-        "a node knows its origin: nobody reads it back from text": "_ParsedStackTrace _parse_stack_trace",
         COMPILER: "_ExportCodeGen",
     },
     "node": {
@@ -108,7 +107,7 @@ DECLINED: dict[str, dict[str, str]] = {
         MECHANISM: "_get_attr_from_qualname _decompose_size_nodes _make_lite_graph_module _detect_dependencies "
         "_clone_nodes_into_partitions _build_stitching_graph",
     },
-    "passes.split_utils": {TYPING: "TYPE_CHECKING NodeList", MECHANISM: "move_non_tensor_nodes_on_boundary"},
+    "passes.split_utils": {TYPING: "TYPE_CHECKING"},
     "experimental.const_fold": {},
     "experimental.debug": {},
     "experimental.merge_matmul": {},
