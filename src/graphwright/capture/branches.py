@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.conversion import PREFIX
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
 from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
@@ -420,9 +421,15 @@ class _State:
     ) -> None:
         cells: dict[str, CellType] = {}
         everything: list[Any] = []
-        for function in functions:
+        waiting = [*functions]
+        while waiting:
+            function = waiting.pop()
             for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-                everything.append(_content(cell))
+                value = _content(cell)
+                if name.startswith(PREFIX):  # what comes after the branch, a function that both sides call
+                    waiting.append(value)
+                    continue
+                everything.append(value)
                 if name in names:
                     cells[name] = cell
         self._cells = cells

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["can_convert", "convert", "converted_source", "is_converted"]
+__all__ = ["PREFIX", "can_convert", "convert", "converted_source", "is_converted"]
 
 _RUNTIME = "graphwright runtime"  # in the constants of converted code, replaced by the runtime itself
-_PREFIX = "_gw_"
+PREFIX = "_gw_"
 # What looks at the frame that calls it must be called by the user's code itself.
 _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -138,7 +138,7 @@ def _convert_code(code: CodeType, runtime: Any) -> CodeType | None:
     body: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
     body.append(tree if isinstance(tree, ast.stmt) else ast.Expr(tree))
     outer = ast.FunctionDef(
-        f"{_PREFIX}outer", ast.arguments([], [], None, [], [], None, []), body, [], **_TYPE_PARAMETERS
+        f"{PREFIX}outer", ast.arguments([], [], None, [], [], None, []), body, [], **_TYPE_PARAMETERS
     )
     module = ast.fix_missing_locations(ast.Module([outer], []))
     compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE)
@@ -156,7 +156,7 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
     consts: list[Any] = []
     for const in new.co_consts:
         if isinstance(const, CodeType):
-            part = const.co_name.startswith(_PREFIX) or _PREFIX in const.co_varnames
+            part = const.co_name.startswith(PREFIX) or PREFIX in const.co_varnames
             inner = const.replace(co_name=old.co_name) if part else const
             const = _finish(inner, inner, runtime, qualname if part else f"{qualname}.<locals>.{const.co_name}")
         elif const == _RUNTIME:
@@ -287,6 +287,7 @@ class _Converter(ast.NodeTransformer):
         self._bound: dict[str, None] = {}  # variables that nested functions assign
         self._global: set[str] = set()
         self._free: set[str] = set()  # declared nonlocal by the function itself
+        self._rests: dict[str, list[str]] = {}  # functions of what comes after a branch, and what they assign
         self._captured: set[str] = set()  # variables that may outlive a call of the function
         self._is_message = False
 
@@ -373,7 +374,7 @@ class _Converter(ast.NodeTransformer):
     def _branch(self, statement: ast.If) -> list[ast.stmt]:
         """`if` without return: two functions that assign the variables around them."""
         then, other = self._part("then", statement.body, statement), self._part("other", statement.orelse, statement)
-        names = {**_assigned(statement.body), **_assigned(statement.orelse)}
+        names = dict.fromkeys([*then.assigned, *other.assigned])
         test = self._truth(statement.test)
         call = self._call("branch", statement.test, test, _name(then), _name(other), _texts(names))
         return [then, other, _at(ast.Expr(call), statement)]
@@ -385,12 +386,13 @@ class _Converter(ast.NodeTransformer):
         if all(reach) and rest:
             function = self._part("rest", rest, rest[0], is_tail=True)
             out.append(function)
+            self._rests[function.name] = function.assigned
             rest = [_at(ast.Return(ast.Call(_name(function), [], [])), rest[0])]
         sides = [
             self._part(name, [*body, *(rest if reaches else [])], statement, is_tail=True)
             for name, body, reaches in zip(("then", "other"), (statement.body, statement.orelse), reach, strict=True)
         ]
-        names = {name: None for side in sides for name in getattr(side, "assigned", ())}
+        names = {name: None for part in (*sides, *out) for name in part.assigned}
         alive = [name for name in names if name in self._captured]  # the others end with the function
         test = self._truth(statement.test)
         call = self._call("returning", statement.test, test, *map(_name, sides), _texts(names), _texts(alive))
@@ -399,8 +401,12 @@ class _Converter(ast.NodeTransformer):
     def _part(self, name: str, statements: list[ast.stmt], place: ast.AST, is_tail: bool = False) -> Any:
         """Make a function of statements, which assigns the variables of the one around it."""
         self._count += 1
-        title = f"{_PREFIX}{name}_{self._count}"
-        names = [name for name in _assigned(statements) if not name.startswith(_PREFIX)]
+        title = f"{PREFIX}{name}_{self._count}"
+        assigned = _assigned(statements)
+        for node in _walk_all(statements):
+            if isinstance(node, ast.Name) and node.id in self._rests:
+                assigned.update(dict.fromkeys(self._rests[node.id]))
+        names = [name for name in assigned if not name.startswith(PREFIX)]
         ours = [name for name in names if name not in self._global]
         self._bound.update(dict.fromkeys(ours))
         head: list[ast.stmt] = [ast.Nonlocal(ours)] if ours else []
@@ -524,7 +530,7 @@ class _Converter(ast.NodeTransformer):
         return self._call("compare", node, operators, left, *map(_lambda, rights))
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name) and node.func.id.startswith(_PREFIX):
+        if isinstance(node.func, ast.Name) and node.func.id.startswith(PREFIX):
             return node  # a function made here
         if isinstance(node.func, ast.Name) and node.func.id in _LOOKS_AT_FRAME:
             if node.func.id == "super" and not node.args and self._first:
@@ -575,6 +581,6 @@ def _texts(names: Iterable[str]) -> ast.Tuple:
 
 
 def _lambda(body: ast.expr) -> Any:
-    marker = ast.arguments([], [], None, [ast.arg(_PREFIX)], [ast.Constant(None)], None, [])
+    marker = ast.arguments([], [], None, [ast.arg(PREFIX)], [ast.Constant(None)], None, [])
     made = ast.Lambda(marker, body)
     return _at(made, body)

@@ -150,6 +150,7 @@ class Questions:
             Fork(self._recorder.graph._root.prev, pred, answer, self._recorder.site(), place, self.is_data(subject))
         )
         self.known[key] = answer
+        self._recorder.keep.append(subject)  # known by its id
         return answer
 
     def key_of(self, subject: Any) -> Any:

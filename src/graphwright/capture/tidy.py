@@ -18,9 +18,12 @@ _WITHOUT_EFFECT = frozenset({
 def erase_unused(graph: Graph) -> None:
     """Erase what nothing reads and what has no effect, inside branches first, and inputs that no branch reads."""
     for node in reversed(list(graph.nodes)):
+        if node._position is None:
+            continue
         if node.target is cond:
             for body in (node.args[1], node.args[2]):
                 erase_unused(body)
+            _drop_results(node)
             _drop_operands(node)
         if node.users or node.op in ("placeholder", "output"):
             continue
@@ -30,6 +33,31 @@ def erase_unused(graph: Graph) -> None:
 
 def _is_empty(node: Node) -> bool:
     return all(inner.op in ("placeholder", "output") for body in node.args[1:3] for inner in body.nodes)
+
+
+def _drop_results(node: Node) -> None:
+    """Remove the values of a branch that nothing uses; a single one is the branch's own."""
+    bodies = node.args[1:3]
+    values = [body.output_node().args[0] for body in bodies]
+    readers = {user: user.args[1] for user in node.users if user.target is operator.getitem and user.args[0] is node}
+    if len(readers) < len(node.users) or not readers or not all(type(value) is tuple for value in values):
+        return
+    used = sorted(set(readers.values()))
+    if len(used) == len(values[0]) or len(readers) != len(used):
+        return
+    if len(used) == 1:
+        (reader,) = readers
+        reader.replace_all_uses_with(node)
+        name, graph = reader.name, node.graph
+        graph.erase_node(reader)
+        node.name = name
+    else:
+        for reader, index in readers.items():
+            reader.args = (node, used.index(index))
+    for body, value in zip(bodies, values, strict=True):
+        kept = tuple(value[index] for index in used)
+        body.output_node().args = (kept[0] if len(kept) == 1 else kept,)
+        erase_unused(body)
 
 
 def _drop_operands(node: Node) -> None:

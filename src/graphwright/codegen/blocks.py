@@ -226,7 +226,13 @@ def _targets(writer: _ReadableWriter, node: Node) -> list[str]:
     items = unpacked_items(node)
     if items is None:
         return [writer.name(node)]
-    return [writer.names.new(f"_{i}") if item is None else writer.name(item) for i, item in enumerate(items)]
+    return [_unused_name(writer) if item is None else writer.name(item) for item in items]
+
+
+def _unused_name(writer: _ReadableWriter) -> str:
+    name = writer.names.new("_")
+    writer.names.take(name)
+    return name
 
 
 def _loop(writer: _ReadableWriter, node: Node) -> Block:
