@@ -290,3 +290,13 @@ def test_functions_stay_as_they_are() -> None:
     assert [program.__code__ for program in (helper, nested)] == codes
     assert inspect.getclosurevars(nested) == cells
     assert isinstance(trace(nested, INPUTS[0]), GraphModule)
+
+
+def itself(x: torch.Tensor) -> torch.Tensor:
+    assert itself.__name__ == "itself"
+    return x if x.sum() > 0 else -x
+
+
+def test_a_function_may_mention_itself() -> None:
+    gm = trace(itself, torch.ones(2))
+    assert torch.equal(gm(-torch.ones(3)), torch.ones(3))

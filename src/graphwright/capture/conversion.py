@@ -136,6 +136,9 @@ def _convert_code(code: CodeType, runtime: Any) -> CodeType | None:
         return None
     # An outer function declares the free variables, so that they are free in the new code, too.
     body: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
+    name = code.co_name
+    if isinstance(tree, ast.FunctionDef):  # under another name: its own means what it means to the user's module
+        tree.name = name = f"{PREFIX}function"
     body.append(tree if isinstance(tree, ast.stmt) else ast.Expr(tree))
     outer = ast.FunctionDef(
         f"{PREFIX}outer", ast.arguments([], [], None, [], [], None, []), body, [], **_TYPE_PARAMETERS
@@ -143,7 +146,7 @@ def _convert_code(code: CodeType, runtime: Any) -> CodeType | None:
     module = ast.fix_missing_locations(ast.Module([outer], []))
     compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE)
     outer_code = next(const for const in compiled.co_consts if isinstance(const, CodeType))
-    new = next(const for const in outer_code.co_consts if isinstance(const, CodeType) and const.co_name == code.co_name)
+    new = next(const for const in outer_code.co_consts if isinstance(const, CodeType) and const.co_name == name)
     return _finish(new, code, runtime, getattr(code, "co_qualname", code.co_name))
 
 
@@ -162,7 +165,7 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
         elif const == _RUNTIME:
             const = runtime
         consts.append(const)
-    changes: dict[str, Any] = {"co_consts": tuple(consts), "co_firstlineno": old.co_firstlineno}
+    changes: dict[str, Any] = {"co_consts": tuple(consts), "co_firstlineno": old.co_firstlineno, "co_name": old.co_name}
     if hasattr(new, "co_qualname"):
         changes["co_qualname"] = qualname
     finished = new.replace(**changes)

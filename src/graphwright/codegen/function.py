@@ -236,6 +236,9 @@ class Writer:
             if len(args) == 2 and target is not operator.setitem:
                 # The name first: the variable on the left of `+=` is rebound, and others may still read it.
                 left, right = args
+                if not node.users and type(left) is Node:  # only the write counts
+                    text = self.value(left)
+                    return f"{text} {INPLACE[target]} {self.value(right)};  {node.name} = {text}"  # type: ignore[index]
                 return f"{node.name} = {self.value(left)};  {node.name} {INPLACE[target]} {self.value(right)}"  # type: ignore[index]
         if node.type is not None:
             return f"{node.name} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
