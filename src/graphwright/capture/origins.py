@@ -218,11 +218,23 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int | None, int | 
     return first, None, None, None
 
 
-@functools.lru_cache(256)
+_parsed: dict[str, tuple[list[str], dict[int, list[ast.stmt]]]] = {}  # file name -> its lines, and what they say
+
+
 def _statements(filename: str) -> dict[int, list[ast.stmt]]:
     """Map each line of a file to the statements that stand on it, outermost first; empty without source."""
+    source = linecache.getlines(filename)
+    known = _parsed.get(filename)
+    if known is None or (known[0] is not source and known[0] != source):  # a cell of a notebook is written anew
+        if len(_parsed) > 256:
+            _parsed.clear()
+        known = _parsed[filename] = source, _statements_of(source)
+    return known[1]
+
+
+def _statements_of(source: list[str]) -> dict[int, list[ast.stmt]]:
     try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
+        tree = ast.parse("".join(source))
     except (SyntaxError, ValueError):
         return {}
     lines: dict[int, list[ast.stmt]] = {}
