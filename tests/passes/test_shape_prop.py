@@ -91,11 +91,30 @@ def test_tensor_metadata() -> None:
             assert type(ours.stride) is tuple
 
 
-def test_an_error_names_the_node() -> None:
+def returning(result: Any) -> Any:
+    return lambda x: result
+
+
+def test_types_of_returned_containers() -> None:
+    found = []
+    for package, shapes, _ in SIDES:
+        kinds = []
+        for result in ({"a": 1}, [1], (1, [2]), 1):
+            gm = package.symbolic_trace(returning(result))
+            shapes.ShapeProp(gm).propagate(torch.ones(2))
+            kinds.append(list(gm.graph.nodes)[-1].meta["type"].__name__)
+        found.append(kinds)
+    assert found[0] == found[1] == ["immutable_dict", "immutable_list", "tuple", "int"]
+
+
+def test_an_error_names_the_node(capsys: pytest.CaptureFixture[str]) -> None:
     gm = graphwright.symbolic_trace(lambda x: torch.add(x, torch.ones(7)))
     with pytest.raises(RuntimeError, match=r"^ShapeProp error for: node=%add : .* with meta=\{") as caught:
         shape_prop.ShapeProp(gm).propagate(torch.ones(3))
     assert "must match the size" in str(caught.value.__cause__)
+    printed = capsys.readouterr().err
+    assert printed.startswith("Traceback (most recent call last):")
+    assert "RuntimeError: The size of tensor a (3) must match" in printed
 
 
 def test_fake_values_are_those_of_torch_fx() -> None:

@@ -239,3 +239,23 @@ def test_split_module_simple() -> None:
 def test_partition_has_the_attributes_of_torch_fx() -> None:
     assert vars(torch_fx_split.Partition("0")).keys() <= vars(Partition("0")).keys()
     assert "partition dependents" in repr(Partition("0"))
+
+
+def sizes(x, y):
+    rows, columns = x.size(0), x.shape[1]
+    summed = x.view(rows * columns) + rows
+    return (summed.view(rows, columns) + y).sum() + rows, x.shape
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, {"keep_original_order": True}], ids=str)
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_sizes_cross_parts_as_in_torch_fx(cut: int, options: dict[str, Any]) -> None:
+    found = []
+    for package, split in SIDES:
+        gm = package.symbolic_trace(sizes)
+        number = {node: index // cut for index, node in enumerate(gm.graph.nodes)}
+        parts = split(gm, None, number.__getitem__, **options)
+        found.append([str(parts.graph), *(f"{name} {part.graph}" for name, part in parts.named_children())])
+        result = parts(torch.ones(2, 3), torch.ones(3))
+        assert float(result[0]) == 26.0 and tuple(result[1]) == (2, 3)
+    assert found[0] == found[1]

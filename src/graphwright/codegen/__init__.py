@@ -13,6 +13,7 @@ from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
 from graphwright.codegen.readable import graph_to_readable_source, readable_source
 from graphwright.codegen.spelling import Globals, argument
+from graphwright.codegen.stack_traces import parse_stack_trace
 
 __all__ = [
     "BoxedCodeGen",
@@ -28,6 +29,7 @@ __all__ = [
     "graph_to_source",
     "is_plain",
     "on_generate_code",
+    "parse_stack_trace",
     "readable_source",
     "tensor_of",
     "tensor_text",

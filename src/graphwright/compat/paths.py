@@ -95,6 +95,8 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
+    "passes.graph_drawer": {"viz": "FxGraphDrawer HAS_PYDOT"},
+    "passes.graph_transform_observer": {"viz": "GraphTransformObserver"},
     "_compatibility": {
         "compat.stability": "compatibility STABLE=_BACK_COMPAT_OBJECTS MARKED=_MARKED_WITH_COMPATIBILITY",
     },

@@ -10,9 +10,24 @@ from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
-from graphwright.ir.node_meta import INHERITED_META, get_current_meta, has_preserved_node_meta, set_current_meta
+from graphwright.ir.node_meta import (
+    INHERITED_META,
+    NodeSource,
+    NodeSourceAction,
+    get_current_meta,
+    has_preserved_node_meta,
+    set_current_meta,
+)
 from graphwright.ir.origin import Origin
-from graphwright.ir.text import format_graph, format_node, format_table, qualified_name, register_home
+from graphwright.ir.text import (
+    argument_text,
+    format_graph,
+    format_node,
+    format_table,
+    qualified_name,
+    register_home,
+    short_name,
+)
 
 __all__ = [
     "ATOMS",
@@ -25,11 +40,14 @@ __all__ = [
     "Namespace",
     "Node",
     "NodeList",
+    "NodeSource",
+    "NodeSourceAction",
     "Opcode",
     "Origin",
     "PlainSpelling",
     "Spelling",
     "Target",
+    "argument_text",
     "bodies_of",
     "candidate_for",
     "format_graph",
@@ -49,6 +67,7 @@ __all__ = [
     "register_home",
     "register_signature",
     "set_current_meta",
+    "short_name",
     "snake_case",
     "text_to_graph",
 ]

@@ -129,10 +129,11 @@ def short_name(function: Any) -> str:
 
 
 def argument_text(arg: Any, max_list_len: float = float("inf")) -> str:
-    """Write an argument as the text form shows it; of a longer list only the first items."""
-    if isinstance(arg, list) and len(arg) > max_list_len:
+    """Write an argument as the text form shows it; of a longer list or tuple only the first items."""
+    if isinstance(arg, (list, tuple)) and len(arg) > max_list_len:
         shown = ", ".join(_argument_text(item) for item in arg[: int(max_list_len)])
-        return f"[{shown}, ...[total_len={len(arg)}]]"
+        left, right = "[]" if isinstance(arg, list) else "()"
+        return f"{left}{shown}, ...[total_len={len(arg)}]{right}"
     return _argument_text(arg)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any, NamedTuple
 
 import torch
@@ -96,7 +97,7 @@ class ShapeProp(Interpreter):
     place of tensors, where there are any; `meta["type"]` is the type of the value. With `fake_mode` the run computes
     shapes only.
 
-    A node that fails raises RuntimeError, which names it, from the original error.
+    A node that fails raises RuntimeError, which names it, from the original error, whose traceback goes to stderr.
 
     >>> from graphwright import symbolic_trace
     >>> gm = symbolic_trace(lambda x: (x @ x.t()).sum(0))
@@ -118,6 +119,7 @@ class ShapeProp(Interpreter):
         try:
             result = super().run_node(n) if self.fake_module is None else self._run_fake(n)
         except Exception as error:
+            traceback.print_exc()
             raise RuntimeError(f"ShapeProp error for: node={format_node(n)} with meta={n.meta}") from error
         meta = n.meta
         if isinstance(result, Tensor):
@@ -126,7 +128,7 @@ class ShapeProp(Interpreter):
             described = _describe(result)
             if described is not None:
                 meta["tensor_meta"] = described
-        meta["type"] = type(result)
+        meta["type"] = type(n.args[0] if n.op == "output" and not isinstance(n.args[0], Node) else result)
         return result
 
     def _run_fake(self, n: Node) -> Any:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, NodeSource, NodeSourceAction
 from graphwright.runtime import GraphModule, graph_of
+from graphwright.viz.graph_drawer import FxGraphDrawer
+
+if TYPE_CHECKING:
+    import pydot
 
 __all__ = ["GraphTransformObserver"]
 
 T = TypeVar("T")
+_CREATE = NodeSourceAction.CREATE
 
 
 class GraphTransformObserver:
     """Watches a module inside a `with` block, where a `log_url` is given.
 
     Then `created_nodes` and `erased_nodes` hold names, `name_to_node` the nodes that are there, and `copied_gms` the
-    copies made of the module meanwhile. Nothing is written to `log_url`.
+    copies made of the module meanwhile. `meta["from_node"]` of a node that is made, or that takes the place of
+    another one, says so. If nodes were made or erased, the graphs before and after are drawn in the folder `log_url`,
+    which exists: `pass_1_NAME_input_graph.dot`, with what was erased in yellow, and `pass_1_NAME_output_graph.dot`,
+    with what is new. Watching needs pydot.
 
     >>> from graphwright import symbolic_trace
     >>> gm = symbolic_trace(lambda x: x + 1)
-    >>> with GraphTransformObserver(gm, "negate", log_url="log") as observer:
-    ...     _ = gm.graph.call_method("neg", (next(iter(gm.graph.nodes)),))
-    >>> observer.created_nodes
-    {'neg'}
+    >>> observer = GraphTransformObserver(gm, "negate")
+    >>> observer.apply_graph_pass(lambda graph: len(graph.nodes))
+    3
     """
 
     _pass_count: ClassVar[int] = 0
@@ -44,8 +52,11 @@ class GraphTransformObserver:
             self.created_nodes: set[str] = set()
             self.name_to_node: dict[str, Node] = {node.name: node for node in graph_of(gm).nodes}
             self.copied_gms: list[GraphModule] = []
-            self._on_create, self._on_erase = self.get_node_creation_hook(), self.get_node_erase_hook()
-            self._on_replace, self._on_copy = self.get_node_replace_hook(), self.get_deepcopy_hook()
+            self._node_creation_hook = self.get_node_creation_hook()
+            self._node_erase_hook = self.get_node_erase_hook()
+            self._node_replace_hook = self.get_node_replace_hook()
+            self._deepcopy_hook = self.get_deepcopy_hook()
+            self.input_dot_graph = self._draw()
 
     @classmethod
     def get_current_pass_count(cls) -> int:
@@ -64,19 +75,32 @@ class GraphTransformObserver:
 
     def __enter__(self) -> GraphTransformObserver:
         if self.active:
-            self.gm._register_create_node_hook(self._on_create)
-            self.gm._register_erase_node_hook(self._on_erase)
-            self.gm._register_replace_node_hook(self._on_replace)
-            self.gm._register_deepcopy_hook(self._on_copy)
+            self.gm._register_create_node_hook(self._node_creation_hook)
+            self.gm._register_erase_node_hook(self._node_erase_hook)
+            self.gm._register_replace_node_hook(self._node_replace_hook)
+            self.gm._register_deepcopy_hook(self._deepcopy_hook)
         return self
 
     def __exit__(self, type: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         if self.active:
             for module in (self.gm, *self.copied_gms):  # a copy has the hooks, too
-                module._unregister_create_node_hook(self._on_create)
-                module._unregister_erase_node_hook(self._on_erase)
-                module._unregister_replace_node_hook(self._on_replace)
-                module._unregister_deepcopy_hook(self._on_copy)
+                module._unregister_create_node_hook(self._node_creation_hook)
+                module._unregister_erase_node_hook(self._node_erase_hook)
+                module._unregister_replace_node_hook(self._node_replace_hook)
+                module._unregister_deepcopy_hook(self._deepcopy_hook)
+            if self.created_nodes or self.erased_nodes:
+                self._write("input", self.input_dot_graph, self.erased_nodes)
+                self._write("output", self._draw(), self.created_nodes)
+
+    def _draw(self) -> pydot.Dot:
+        drawer = FxGraphDrawer(self.gm, self.passname, ignore_getattr=True, ignore_parameters_and_buffers=True)
+        return drawer.get_dot_graph()
+
+    def _write(self, side: str, drawing: pydot.Dot, changed: set[str]) -> None:
+        for box in drawing.get_nodes():
+            box.set("fillcolor", "yellow" if box.get_name() in changed else "grey")
+        file = f"pass_{self._pass_count}_{self.passname}_{side}_graph.dot"
+        drawing.write(os.path.join(str(self.log_url), file))
 
     def get_node_creation_hook(self) -> Callable[[Node], None]:
         """Make the function that is told of new nodes."""
@@ -84,6 +108,7 @@ class GraphTransformObserver:
         def created(node: Node) -> None:
             self.created_nodes.add(node.name)
             self.name_to_node[node.name] = node
+            node.meta["from_node"] = [NodeSource(None, self.passname, _CREATE)]
 
         return created
 
@@ -97,10 +122,14 @@ class GraphTransformObserver:
         return erased
 
     def get_node_replace_hook(self) -> Callable[[Node, str, Node], None]:
-        """Make the function that is told where one node takes the place of another; it does nothing."""
+        """Make the function that is told where one node takes the place of another."""
 
         def replaced(old: Node, new: str, user: Node) -> None:
-            return None
+            node = self.name_to_node[new]
+            sources = [source for source in node.meta.get("from_node", []) if source.action != [_CREATE]]
+            if all(source.name != old.name for source in sources):
+                action = [NodeSourceAction.REPLACE] + ([_CREATE] if new in self.created_nodes else [])
+                node.meta["from_node"] = [*sources, NodeSource(old, self.passname, action)]
 
         return replaced
 
