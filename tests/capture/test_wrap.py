@@ -3,11 +3,14 @@
 import copy
 import functools
 import math
+import os
 import pickle
+import subprocess
 import sys
 import threading
 import types
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +101,53 @@ def test_wrapped_functions_survive(program: Any, value: Any) -> None:
         assert module(value) == program(value)
         assert [node.target for node in module.graph.nodes] == [node.target for node in gm.graph.nodes]
     as_found()
+
+
+def noted(gm: Any) -> list[Any]:
+    return [(node.name, node.meta.get("is_wrapped")) for node in gm.graph.nodes]
+
+
+def both(x):
+    return wrapped_for_torch_fx.clipped(x) + math.sqrt(x)
+
+
+def test_nodes_say_that_they_were_wrapped() -> None:
+    found = []
+    for package in (torch.fx, graphwright):
+        gm = package.symbolic_trace(both)
+        found.append([noted(one) for one in (gm, copy.deepcopy(gm), package.symbolic_trace(gm))])
+    assert found[0] == found[1]
+    assert [name for name, flag in found[1][0] if flag] == ["clipped", "sqrt"]
+
+
+def test_what_a_node_says_to_be_wrapped_stays_so() -> None:
+    graph = graphwright.Graph()
+    node = graph.call_function(untouched, (graph.placeholder("x"),))
+    graph.output(node)
+    gm = graphwright.GraphModule({}, graph)
+    assert not symbolic_trace(gm).graph.find_nodes(op="call_function", target=untouched)
+    node.meta["is_wrapped"] = True
+    again = symbolic_trace(gm)
+    assert again.graph.find_nodes(op="call_function", target=untouched)
+
+
+FRESH = """
+import pickle, sys
+import graphwright
+with open(sys.argv[1], "rb") as file:
+    gm = pickle.load(file)
+again = graphwright.symbolic_trace(gm)
+print([node.target.__name__ for node in again.graph.nodes if node.meta.get("is_wrapped")], again(-2.0))
+"""
+
+
+def test_wrapped_functions_survive_in_another_process(tmp_path: Path) -> None:
+    gm = symbolic_trace(lambda x: imported(x) + 1)
+    (tmp_path / "gm.pickle").write_bytes(pickle.dumps(gm))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", FRESH, str(tmp_path / "gm.pickle")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "['imported'] -1.0\n"
 
 
 def test_others_are_traced_through() -> None:

@@ -32,7 +32,7 @@ from graphwright.capture.root_inputs import annotations_of, make_inputs, not_a_f
 from graphwright.capture.wrap import recording_wrapped
 from graphwright.ir import Argument, Graph
 from graphwright.ops import RANDOM_FUNCTIONS
-from graphwright.runtime import Shells
+from graphwright.runtime import GraphModule, Shells, graph_of
 
 __all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
 
@@ -266,7 +266,8 @@ class Tracer(TracerBase):
             run, args = self.create_args_for_root(function, is_module, concrete_args)
             if module is not None and module is root and (module._forward_hooks or module._forward_pre_hooks):
                 run, args = _with_hooks(run, args, self.traced_module)
-            wrapped = recording_wrapped(programs, self._autowrap_search, self._autowrap_functions)
+            leaves = [*self._autowrap_functions, *_wrapped_in(root)]
+            wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             with wrapped, _RandomMode(self):
                 result = run(*args)
             returns = annotations_of(function).get("return")
@@ -414,6 +415,13 @@ def _forward_of(shell: nn.Module) -> Callable[..., Any]:
         return nn.Module._call_impl(shell, *args, **kwargs)
 
     return forward
+
+
+def _wrapped_in(root: Any) -> list[Callable[..., Any]]:
+    """The functions that captured modules inside call as wrapped ones: traced again, they stay so."""
+    parts = [part for part in root.modules() if isinstance(part, GraphModule)] if isinstance(root, nn.Module) else []
+    nodes = [node for part in parts for node in graph_of(part).nodes if node.op == "call_function"]
+    return [node.target for node in nodes if node.meta.get("is_wrapped")]
 
 
 def _with_hooks(

@@ -134,7 +134,10 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
         tracer = find_tracer(args, kwargs)
         if tracer is None:
             return function(*args, **kwargs)
-        return tracer.create_proxy("call_function", function, args, kwargs)
+        value = tracer.create_proxy("call_function", function, args, kwargs)
+        if (node := getattr(value, "node", None)) is not None:  # a tracer may make other proxies
+            node.meta["is_wrapped"] = True
+        return value
 
     call._graphwright_recorded = function  # type: ignore[attr-defined]
     return call
