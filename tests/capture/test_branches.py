@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
 import itertools
 import math
@@ -300,3 +301,41 @@ def itself(x: torch.Tensor) -> torch.Tensor:
 def test_a_function_may_mention_itself() -> None:
     gm = trace(itself, torch.ones(2))
     assert torch.equal(gm(-torch.ones(3)), torch.ones(3))
+
+
+class Remembers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+        self.steps: list[float] = [1.0]
+
+    def forward(self, x: torch.Tensor) -> Any:
+        torch._assert(x.size(0) < 6, f"at most five rows, not {x.size(0)}")
+        torch._check_value(x.size(0) > 1, lambda: f"at least two rows, not {x.size(0)}")
+        if x.sum() > 0:
+            self.steps[0] = 3.0
+            x = self.inner(x)
+        out = collections.OrderedDict(first=x * self.steps[0] * self.inner.factor)
+        self.steps[0], self.inner.factor = 1.0, 1.0
+        return out
+
+
+class Inner(nn.Module):
+    factor = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.factor = 5.0
+        return x + 1
+
+
+def test_what_a_side_changes_in_modules_is_joined() -> None:
+    model = Remembers()
+    gm = trace(model, torch.ones(2))
+    for x in (torch.ones(3), -torch.ones(4)):
+        expected, found = model(x), gm(x)
+        assert type(found) is type(expected)
+        torch.testing.assert_close(found, expected)
+    with pytest.raises(AssertionError, match="at most five rows, not 7"):
+        gm(torch.ones(7))
+    with pytest.raises(ValueError, match="at least two rows, not 1"):
+        gm(torch.ones(1))

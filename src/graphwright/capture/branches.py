@@ -30,7 +30,7 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Raised", "Unbound", "branch"]
+__all__ = ["Raised", "State", "Unbound", "branch"]
 
 
 class Raised(BaseException):
@@ -79,13 +79,21 @@ def branch(
     """
     where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
-    state = _State(recorder, (then, other), names, alive)
-    sides = [_run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))]
+    state = State((then, other), names, alive)
+    recorder.states.append(state)
+    try:
+        sides = [
+            _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
+        ]
+    finally:
+        recorder.states.pop()
+    for side in sides:
+        side.values += state.contents_before(len(side.values) - 1)
     with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
         return _joined(recorder, subject, sides, state, place, where)
 
 
-def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: _State, place: Any, where: str | None) -> Any:
+def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
     going = [side for side in sides if not side.raised]
     if not going:
@@ -140,9 +148,7 @@ class _Slot:
         self.number = number
 
 
-def _run_side(
-    recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: _State, place: Any
-) -> _Side:
+def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
     key = recorder.questions.key_of(subject)
     grads = len(recorder.grad_regions)
@@ -409,12 +415,14 @@ def _fill(value: Any, values: list[Any]) -> Any:
 # ---- state
 
 
-class _State:
-    """What the sides of a branch may change: variables, containers that these reach, attributes of modules."""
+class State:
+    """What the sides of a branch may change: variables, containers that these reach, attributes of modules.
+
+    Modules are watched from when they are first reached: from the variables of the branch, or called on a side of it.
+    """
 
     def __init__(
         self,
-        recorder: Recorder,
         functions: tuple[Callable[[], Any], ...],
         names: tuple[str, ...],
         alive: tuple[str, ...],
@@ -436,13 +444,16 @@ class _State:
         self.names = tuple(name for name in cells if name in alive)
         self._before = [_content(cell) for cell in cells.values()]
         self._containers: list[tuple[Any, Any]] = []
-        seen: set[int] = set()
-        shells = [shell for _, shell in recorder.shells.all()] if recorder.shells is not None else []
-        for value in (*everything, *shells):
-            self._watch(value, seen)
+        self._seen: set[int] = set()
+        for value in everything:
+            self.watch(value)
+            if isinstance(value, nn.Module):
+                for child in value._modules.values():
+                    self.watch(child)
 
-    def _watch(self, value: Any, seen: set[int]) -> None:
-        kind = type(value)
+    def watch(self, value: Any) -> None:
+        """Note what a container or module holds, to put it back."""
+        kind, seen = type(value), self._seen
         if id(value) in seen:
             return
         if isinstance(value, nn.Module):
@@ -452,15 +463,19 @@ class _State:
                 if table is value.__dict__:
                     for item in table.values():
                         if type(item) in (list, dict, set):
-                            self._watch(item, seen)
+                            self.watch(item)
         elif kind in (list, dict, set):
             seen.add(id(value))
             self._containers.append((value, kind(value)))
             for item in value.values() if kind is dict else value:
-                self._watch(item, seen)
+                self.watch(item)
         elif kind is tuple:
             for item in value:
-                self._watch(item, seen)
+                self.watch(item)
+
+    def contents_before(self, count: int) -> list[Any]:
+        """What the containers that were watched after `count` others held: a side that did not reach them left it."""
+        return [before for _, before in self._containers[count - len(self.names) :]]
 
     def read(self) -> list[Any]:
         """The state now: the variables, then the containers' contents."""

@@ -26,6 +26,8 @@ _RUNTIME = "graphwright runtime"  # in the constants of converted code, replaced
 PREFIX = "_gw_"
 # What looks at the frame that calls it must be called by the user's code itself.
 _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
+# What takes a condition and a message.
+_CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -541,7 +543,11 @@ class _Converter(ast.NodeTransformer):
             elif node.func.id != "super":
                 self.generic_visit(node)
             return node
-        self.generic_visit(node)
+        if ast.unparse(node.func).rpartition(".")[2] in _CHECKS and not node.keywords:
+            node.func = self.visit(node.func)
+            node.args = [*map(self.visit, node.args[:1]), *map(self._message, node.args[1:])]
+        else:
+            self.generic_visit(node)
         return _at(ast.Call(self._runtime("call", node), [node.func, *node.args], node.keywords), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 import torch.overrides
 from torch import nn
 
@@ -38,6 +39,10 @@ __all__ = ["DataQuestion", "Fork", "Questions", "TracerWarning"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
+# What asks there is the program's condition.
+_CHECKS = tuple(
+    check.__code__ for check in (torch._assert, torch._check_with, torch._check, torch._check_value, torch._check_index)
+)
 _BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
 
 
@@ -87,7 +92,8 @@ class Questions:
         key = self.key_of(subject)
         if key in self.known:
             return self.known[key]
-        is_asked_by_user = user_frame(sys._getframe(1)) is _outer_frame(sys._getframe(1))
+        asking = _outer_frame(sys._getframe(1))
+        is_asked_by_user = user_frame(asking) is asking or (asking is not None and asking.f_code in _CHECKS)
         place = self.place()
         way = self._recorder.plan.ways.get(place)
         control_flow = self._recorder.plan.control_flow
@@ -288,7 +294,7 @@ class Questions:
     def write_raise(self, error: Any) -> None:
         """Write into the graph that an exception is raised."""
         kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
-        self._recorder.make("call_function", raise_error, (kind, *[self._message(arg) for arg in args]), "raise_error")
+        self._recorder.make("call_function", raise_error, (kind, *[self.message(arg) for arg in args]), "raise_error")
 
     def is_raised_by_user(self, error: Exception) -> bool:
         """Tell whether a `raise` or `assert` of the program raised an exception, on a path that it forked into."""
@@ -298,7 +304,8 @@ class Questions:
         place = place_of(frames[-1].f_code, frames[-1].f_lasti)
         return place.source.startswith(("raise ", "assert "))
 
-    def _message(self, value: Any) -> Argument:
+    def message(self, value: Any) -> Argument:
+        """Write a message: its numbers are those of a run."""
         if type(value) is Text:
             values = tuple([self._recorder.argument(item) for item in value.values])
             return self._recorder.make("call_method", "format", (value.template, *values), "message")

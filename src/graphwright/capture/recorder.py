@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from graphwright.capture.branches import Raised, Unbound
+from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
 from graphwright.capture.numbers import Numbers
@@ -63,6 +64,7 @@ class Recorder:
         self.shells: Shells | None = None
         self.kinds_asked = False  # whether the program asked for a dtype or rank
         self.pending: BaseException | None = None
+        self.states: list[State] = []  # of the branches whose sides are being captured
         self._is_leaf = is_leaf
         self.numbers = Numbers(self)
         self.questions = Questions(self)
@@ -151,6 +153,8 @@ class Recorder:
             return self._record_leaf(module, path, args, kwargs)
         if self.questions.has_optionals:
             self.questions.admit_optionals(shell.forward, args, kwargs)
+        for state in self.states:
+            state.watch(shell)
         self.scope = Scope(path, type(module), count, outer)
         try:
             result = nn.Module._call_impl(shell, *args, **kwargs)
@@ -410,6 +414,9 @@ class Recorder:
             return tuple([self.argument(item) for item in value])
         if kind is dict:
             return {key: self.argument(item) for key, item in value.items()}
+        if kind is OrderedDict:
+            pairs = [(key, self.argument(item)) for key, item in value.items()]
+            return self.node("call_function", OrderedDict, (pairs,), {}, "ordered")
         if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
             return value
         fields = _constructor_fields(value)

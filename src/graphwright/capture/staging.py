@@ -193,13 +193,16 @@ class Runtime:
             return function(*args, **kwargs)
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
             return _every(recorder, function, args, kwargs)
-        numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES else None
+        numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
         if numeric is not None and any(_symbolic(value) is not None for value in args):
             return numeric(recorder, function, args, kwargs)
         if recorder.plan.leaves and is_leaf(function, recorder.plan.leaves):
             return recorder.record_leaf_function(function, args, kwargs)
         if isinstance(function, nn.Module) and recorder.shells is not None:
             function = recorder.shells.shell(function)
+        if recorder.states and isinstance(owner := getattr(function, "__self__", None), nn.Module):
+            for state in recorder.states:
+                state.watch(owner)
         if recorder.questions.has_optionals:
             recorder.questions.admit_optionals(function, args, kwargs)
         try:
@@ -292,13 +295,41 @@ def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dic
     return result
 
 
+def _asserted(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch._assert(condition, message) stays what it is."""
+    message = recorder.questions.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
+    condition = recorder.numbers.predicate(args[0])
+    recorder.make("call_function", function, (condition, message), "assert_")
+
+
+def _checked(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch._check(condition, message): an exception of its class where the condition does not hold."""
+
+    def fail() -> None:
+        message = args[1]() if len(args) > 1 and args[1] is not None else "Expected cond to be True, but got False."
+        raise RUNTIME.raising(_CHECKS[function](message))
+
+    RUNTIME.branch(args[0], lambda: None, fail)
+
+
 def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return recorder.make("call_function", print, tuple(map(recorder.argument, args)), "print")
 
 
 _PLAIN_CALLABLES = (type, type(len))
+_CHECKS: dict[Any, type[Exception]] = {
+    torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
+    torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
+}  # fmt: skip
+
+
+def _is_check(function: Any) -> bool:
+    return type(function) is FunctionType and (function is torch._assert or function in _CHECKS)
+
+
 _NUMERIC: dict[Any, Callable[..., Any]] = {
     int: _number, float: _number, round: _number, abs: _number, bool: _truth, len: _length, max: _extreme,
-    min: _extreme, print: _printed, divmod: lambda r, f, args, k: divmod(args[0], args[1]), pow: _number,
+    min: _extreme, print: _printed, torch._assert: _asserted, **dict.fromkeys(_CHECKS, _checked),
+    divmod: lambda r, f, args, k: divmod(args[0], args[1]), pow: _number,
     **{getattr(math, name): _number for name in dir(math) if isinstance(getattr(math, name), type(builtins.len))},
 }  # fmt: skip
