@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import types
 from typing import Any
 
@@ -24,7 +25,7 @@ DECLINED: dict[str, dict[str, str]] = {
     "graph": {
         TYPING: "TYPE_CHECKING annotations log py_sym_types TransformCodeFunc",
         CODEGEN: "_CustomBuiltin _custom_builtins _illegal_names _illegal_char_regex _name_regex _origin_type_map "
-        "_register_custom_builtin _is_magic _is_from_torch _format_target _snake_case_sub _counter_regexp _identity "
+        "_register_custom_builtin _is_from_torch _snake_case_sub _counter_regexp _identity "
         "_make_color_fn _color_codes _color_fns _override_sym_repr",
         MECHANISM: "_InsertPoint _FindNodesLookupTable",
         COMPILER: "_ExportCodeGen",
@@ -32,7 +33,6 @@ DECLINED: dict[str, dict[str, str]] = {
     "node": {
         TYPING: "TYPE_CHECKING dtype_abbrs log _P _R",
         COMPILER: "_side_effectful_need_to_be_preserved_pre_dispatch",
-        MECHANISM: "_find_module_of_method",
     },
     "proxy": {
         TYPING: "log annotation_log",
@@ -201,3 +201,20 @@ def test_functions_can_be_recorded_without_wrap() -> None:
         gm = package.symbolic_trace(lambda x: recorded(x) + 1)  # noqa: B023 - used at once
         assert [node.name for node in gm.graph.nodes] == ["x", "halves", "add", "output"]
         assert gm.graph.find_nodes(op="call_function", target=halves)
+
+
+def test_small_helpers_of_tools() -> None:
+    found = []
+    for package in ("torch.fx", "graphwright"):
+        graph, node = (importlib.import_module(f"{package}.{name}") for name in ("graph", "node"))
+        facts = [graph._is_magic(name) for name in ("__add__", "add", "__x", "_a_", "____")]
+        paths = ["a", "a.b.c", "a.0.b", "if.a", ""]
+        functions = [torch.relu, torch.nn.functional.relu, len, operator.add, torch.ops.aten.add, torch._C._nn.linear]
+        found.append(
+            [
+                facts,
+                [graph._format_target("self", path) for path in paths],
+                [*map(node._find_module_of_method, functions)],
+            ]
+        )
+    assert found[0] == found[1]

@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
-from graphwright.codegen.operators import BINARY, COMPARISON, INPLACE, UNARY_OPERATORS
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["inplace_methods", "magic_methods", "reflectable_magic_methods"]
+from graphwright.codegen.operators import BINARY, COMPARISON, INPLACE, UNARY_OPERATORS
+from graphwright.ir import qualified_name
+
+__all__ = [
+    "attribute_text",
+    "home_of",
+    "inplace_methods",
+    "is_magic",
+    "magic_methods",
+    "reflectable_magic_methods",
+]
+
+
+def is_magic(name: str) -> bool:
+    """Tell whether Python itself calls methods of this name: `__add__`."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def attribute_text(base: str, target: str) -> str:
+    """Write the attribute at a dotted path below the value that `base` names.
+
+    >>> attribute_text("self", "layers.0.weight")
+    'getattr(self.layers, "0").weight'
+    """
+    for atom in target.split("."):
+        base = f"{base}.{atom}" if atom.isidentifier() else f'getattr({base}, "{atom}")'
+    return base
+
+
+def home_of(function: Callable[..., Any]) -> str:
+    """Name the module that a function is found in, also where it does not say so itself.
+
+    >>> import torch
+    >>> home_of(torch.relu)
+    'torch'
+    """
+    return getattr(function, "__module__", None) or qualified_name(function).rpartition(".")[0]
+
 
 reflectable_magic_methods: dict[str, str] = {
     **{

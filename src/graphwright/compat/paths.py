@@ -13,13 +13,15 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
-        "codegen.formats": "inplace_methods magic_methods reflectable_magic_methods",
+        "codegen.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
+        "reflectable_magic_methods",
         "codegen.details": "dtype_abbrs",
         "codegen.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
         "codegen": "BoxedCodeGen=_BoxedCodeGen CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
+        "codegen.formats": "home_of=_find_module_of_method",
         "ir.node": "ArgumentT OPCODES=_legal_ops",
         "ir.text": "argument_text=_format_arg short_name=_get_qualified_name type_text=_type_repr",
         "ops": "BASE_TYPES=base_types DECLARED_IMPURE=_side_effectful_functions has_side_effect",
