@@ -25,6 +25,7 @@ from graphwright.ir.node import (
     nodes_in,
 )
 from graphwright.ir.order import place
+from graphwright.ir.restoring import restore_node
 from graphwright.ir.text import format_graph, format_table
 
 __all__ = ["Graph", "NodeList"]
@@ -517,9 +518,21 @@ class Graph:
             self._make_names()
         other = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
         other._writer = copy.deepcopy(self._writer)
+        other.has_bodies = self.has_bodies
         values: dict[Node, Argument] = {}
         for node in self.nodes:
-            values[node] = other.node_copy(node, values.__getitem__)
+            meta = node._meta
+            values[node] = restore_node(
+                other,
+                node._name,  # type: ignore[arg-type]
+                node._op,
+                node._target,
+                _copied_args(node._args, values),
+                map_arg(node._kwargs, values.__getitem__) if node._kwargs else EMPTY_KWARGS,
+                node.type,
+                meta if meta is None else copy.copy(meta),
+                node._origin,
+            )
         other._namespace = self._namespace.copy()
         other.constants = dict(self.constants)
         if self._meta is not None:
@@ -527,6 +540,20 @@ class Graph:
         if memo is not None:
             memo[id(self)] = other
         return other
+
+
+def _copied_args(args: tuple[Argument, ...], values: dict[Node, Argument]) -> tuple[Argument, ...]:
+    """Rebuild positional arguments for the copy of a graph; flat ones without the general walk."""
+    copied = []
+    for arg in args:
+        kind = type(arg)
+        if kind is Node:
+            copied.append(values[arg])
+        elif kind in ATOMS:
+            copied.append(arg)
+        else:
+            return _own_bodies(map_arg(args, values.__getitem__))
+    return tuple(copied)
 
 
 def _own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:

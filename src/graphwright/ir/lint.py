@@ -129,7 +129,7 @@ def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
         and ops[:inputs].count("placeholder") == inputs == len(parameters)
         and all(map(str.isidentifier, parameters))
         and _CALLS_BY_NAME.issuperset(calls)
-        and all([isinstance(node._target, str) for node in by_name])
+        and all(isinstance(node._target, str) for node in by_name)
     )
 
 
