@@ -47,6 +47,16 @@ def break_function_target(graph: Graph, nodes: dict[str, Node]) -> None:
     nodes["add"]._target = "add"
 
 
+class Text(str):
+    """Text of a kind of its own."""
+
+    __slots__ = ()
+
+
+def break_function_target_by_a_kind_of_text(graph: Graph, nodes: dict[str, Node]) -> None:
+    nodes["add"]._target = Text("add")
+
+
 def break_method_target(graph: Graph, nodes: dict[str, Node]) -> None:
     nodes["relu"]._target = nn.ReLU()
 
@@ -74,6 +84,22 @@ def break_missing_user(graph: Graph, nodes: dict[str, Node]) -> None:
 
 def break_extra_user(graph: Graph, nodes: dict[str, Node]) -> None:
     nodes["y"].users[nodes["relu"]] = None
+
+
+def break_extra_user_of_what_is_read_twice(graph: Graph, nodes: dict[str, Node]) -> None:
+    x, y, add = nodes["x"], nodes["y"], nodes["add"]
+    add._args = (x, y, x)
+    y.users[nodes["relu"]] = None
+
+
+def break_nested_argument(graph: Graph, nodes: dict[str, Node]) -> None:
+    stranger = Graph().placeholder("stranger")
+    stranger.users[nodes["output"]] = None
+    nodes["output"]._args = ([nodes["relu"], stranger],)
+
+
+def break_keyword_argument(graph: Graph, nodes: dict[str, Node]) -> None:
+    nodes["relu"]._kwargs = {"other": nodes["y"]}
 
 
 def break_silent_argument(graph: Graph, nodes: dict[str, Node]) -> None:
@@ -140,6 +166,7 @@ BROKEN = [
     (break_graph, "[GW1] 'add' is not linked into this graph"),
     (break_opcode, "[GW2] Node add had unknown opcode call_lambda"),
     (break_function_target, "[GW2] Node add target add has type str but a Callable is expected"),
+    (break_function_target_by_a_kind_of_text, "[GW2] Node add target add has type Text but a Callable is expected"),
     (break_method_target, "[GW2] Node relu target ReLU() has type ReLU but a str is expected"),
     (
         break_order_of_uses,
@@ -152,6 +179,12 @@ BROKEN = [
     (break_life_of_argument, f"[GW3] Argument 'neg' of Node 'relu' was erased{TOPOLOGICAL}"),
     (break_missing_user, "[GW4] the users of 'x' are [], but [add] read it"),
     (break_extra_user, "[GW4] the users of 'y' are [add, relu], but [add] read it"),
+    (break_extra_user_of_what_is_read_twice, "[GW4] the users of 'y' are [add, relu], but [add] read it"),
+    (
+        break_nested_argument,
+        "[GW3] Argument 'stranger' of Node 'output' does not belong to this Graph, but was used as an argument",
+    ),
+    (break_keyword_argument, "[GW4] the users of 'y' are [add], but [add, relu] read it"),
     (break_silent_argument, "[GW4] the users of 'x' are [add], but [] read it"),
     (
         break_uniqueness,

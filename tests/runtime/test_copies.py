@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ import graphwright
 from graphwright import Graph, GraphModule, Interpreter, Node, symbolic_trace
 from graphwright.codegen import graph_to_source
 from graphwright.errors import GraphError
-from graphwright.ir import Origin
-from graphwright.runtime.pickling import graph_to_record, record_to_graph
+from graphwright.ir import Namespace, Origin, immutable_dict, immutable_list
+from graphwright.passes import ShapeProp
+from graphwright.runtime.pickling import _Use, graph_to_record, record_to_graph
 
 ROOT = Path(__file__).parents[2]
 
@@ -301,8 +303,57 @@ def test_classes_in_meta_need_not_be_importable() -> None:
 
 
 def test_a_record_of_a_later_format_is_refused() -> None:
-    with pytest.raises(GraphError, match="the graph was saved in format 99, this version reads up to 1"):
+    with pytest.raises(GraphError, match="the graph was saved in format 99, this version reads up to 2"):
         record_to_graph({"format": 99})
+
+
+def test_a_record_of_format_1_is_read() -> None:
+    origin = ("model.py", 14, "f", "y = -x", 14, "y", "", None, 0, None, None, ())
+    rows = [
+        ("x", "placeholder", "x", (), {}, torch.Tensor, None, None),
+        ("neg", "call_function", operator.neg, (_Use(0),), {}, None, {"note": [1]}, origin),
+        ("clamp", "call_method", "clamp", (_Use(1),), {"max": _Use(0)}, None, None, None),
+        ("output", "output", "output", (immutable_list([_Use(2), immutable_dict(x=_Use(0))]),), {}, None, None, origin),
+    ]
+    names = Namespace()
+    names.take("x", "neg", "clamp", "output")
+    rest = dict.fromkeys(("meta", "codegen", "tracer_cls", "tracer_extras"))
+    record = {"format": 1, "nodes": rows, "names": names, "constants": {}, **rest}
+    graph = record_to_graph(pickle.loads(pickle.dumps(record)))
+    graph.lint()
+    x, neg, clamp, output = graph.nodes
+    assert (neg.args, clamp.args, clamp.kwargs) == ((x,), (neg,), {"max": x})
+    assert output.args == ([clamp, {"x": x}],)
+    assert (x.type, neg.meta, x.meta) == (torch.Tensor, {"note": [1]}, {})
+    assert [node.origin for node in graph.nodes] == [None, Origin(*origin), None, Origin(*origin)]
+    assert list(x.users) == [neg, clamp, output]
+
+
+def test_meta_of_many_kinds_comes_back() -> None:
+    class Local(nn.Module):
+        pass
+
+    gm = annotated()
+    ShapeProp(gm.eval()).propagate(torch.randn(4, 3))
+    node = next(node for node in gm.graph.nodes if "tensor_meta" in node.meta)
+    node.meta["pair"] = Pair(1, [Pair("deep", Mode.SUM)])
+    node.meta["nn_module_stack"] = OrderedDict(l=("l", Local), m=("m", nn.Linear))
+    meta = next(other for other in through_pickle(gm).graph.nodes if other.name == node.name).meta
+    stack = meta.pop("nn_module_stack")
+    assert type(stack) is OrderedDict
+    assert stack["l"][1].__qualname__ == Local.__qualname__
+    assert stack["m"] == ("m", nn.Linear)
+    assert meta == {key: value for key, value in node.meta.items() if key != "nn_module_stack"}
+    assert type(meta["pair"]) is Pair
+    node.meta["pair"] = Pair(1, lambda: None)
+    with pytest.raises(GraphError, match=f"cannot save node '{node.name}': a value in meta"):
+        pickle.dumps(gm)
+
+
+def test_nodes_from_the_same_place_come_back_so() -> None:
+    gm = symbolic_trace(lambda x: x + 1 + 2 + 3)
+    loaded = through_pickle(gm)
+    assert [node.origin for node in loaded.graph.nodes] == [node.origin for node in gm.graph.nodes]
 
 
 def test_a_captured_module_with_our_names_keeps_its_own() -> None:

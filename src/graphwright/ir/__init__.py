@@ -19,6 +19,7 @@ from graphwright.ir.node_meta import (
     set_current_meta,
 )
 from graphwright.ir.origin import Origin
+from graphwright.ir.restoring import restore_node
 from graphwright.ir.text import (
     argument_text,
     format_graph,
@@ -66,6 +67,7 @@ __all__ = [
     "qualified_name",
     "register_home",
     "register_signature",
+    "restore_node",
     "set_current_meta",
     "short_name",
     "snake_case",

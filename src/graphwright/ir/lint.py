@@ -94,7 +94,7 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
                 values = {*nodes_in(node._args), *nodes_in(node._kwargs)}
                 inputs = len(values)
                 for value in values:
-                    if value.graph is not graph or not value._position < position or node not in value.users:  # type: ignore[operator]
+                    if value.graph is not graph or not value._position < position or node not in value.users:
                         return None
             reads += inputs
             before, last, node = node, position, node._next

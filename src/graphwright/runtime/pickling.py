@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import nn
 
 from graphwright.errors import GraphError
-from graphwright.ir import ATOMS, Graph, Node, Origin, map_aggregate
+from graphwright.ir import ATOMS, EMPTY_KWARGS, Graph, Node, Origin, map_aggregate, restore_node
 from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
 
 __all__ = ["graph_to_record", "record_to_graph", "reduce_graph", "reduce_node"]
 
-_FORMAT = 1  # of the records; raised when an older version could not read a newer record
+# Of the records; raised when an older version could not read a newer record. Format 1 had a tuple for each node.
+_FORMAT = 2
 
 # What pickles for certain, by exact type, so that it need not be tried.
-_PICKLES = ATOMS | {torch.Tensor, nn.Parameter, torch.dtype, torch.device, torch.Size, torch.layout, range}
+_PICKLES = ATOMS | {
+    *(torch.Tensor, nn.Parameter, torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, range)
+}
+
+_fields_of = attrgetter(*Origin.__dataclass_fields__)
 
 
 class _Use(int):
@@ -68,10 +75,9 @@ def graph_to_record(graph: Graph) -> dict[str, Any]:
     Raises GraphError, naming the node, for what cannot be pickled: a lambda, a function defined inside another, an
     object that refuses.
     """
-    writer = _RecordWriter(graph)
     return {
         "format": _FORMAT,
-        "nodes": [writer.node(node) for node in graph.nodes],
+        "nodes": _RecordWriter(graph).columns(),
         "names": graph._namespace,
         "constants": graph.constants,
         "meta": graph._meta,
@@ -100,24 +106,41 @@ def record_to_graph(record: dict[str, Any]) -> Graph:
     stand_ins: dict[tuple[str, str], type] = {}
 
     def load(leaf: Any) -> Any:
-        if type(leaf) is _Use:
+        kind = type(leaf)
+        if kind is _Use:
             return nodes[leaf]
-        if type(leaf) is _Named:
+        if kind is _Named:
             return leaf.reference.resolve()
-        if type(leaf) is _Body:
+        if kind is _Body:
+            graph.has_bodies = True
             return record_to_graph(leaf.record)
-        if type(leaf) is _Unknown:
+        if kind is _Unknown:
             return stand_ins.setdefault((leaf.module, leaf.qualname), leaf.stand_in())
         return leaf
 
-    for name, op, target, args, kwargs, kind, meta, origin in record["nodes"]:
-        node = graph.create_node(op, load(target), map_aggregate(args, load), map_aggregate(kwargs, load))
-        node._name = name
-        node.type = load(kind)
-        node._meta = None if meta is None else _map_plain(meta, load)
-        node._origin = None if origin is None else Origin(*(_map_plain(field, load) for field in origin))
+    def load_argument(arg: Any) -> Any:
+        kind = type(arg)
+        if kind is list:  # arguments hold no plain lists: this is a node, by its number
+            return nodes[arg[0]]
+        return arg if kind in ATOMS else map_aggregate(arg, load)
+
+    columns = record["nodes"] if record["format"] > 1 else _columns_of_format_1(record["nodes"])
+    kwargs, types, metas = columns["kwargs"], columns["types"], columns["metas"]
+    origins = [Origin(*[_map_plain(field, load) for field in fields]) for fields in columns["places"]]
+    rows = zip(*(columns[name] for name in ("names", "ops", "targets", "args", "origins")), strict=True)
+    for number, (name, op, target, args, origin) in enumerate(rows):
+        node = restore_node(
+            graph,
+            name,
+            op,
+            target if type(target) is str else load(target),
+            tuple([load_argument(arg) for arg in args]),
+            map_aggregate(kwargs[number], load) if number in kwargs else EMPTY_KWARGS,
+            load(types[number]) if number in types else None,
+            _map_plain(metas[number], load) if number in metas else None,
+            None if origin is None else origins[origin],
+        )
         nodes.append(node)
-    graph._unnamed.clear()
     graph._namespace = record["names"]
     graph.constants = record["constants"]
     graph._meta, graph._writer = record["meta"], record["codegen"]
@@ -150,34 +173,111 @@ def _load_node(graph: Graph, number: int) -> Node:
     return next(itertools.islice(graph.nodes, number, None))
 
 
+def _columns_of_format_1(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """Bring the nodes of a format 1 record, a tuple each, into columns."""
+    names, ops, targets, args, kwargs, types, metas, origins = zip(*rows, strict=True) if rows else ((),) * 8
+    return {
+        "names": names,
+        "ops": ops,
+        "targets": targets,
+        "args": args,
+        "kwargs": dict(enumerate(kwargs)),
+        "types": dict(enumerate(types)),
+        "metas": {number: meta for number, meta in enumerate(metas) if meta is not None},
+        "places": [origin for origin in origins if origin is not None],
+        "origins": [None if o is None else n for o, n in zip(origins, _ordinals(origins), strict=True)],
+    }
+
+
 class _RecordWriter:
-    """Writes nodes as tuples, each leaf checked once."""
+    """Writes the nodes of a graph as columns, each leaf checked once."""
 
     def __init__(self, graph: Graph) -> None:
         graph._make_names()
-        self.numbers = {node: number for number, node in enumerate(graph.nodes)}
+        self.nodes = list(graph.nodes)
+        self.numbers = {node: number for number, node in enumerate(self.nodes)}
         self._known: dict[int, tuple[Any, Any]] = {}  # id -> (object, what stands for it)
+        self._tuples: dict[type, bool] = {}  # class of named tuples -> whether one pickles if what it holds does
 
-    def node(self, node: Node) -> tuple[Any, ...]:
-        """Return name, opcode, target, args, kwargs, type, meta and origin of a node."""
+    def columns(self) -> dict[str, Any]:
+        """Return names, opcodes, targets and args of all nodes; kwargs, types and meta of those that have any.
 
-        def in_arguments(leaf: Any) -> Any:
-            return self.leaf(leaf, node, "an argument")
+        `origins` has the row of each node in `places`, where each place in the program stands once.
+        """
+        nodes = self.nodes
+        places: dict[tuple[Any, ...], int] = {}
+        origins = [
+            None if node._origin is None else places.setdefault(_fields_of(node.origin), len(places)) for node in nodes
+        ]
+        first = {row: node for node, row in zip(reversed(nodes), reversed(origins), strict=True)}
+        return {
+            "names": [node._name for node in nodes],
+            "ops": [node._op for node in nodes],
+            "targets": [self.leaf(node._target, node, "the target") for node in nodes],
+            "args": [self._args(node) for node in nodes],
+            "kwargs": {
+                number: map_aggregate(node._kwargs, self._in(node, "an argument"))
+                for number, node in enumerate(nodes)
+                if node._kwargs
+            },
+            "types": {
+                number: self.leaf(node.type, node, "the type")
+                for number, node in enumerate(nodes)
+                if node.type is not None
+            },
+            "metas": {
+                number: self._meta(node._meta, node) for number, node in enumerate(nodes) if node._meta is not None
+            },
+            "places": [tuple([self._meta(field, first[row]) for field in fields]) for fields, row in places.items()],
+            "origins": origins,
+        }
 
-        def in_meta(leaf: Any) -> Any:
-            return self.leaf(leaf, node, "a value in meta")
+    def _args(self, node: Node) -> tuple[Any, ...]:
+        """Return the positional arguments, a node as a list of its number."""
+        written: list[Any] = []
+        for arg in node._args:
+            kind = type(arg)
+            if kind is Node and arg in self.numbers:
+                written.append([self.numbers[arg]])
+            elif kind in ATOMS:
+                written.append(arg)
+            else:
+                written.append(map_aggregate(arg, self._in(node, "an argument")))
+        return tuple(written)
 
-        origin = node.origin
-        return (
-            node._name,
-            node._op,
-            self.leaf(node._target, node, "the target"),
-            map_aggregate(node._args, in_arguments),
-            map_aggregate(node._kwargs, in_arguments),
-            self.leaf(node.type, node, "the type"),
-            None if node._meta is None else _map_plain(node._meta, in_meta),
-            None if origin is None else tuple(_map_plain(field, in_meta) for field in _fields(origin)),
-        )
+    def _in(self, node: Node, role: str) -> Callable[[Any], Any]:
+        return lambda leaf: self.leaf(leaf, node, role)
+
+    def _meta(self, value: Any, node: Node) -> Any:
+        """Return what stands for a value in meta: plain containers are rebuilt, named tuples of plain values kept."""
+        kind = type(value)
+        if kind in _PICKLES:
+            return value
+        if kind is dict:
+            return {key: self._meta(item, node) for key, item in value.items()}
+        if kind is list:
+            return [self._meta(item, node) for item in value]
+        if kind is tuple:
+            return tuple([self._meta(item, node) for item in value])
+        if kind is OrderedDict:
+            return OrderedDict([(key, self._meta(item, node)) for key, item in value.items()])
+        if self._is_plain(value):
+            return value
+        return self.leaf(value, node, "a value in meta")
+
+    def _is_plain(self, value: Any) -> bool:
+        """Tell whether a value is for certain made of what pickles, without trying."""
+        kind = type(value)
+        if kind in _PICKLES:
+            return True
+        if kind is dict:
+            return all(map(self._is_plain, value.values())) and all(map(self._is_plain, value))
+        if kind is list or kind is tuple:
+            return all(map(self._is_plain, value))
+        known = self._tuples.get(kind)
+        if known is None:
+            known = self._tuples[kind] = _is_named_tuple(kind) and reference_to(kind) is not None
+        return known and all(map(self._is_plain, value))
 
     def leaf(self, value: Any, node: Node, role: str) -> Any:
         """Return what stands for a leaf value in the record."""
@@ -218,9 +318,18 @@ class _RecordWriter:
         return value
 
 
-def _fields(origin: Origin) -> Iterator[Any]:
-    for field in origin.__dataclass_fields__:
-        yield getattr(origin, field)
+def _is_named_tuple(kind: type) -> bool:
+    """Tell whether instances of a class are pickled as a tuple of fields: not where the class has its own way."""
+    own = ("__reduce__", "__reduce_ex__", "__getstate__")
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and not any(name in kind.__dict__ for name in own)
+
+
+def _ordinals(values: Iterable[Any]) -> Iterator[int]:
+    """Count the values before each one that are not None."""
+    count = 0
+    for value in values:
+        yield count
+        count += value is not None
 
 
 def _map_plain(value: Any, change: Any) -> Any:
@@ -232,4 +341,6 @@ def _map_plain(value: Any, change: Any) -> Any:
         return [_map_plain(item, change) for item in value]
     if kind is tuple:
         return tuple([_map_plain(item, change) for item in value])
+    if kind is OrderedDict:
+        return OrderedDict([(key, _map_plain(item, change)) for key, item in value.items()])
     return change(value)
