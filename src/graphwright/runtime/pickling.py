@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -176,6 +176,7 @@ def _load_node(graph: Graph, number: int) -> Node:
 def _columns_of_format_1(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
     """Bring the nodes of a format 1 record, a tuple each, into columns."""
     names, ops, targets, args, kwargs, types, metas, origins = zip(*rows, strict=True) if rows else ((),) * 8
+    rows_of_places = itertools.count()
     return {
         "names": names,
         "ops": ops,
@@ -185,7 +186,7 @@ def _columns_of_format_1(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
         "types": dict(enumerate(types)),
         "metas": {number: meta for number, meta in enumerate(metas) if meta is not None},
         "places": [origin for origin in origins if origin is not None],
-        "origins": [None if o is None else n for o, n in zip(origins, _ordinals(origins), strict=True)],
+        "origins": [None if origin is None else next(rows_of_places) for origin in origins],
     }
 
 
@@ -322,14 +323,6 @@ def _is_named_tuple(kind: type) -> bool:
     """Tell whether instances of a class are pickled as a tuple of fields: not where the class has its own way."""
     own = ("__reduce__", "__reduce_ex__", "__getstate__")
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and not any(name in kind.__dict__ for name in own)
-
-
-def _ordinals(values: Iterable[Any]) -> Iterator[int]:
-    """Count the values before each one that are not None."""
-    count = 0
-    for value in values:
-        yield count
-        count += value is not None
 
 
 def _map_plain(value: Any, change: Any) -> Any:
