@@ -32,6 +32,7 @@ PUBLIC = [
     ),
     *(
         "Interpreter",
+        "LoadError",
         "Node",
         "PH",
         "Proxy",
@@ -45,7 +46,7 @@ PUBLIC = [
         "has_side_effect",
         "map_arg",
     ),
-    *("symbolic_trace", "trace", "verify", "wrap"),
+    *("load", "save", "symbolic_trace", "trace", "verify", "wrap"),
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))

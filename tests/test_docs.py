@@ -22,7 +22,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOT
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_block_runs_and_prints_what_follows_it(page: Path) -> None:
+def test_every_block_runs_and_prints_what_follows_it(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     text = page.read_text()
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for i, match in enumerate(BLOCK.finditer(text)):

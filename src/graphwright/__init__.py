@@ -19,10 +19,10 @@ from graphwright.capture import (
     wrap,
 )
 from graphwright.codegen import CodeGen
-from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, TraceError
+from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, LoadError, TraceError
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
-from graphwright.runtime import GraphModule, Interpreter
+from graphwright.runtime import GraphModule, Interpreter, load, save
 
 conveniences.bind()
 compat.install()
@@ -47,6 +47,7 @@ __all__ = [
     "GraphwrightError",
     "GuardError",
     "Interpreter",
+    "LoadError",
     "Node",
     "Proxy",
     "ProxyableClassMeta",
@@ -57,7 +58,9 @@ __all__ = [
     "Transformer",
     "graph",
     "has_side_effect",
+    "load",
     "map_arg",
+    "save",
     "symbolic_trace",
     "trace",
     "verify",

@@ -17,6 +17,7 @@ __all__ = [
     "GraphError",
     "GraphwrightError",
     "GuardError",
+    "LoadError",
     "MissingAttributeError",
     "PassError",
     "PatternError",
@@ -148,3 +149,12 @@ class QuantizationError(GraphwrightError, RuntimeError):
 
 class ExportError(GraphwrightError, RuntimeError):
     """A captured module cannot be written in the format asked for."""
+
+
+class LoadError(GraphwrightError, RuntimeError):
+    """A saved file is damaged, of another version, or names something that loading it may not reach.
+
+    For example:
+
+        graphwright.load("model.gw")     # its model is a class of transformers: allow=["transformers"]
+    """

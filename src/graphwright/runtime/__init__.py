@@ -22,9 +22,11 @@ from graphwright.runtime.lazy import (
     skip_lazy_graph_modules,
     use_lazy_graph_modules,
 )
+from graphwright.runtime.loading import load
 from graphwright.runtime.loose_parts import BareModule, forward_from_source
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
+from graphwright.runtime.saving import save
 from graphwright.runtime.shells import Shells
 
 __all__ = [
@@ -49,12 +51,14 @@ __all__ = [
     "guards_of",
     "has_attribute",
     "lazy_graph_text",
+    "load",
     "make_graph_module",
     "node_context",
     "read_attribute",
     "read_attributes",
     "reduce_graph",
     "reduce_node",
+    "save",
     "skip_lazy_graph_modules",
     "use_lazy_graph_modules",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 from torch import nn
@@ -10,7 +11,7 @@ from graphwright.ir import Graph
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.shells import Shells
 
-__all__ = ["captured_module"]
+__all__ = ["captured_module", "users_names"]
 
 _OUR_NAMES = ("graph", "code", "guards", "meta")
 
@@ -29,7 +30,7 @@ def captured_module(root: nn.Module | None, graph: Graph, name: str) -> GraphMod
     if issubclass(original, GraphModule):  # captured again
         original = next(kind for kind in original.__mro__ if not kind.__dict__.get("_is_instance_class"))
     bases = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
-    users = {name: _UsersName(name) for name in _OUR_NAMES if _holds(root, name)}
+    users = users_names(name for name in _OUR_NAMES if _holds(root, name))
     kind = _instance_class(type(root).__name__, bases, users)
     module = cast(GraphModule, Shells(root, root_class=kind).root)
     module.__dict__.pop("forward", None)
@@ -38,6 +39,11 @@ def captured_module(root: nn.Module | None, graph: Graph, name: str) -> GraphMod
     signed = original if "forward" not in root.__dict__ and not issubclass(original, GraphModule) else None
     _adopt(module, _State(graph, is_readable=True, original=signed))
     return module
+
+
+def users_names(names: Iterable[str]) -> dict[str, Any]:
+    """What the class of a captured module needs where the program uses names of ours, by these names."""
+    return {name: _UsersName(name) for name in names if name in _OUR_NAMES}
 
 
 class _UsersName:

@@ -15,7 +15,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-__all__ = ["WEIGHTS_FILE", "load_tensors", "rebuilt", "tensor_slots"]
+__all__ = ["WEIGHTS_FILE", "load_tensors", "rebuilt", "tensor_slots", "unpacked"]
 
 WEIGHTS_FILE = "weights.safetensors"
 
@@ -68,7 +68,7 @@ def load_tensors(module: nn.Module, beside: str) -> None:
             if piece not in pieces:
                 # A copy: memory of the file is aligned otherwise, which some kernels answer with other last digits.
                 pieces[piece] = file.get_tensor(piece).clone()
-            loaded = _unpacked(pieces[piece], layout) if layout else pieces.pop(piece)
+            loaded = unpacked(pieces[piece], layout) if layout else pieces.pop(piece)
             now = getattr(owner, name)
             if now.shape != loaded.shape:
                 raise RuntimeError(f"{path!r} is {list(now.shape)} in the code, {list(loaded.shape)} in {WEIGHTS_FILE}")
@@ -89,7 +89,7 @@ def tensor_slots(module: nn.Module) -> Iterator[tuple[str, nn.Module, str, torch
                     yield f"{prefix}.{name}" if prefix else name, owner, name, value
 
 
-def _unpacked(stored: torch.Tensor, layout: Mapping[str, Any]) -> torch.Tensor:
+def unpacked(stored: torch.Tensor, layout: Mapping[str, Any]) -> torch.Tensor:
     """Turn what the file could store back into the tensor that it stands for."""
     if "dtype" in layout:
         dtype: torch.dtype = getattr(torch, layout["dtype"])

@@ -23,10 +23,11 @@ _STORABLE = frozenset({
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
+def save_tensors(tensors: Mapping[str, Tensor], file: Path, notes: Mapping[str, str] | None = None) -> None:
     """Save tensors by name, in a form that `load_tensors` reads back with equal values, dtypes, strides and sharing.
 
-    Raises ExportError for what is more than a block of memory: sparse, quantized, fake and meta tensors, subclasses.
+    `notes` are texts to keep beside them. Raises ExportError for what is more than a block of memory: sparse,
+    quantized, fake and meta tensors, subclasses.
     """
     pieces: dict[str, Tensor] = {}
     layouts: dict[str, dict[str, Any]] = {}
@@ -42,7 +43,7 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
             _store_shared({name: tensors[name].detach() for name in names}, pieces, layouts)
         else:
             _store_alone(names[0], tensors[names[0]].detach().resolve_conj().resolve_neg().cpu(), pieces, layouts)
-    metadata = {"format": "pt"}
+    metadata = {"format": "pt", **(notes or {})}
     if layouts:
         metadata["layouts"] = json.dumps(layouts)
     save_file(pieces, str(file), metadata)

@@ -1,0 +1,102 @@
+"""Models that tests save and load, in a module that loading may allow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+CALLS: list[str] = []  # what ran that must not run
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+
+@dataclasses.dataclass
+class Result:
+    value: Tensor
+    scale: float = 1.0
+
+
+class Config:
+    def __init__(self, width: int) -> None:
+        CALLS.append("Config")
+        self.width = width
+        self.names = {"a": (1, 2.5, None)}
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        CALLS.append("Tied")
+        self.embed = nn.Embedding(7, 4)
+        self.head = nn.Linear(4, 7, bias=False)
+        self.head.weight = self.embed.weight
+        self.embed.weight.data[0] = float("nan")
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mask", torch.ones(4), persistent=False)
+        self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.embed(tokens) * self.mask * self.frozen)
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = x * 2
+        if x.sum() > 0:
+            x = self.linear(x)
+        return self.norm(x)
+
+
+class NamedOutput(nn.Module):
+    def forward(self, x: Tensor, scale: float = 2.0, *, shift: float = 0.0) -> Pair:
+        return Pair(x * scale, x + shift)
+
+
+class DataOutput(nn.Module):
+    def forward(self, x: Tensor) -> Result:
+        return Result(x.relu(), 3.0)
+
+
+class _Private(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mul(2).float()
+
+
+class Configured(nn.Module):
+    """Every kind of plain attribute, and some that are not plain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = Config(3)
+        self.inner = _Private()
+        self.inner.config = self.config
+        self.act = torch.relu
+        self.kind = nn.LayerNorm
+        self.facts = [torch.float16, torch.device("cpu"), torch.Size([2]), slice(1, None), {1, 2}, float("inf"), b"x"]
+        self.same = self.facts
+        self.late = lambda x: x
+        self.file = open(__file__)
+        self.file.close()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.inner(x)) * self.config.width
+
+
+class Hostile:
+    """A class whose making has an effect."""
+
+    def __new__(cls) -> Hostile:
+        CALLS.append("Hostile")
+        return super().__new__(cls)

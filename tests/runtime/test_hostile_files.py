@@ -1,0 +1,349 @@
+"""Files that want more than to be data: each is refused by `load`, with nothing of it run."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from tests.runtime import saved_models
+from torch import nn
+
+import graphwright
+from graphwright.errors import LoadError
+from graphwright.runtime import saving
+
+Program = dict[str, Any]
+ALLOWED = ["tests.runtime.saved_models"]
+
+
+class Victim(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.sizes = [1, 2]
+
+    def forward(self, x: torch.Tensor, y: float = 2.0) -> torch.Tensor:
+        return torch.relu(self.inner(x)).add(getattr(x, "ndim") * y)  # noqa: B009
+
+
+Victim.__module__, saved_models.Victim = saved_models.__name__, Victim  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("good") / "model.gw"
+    assert graphwright.save(graphwright.symbolic_trace(Victim()), file, strict=True) == []
+    graphwright.load(file)
+    return file
+
+
+def parts_of(file: Path) -> tuple[Program, dict[str, torch.Tensor]]:
+    with safe_open(str(file), framework="pt") as opened:
+        return json.loads(opened.metadata()[saving.NOTE]), {name: opened.get_tensor(name) for name in opened.keys()}
+
+
+def node(program: Program, op: str, number: int = 0) -> list[Any]:
+    """The fields of a node: name, op, target, args, kwargs, type, meta, origin."""
+    nodes: list[list[Any]] = program["modules"][0]["program"]["nodes"]
+    return [fields for fields in nodes if fields[1] == op][number]
+
+
+def target(name: str, *args: Any) -> Callable[[Program], None]:
+    def change(program: Program) -> None:
+        function = node(program, "call_function")
+        function[2] = name
+        if args:
+            function[3] = list(args)
+
+    return change
+
+
+def attribute(value: Any, name: str = "sizes") -> Callable[[Program], None]:
+    def change(program: Program) -> None:
+        program["modules"][0]["attributes"][name] = value
+
+    return change
+
+
+def method(name: str) -> Callable[[Program], None]:
+    return lambda program: node(program, "call_method").__setitem__(2, name)
+
+
+def change_node(op: str, field: int, value: Any) -> Callable[[Program], None]:
+    return lambda program: node(program, op).__setitem__(field, value)
+
+
+def child_class(name: str) -> Callable[[Program], None]:
+    return lambda program: program["modules"][1].__setitem__("class", name)
+
+
+def made_object(name: str, **parts: Any) -> Callable[[Program], None]:
+    def change(program: Program) -> None:
+        program["objects"] = [{"class": name, "attributes": {}, **parts}]
+        attribute({"at": 0})(program)
+
+    return change
+
+
+def first_place(field: int, value: Any) -> Callable[[Program], None]:
+    def change(program: Program) -> None:
+        program["places"] = [["f.py", 1, "f", "x", 1, "", "", 0, None, None, None, []]]
+        program["places"][0][field] = value
+        node(program, "call_function")[7] = 0
+
+    return change
+
+
+HOSTILE = [
+    # Functions that start programs, run text or load code, by every way that leads to them.
+    pytest.param(target("os:system", "touch /tmp/owned"), "os:system", id="os.system"),
+    pytest.param(target("posix:system", "true"), "posix:system", id="where os has it from"),
+    pytest.param(target("subprocess:Popen", "true"), "subprocess", id="subprocess"),
+    pytest.param(target("builtins:eval", "1"), "builtins:eval", id="eval"),
+    pytest.param(target("builtins:exec", "1"), "builtins:exec", id="exec"),
+    pytest.param(target("builtins:open", "/tmp/owned", "w"), "builtins:open", id="open"),
+    pytest.param(target("builtins:__import__", "os"), "__import__", id="__import__"),
+    pytest.param(target("importlib:import_module", "os"), "importlib", id="importlib"),
+    pytest.param(target("torch:load", "/tmp/owned"), "torch:load", id="torch.load"),
+    pytest.param(target("torch.serialization:load", "/tmp/owned"), "torch.serialization", id="where torch has it from"),
+    pytest.param(target("torch.jit:load", "/tmp/owned"), "torch.jit", id="torch.jit.load"),
+    pytest.param(target("torch.hub:load", "a", "b"), "torch.hub", id="torch.hub"),
+    pytest.param(target("torch.utils.cpp_extension:load", "a"), "cpp_extension", id="cpp_extension"),
+    pytest.param(target("torch:from_file", "/tmp/owned", True, 10), "from_file", id="a file by an operator"),
+    pytest.param(target("torch.ops:load_library", "/tmp/owned.so"), "load_library", id="load_library"),
+    pytest.param(target("torch:compile", "x"), "compile", id="compile"),
+    pytest.param(target("operator:attrgetter", "__class__"), "attrgetter", id="attrgetter"),
+    pytest.param(target("operator:methodcaller", "x"), "methodcaller", id="methodcaller"),
+    pytest.param(target("tests.runtime.saved_models:dataclasses.sys.exit"), "dataclasses", id="through a module"),
+    pytest.param(target("tests.runtime.saved_models:dataclass"), "LoadError|file", id="from an allowed module"),
+    pytest.param(target("tests.runtime.tampered_once:f"), "not allowed", id="import of a module"),
+    pytest.param(target("graphwright:GraphModule.to_folder", "x"), "to_folder", id="what writes files"),
+    # Names that are none.
+    pytest.param(target("torch.nn.functional:relu.__globals__"), "Python's own", id="__globals__"),
+    pytest.param(target("torch.nn.functional:_pad"), "not|no", id="a private name"),
+    pytest.param(target("tests.runtime.saved_models:f.<locals>.g"), "not all names", id="<locals>"),
+    pytest.param(target("tests.runtime.saved_models:<lambda>"), "not all names", id="a lambda"),
+    pytest.param(target("../../evil:f"), "not all names", id="a path"),
+    pytest.param(target("/tmp/evil:f"), "not all names", id="an absolute path"),
+    pytest.param(target("torch.nn.functional.relu"), "of the form", id="without a colon"),
+    pytest.param(lambda program: node(program, "call_function").__setitem__(2, ["os", "system"]), "form", id="a list"),
+    # Attributes and methods.
+    pytest.param(target("builtins:getattr", {"node": "x"}, "__class__"), "__class__", id="getattr chain"),
+    pytest.param(target("builtins:getattr", {"node": "x"}, {"node": "x"}), "read the attribute", id="computed getattr"),
+    pytest.param(target("builtins:getattr", {"node": "x"}, "tofile"), "tofile", id="getattr of a writer"),
+    pytest.param(
+        target("graphwright.ops:enter_context", {"node": "x"}, 1), "call a value", id="a call of a computed value"
+    ),
+    pytest.param(method("__reduce__"), "__reduce__", id="__reduce__"),
+    pytest.param(method("__class__"), "__class__", id="method __class__"),
+    pytest.param(method("tofile"), "tofile", id="method tofile"),
+    pytest.param(method("x; import os"), "import os", id="a method that is code"),
+    pytest.param(change_node("call_module", 2, "inner.__class__"), "__class__", id="call of __class__"),
+    pytest.param(change_node("call_module", 2, "inner.forward"), "no 'inner.forward'", id="call of a method"),
+    pytest.param(change_node("call_module", 2, "sizes.append"), "is no|no '", id="call of an attribute"),
+    # Code in names and places.
+    pytest.param(change_node("placeholder", 2, "x=__import__('os')"), "damaged", id="a parameter that is code"),
+    pytest.param(change_node("placeholder", 0, "x\nimport os"), "damaged", id="a value's name that is code"),
+    pytest.param(first_place(3, "x\nimport os"), "more than a line", id="a comment that is code"),
+    pytest.param(first_place(1, "1\nimport os"), "more than a line|damaged", id="a line number that is code"),
+    pytest.param(change_node("placeholder", 3, [{"eval": "1"}]), "no kind of value", id="a default that is code"),
+    pytest.param(
+        lambda program: program["modules"][0].__setitem__("name", "A: pass\nimport os #"), "damaged", id="class name"
+    ),
+    # Objects and modules.
+    pytest.param(child_class("tests.runtime.saved_models:Hostile"), "no class of modules", id="a module that is none"),
+    pytest.param(child_class("tests.runtime.tampered_once:Module"), "not allowed", id="a module's class"),
+    pytest.param(made_object("tests.runtime.tampered_once:Thing"), "not allowed", id="an object's class"),
+    pytest.param(made_object("subprocess:Popen"), "subprocess", id="a Popen"),
+    pytest.param(made_object("builtins:type"), "cannot be made", id="a class made from data"),
+    pytest.param(made_object("torch.nn:Linear"), "cannot be made", id="a module as an object"),
+    pytest.param(attribute({"name": "os:system"}), "os:system", id="an attribute"),
+    pytest.param(attribute({"partial": ["os:system", ["true"], []]}), "os:system", id="a partial"),
+    pytest.param(attribute({"method": [0, "__reduce__"]}), "__reduce__", id="a bound __reduce__"),
+    pytest.param(attribute({"method": [0, "to_folder"]}), "to_folder|not allowed", id="a bound writer of files"),
+    pytest.param(attribute(1, "__class__"), "__class__", id="attribute __class__"),
+    pytest.param(attribute(1, "_forward_hooks"), "_forward_hooks", id="a table of hooks"),
+    pytest.param(attribute({"dtype": "load"}), "load", id="a dtype that is none"),
+    pytest.param(attribute({"at": 99}), "no object", id="an object that is not there"),
+    pytest.param(attribute({"module": -1}), "no module", id="a module that is not there"),
+    pytest.param(
+        lambda program: program["modules"][0]["modules"].__setitem__("inner.x", 1), "inner.x", id="a dotted submodule"
+    ),
+    pytest.param(
+        lambda program: program["modules"][0]["program"].__setitem__("original", "torch.nn:Linear"),
+        "own class",
+        id="another class",
+    ),
+]
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Fail where a file reaches what runs code."""
+
+    def record(name: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: saved_models.CALLS.append(name)
+
+    saved_models.CALLS.clear()
+    monkeypatch.delitem(sys.modules, "tests.runtime.tampered_once", raising=False)  # a search for doctests imports it
+    monkeypatch.setattr(os, "system", record("os.system"))
+    monkeypatch.setattr(subprocess, "Popen", record("Popen"))
+    monkeypatch.setattr(builtins, "eval", record("eval"))
+    monkeypatch.setattr(torch, "load", record("torch.load"))
+    monkeypatch.setattr(torch, "from_file", record("torch.from_file"))
+    yield
+    assert saved_models.CALLS == []
+    assert "tests.runtime.tampered_once" not in sys.modules
+    assert not Path("/tmp/owned").exists()
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(("change", "message"), HOSTILE)
+def test_a_hostile_file_is_refused(change: Callable[[Program], None], message: str, good: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(good)
+    change(program)
+    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    with pytest.raises(LoadError, match=message):
+        graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "torch:load", "sys:exit", "subprocess:run"])
+def test_allowing_it_does_not_help(name: str, good: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(good)
+    target(name)(program)
+    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    with pytest.raises(LoadError):
+        graphwright.load(tmp_path / "bad.gw", allow=["os", "builtins", "torch", "sys", "subprocess"])
+
+
+def test_a_harmless_change_is_read(good: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(good)
+    target("torch:tanh")(program)
+    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    gm = graphwright.load(tmp_path / "new.gw")
+    assert "tanh" in gm.code
+
+
+def test_what_is_not_allowed_is_named_with_the_way_to_allow_it(tmp_path: Path) -> None:
+    file = tmp_path / "model.gw"
+    graphwright.save(graphwright.trace(saved_models.Branching(), (torch.ones(2, 3),)), file)
+    with pytest.raises(LoadError, match=r"saved_models(.|\n)*allow=\['tests'\]"):
+        graphwright.load(file)
+
+
+# ---- damage
+
+
+def whole_file(good: Path) -> tuple[dict[str, Any], bytes]:
+    data = good.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def written(header: dict[str, Any], data: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def with_tensor(**facts: Any) -> Callable[[Path], bytes]:
+    def change(good: Path) -> bytes:
+        header, data = whole_file(good)
+        name = next(name for name in header if name != "__metadata__")
+        header[name].update(facts)
+        return written(header, data)
+
+    return change
+
+
+def with_note(note: str, name: str = saving.NOTE) -> Callable[[Path], bytes]:
+    def change(good: Path) -> bytes:
+        header, data = whole_file(good)
+        header["__metadata__"][name] = note
+        return written(header, data)
+
+    return change
+
+
+def with_layout(**layout: Any) -> Callable[[Path], bytes]:
+    return with_note(json.dumps({"inner.bias": layout}), "layouts")
+
+
+DAMAGED = [
+    pytest.param(lambda good: b"", "damaged", id="empty"),
+    pytest.param(lambda good: good.read_bytes()[:-3], "damaged", id="truncated at the end"),
+    pytest.param(lambda good: good.read_bytes()[:50], "damaged", id="truncated early"),
+    pytest.param(lambda good: b"PK\x03\x04" + bytes(100), "damaged", id="a zip"),
+    pytest.param(lambda good: struct.pack("<Q", 2**62) + bytes(100), "damaged", id="a huge header"),
+    pytest.param(with_tensor(shape=[2**40, 2**20]), "damaged", id="a huge shape"),
+    pytest.param(with_tensor(data_offsets=[0, 2**40]), "damaged", id="a huge offset"),
+    pytest.param(with_tensor(data_offsets=[4, 0]), "damaged", id="offsets the wrong way round"),
+    pytest.param(with_tensor(dtype="F64"), "damaged", id="another dtype"),
+    pytest.param(with_layout(size=[2**50], stride=[0], offset=0), "damaged", id="a huge view"),
+    pytest.param(with_layout(size=[2], stride=[1], offset=2**40), "damaged", id="a view outside"),
+    pytest.param(with_layout(dtype="load"), "damaged", id="a view by a function"),
+    pytest.param(with_note("{"), "damaged", id="no JSON"),
+    pytest.param(with_note("[" * 100_000), "damaged", id="deep JSON"),
+    pytest.param(with_note("[]"), "damaged", id="a list"),
+    pytest.param(with_note("{}"), "damaged", id="no format"),
+    pytest.param(with_note('{"format": 1}'), "damaged", id="nothing but the format"),
+    pytest.param(with_note('{"format": 2}'), "format 2; this version reads format 1", id="a later format"),
+    pytest.param(lambda good: written({}, b""), "no program", id="tensors alone"),
+]
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGED)
+def test_a_damaged_file_is_refused(damage: Callable[[Path], bytes], message: str, good: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bad.gw"
+    file.write_bytes(damage(good))
+    with pytest.raises(LoadError, match=message) as caught:
+        graphwright.load(file)
+    assert caught.value.fix
+
+
+def test_every_truncation_of_the_program_is_refused(good: Path, tmp_path: Path) -> None:
+    header, data = whole_file(good)
+    note = header["__metadata__"][saving.NOTE]
+    for length in range(0, len(note), 97):
+        header["__metadata__"][saving.NOTE] = note[:length]
+        (tmp_path / "bad.gw").write_bytes(written(header, data))
+        with pytest.raises(LoadError):
+            graphwright.load(tmp_path / "bad.gw")
+
+
+def test_parts_taken_away_or_replaced_are_refused_or_harmless(good: Path, tmp_path: Path) -> None:
+    """Every value of the program replaced by others: the answer is a module or a LoadError, nothing else."""
+    program, tensors = parts_of(good)
+    places = list(_places(program))
+    assert len(places) > 100
+    for path in places:
+        for junk in (None, -1, "os:system", [], {"name": "os:system"}):
+            changed = json.loads(json.dumps(program))
+            holder = changed
+            for step in path[:-1]:
+                holder = holder[step]
+            holder[path[-1]] = junk
+            save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(changed)})
+            try:
+                graphwright.load(tmp_path / "bad.gw")
+            except LoadError:
+                continue
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _places(item, (*path, key))

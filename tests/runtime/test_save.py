@@ -1,0 +1,257 @@
+"""`save` and `load`: what comes back computes, trains and looks as what was saved."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.runtime import saved_models
+from tests.runtime.declare_torchvision import declare_torchvision
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+import graphwright
+from graphwright.errors import ExportError, GuardError
+
+ALLOWED = ["tests.runtime.saved_models", "torchvision", "transformers"]
+
+
+def there_and_back(gm: nn.Module, folder: Path, left_out: list[str] | None = None) -> Any:
+    file = folder / "model.gw"
+    assert graphwright.save(gm, file, strict=left_out is None) == (left_out or [])
+    return graphwright.load(file, allow=ALLOWED)
+
+
+def resnet() -> tuple[nn.Module, tuple[Any, ...]]:
+    declare_torchvision()
+    import torchvision
+
+    return torchvision.models.resnet18(num_classes=5), (torch.randn(2, 3, 32, 32),)
+
+
+def densenet() -> tuple[nn.Module, tuple[Any, ...]]:
+    declare_torchvision()
+    from torchvision.models import DenseNet
+
+    return DenseNet(4, (2, 2), 8, num_classes=3), (torch.randn(2, 3, 32, 32),)
+
+
+def bert() -> tuple[nn.Module, tuple[Any, ...]]:
+    declare_torchvision()
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    return BertForSequenceClassification(config).eval(), (torch.randint(50, (2, 5)),)
+
+
+def llama() -> tuple[nn.Module, tuple[Any, ...]]:
+    declare_torchvision()
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, use_cache=False
+    )
+    return LlamaForCausalLM(config).eval(), (torch.randint(50, (2, 5)),)
+
+
+def plain(kind: type[nn.Module], *args: Any) -> Callable[[], tuple[nn.Module, tuple[Any, ...]]]:
+    return lambda: (kind(), args)
+
+
+PROGRAMS = [
+    pytest.param(resnet, id="resnet18"),
+    pytest.param(densenet, id="private classes"),
+    pytest.param(bert, id="bert"),
+    pytest.param(llama, id="llama"),
+    pytest.param(plain(saved_models.Branching, torch.randn(4, 3)), id="branches"),
+    pytest.param(plain(saved_models.NamedOutput, torch.randn(4, 3)), id="NamedTuple"),
+    pytest.param(plain(saved_models.DataOutput, torch.randn(4, 3)), id="dataclass"),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_loaded_module_is_the_saved_one(
+    program: Callable[[], tuple[nn.Module, tuple[Any, ...]]], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model, args = program()
+    gm = graphwright.trace(model, args)
+    again = there_and_back(gm, tmp_path)
+    assert isinstance(again, type(model))
+    assert type(again) is not type(gm)
+    assert again.code == gm.code
+    assert str(again.graph) == str(gm.graph)
+    assert list(map(str, again.guards)) == list(map(str, gm.guards))
+    assert inspect.signature(again.forward) == inspect.signature(gm.forward) == inspect.signature(model.forward)
+    assert [(name, type(m), m.training) for name, m in list(again.named_modules())[1:]] == [
+        (name, type(m), m.training) for name, m in list(model.named_modules())[1:]
+    ]
+    assert list(again.state_dict()) == list(model.state_dict())
+    model.load_state_dict(again.state_dict(), strict=True)
+    report = graphwright.verify(gm, again, [args], modes=("eval", "train"), grads=True)
+    assert report.ok, str(report)
+    for here, there in zip(gm.graph.nodes, again.graph.nodes, strict=True):
+        assert here.origin == there.origin
+        assert here.meta.keys() == there.meta.keys()
+
+
+def test_tensors_keep_their_kind_and_their_sharing(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Tied(), (torch.tensor([1, 2]),))
+    again = there_and_back(gm, tmp_path)
+    assert again.head.weight is again.embed.weight
+    assert again.embed.weight.requires_grad
+    assert isinstance(again.embed.weight, nn.Parameter)
+    assert not again.frozen.requires_grad
+    assert list(again.state_dict()) == list(gm.state_dict())
+    assert "mask" not in again.state_dict()
+    assert torch.equal(again.mask, gm.mask)
+    assert again.steps.dtype is torch.int64
+    again.embed.weight.data.zero_()
+    assert gm.embed.weight.abs().nansum() > 0
+    assert set(gm.state_dict()) <= {*load_file(tmp_path / "model.gw"), "head.weight"}
+
+
+def test_attributes_come_back_without_constructors(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Configured(), (torch.randn(3),))
+    saved_models.CALLS.clear()
+    left_out = graphwright.save(gm, tmp_path / "model.gw")
+    again: Any = graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
+    assert saved_models.CALLS == []
+    assert [line.partition(":")[0] for line in left_out] == ["late", "file"]
+    assert "TextIOWrapper" in left_out[1]
+    assert type(again.config) is saved_models.Config
+    assert vars(again.config) == {"width": 3, "names": {"a": (1, 2.5, None)}}
+    assert again.inner.config is again.config
+    assert again.act is torch.relu
+    assert again.kind is nn.LayerNorm
+    assert again.facts == gm.facts
+    assert again.same is again.facts
+    with pytest.raises(AttributeError, match="late"):
+        _ = again.late
+    x = torch.randn(3)
+    assert torch.equal(again(x), gm(x))
+    with pytest.raises(ExportError, match="late"):
+        graphwright.save(gm, tmp_path / "model.gw", strict=True)
+
+
+def test_guards_and_defaults_hold(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.NamedOutput(), (torch.randn(3),))
+    again = there_and_back(gm, tmp_path)
+    x = torch.randn(3)
+    assert torch.equal(again(x, shift=1.5).second, x + 1.5)
+    assert torch.equal(again(x, 3.0).first, x * 3)
+    with pytest.raises(TypeError):
+        again(x, 3.0, 1.0)
+
+    class Ranked(nn.Module):
+        def forward(self, x: Tensor, mask: Any = None) -> Tensor:
+            return x if mask is None else x * mask
+
+    Ranked.__qualname__ = "Ranked"
+    saved_models.Ranked, Ranked.__module__ = Ranked, saved_models.__name__  # type: ignore[attr-defined]
+    again = there_and_back(graphwright.trace(Ranked(), (x,)), tmp_path)
+    with pytest.raises(GuardError, match="mask"):
+        again(x, x)
+
+
+def test_symbolic_traces_and_graphs_made_by_hand(tmp_path: Path) -> None:
+    def function(x, y=2, *rest, flag: bool = True, **more):  # type: ignore[no-untyped-def]
+        return torch.nn.functional.relu(x + y)[1:, None], {"a": [x.shape[0], slice(None)]}
+
+    gm = graphwright.symbolic_trace(function)
+    again = there_and_back(gm, tmp_path)
+    assert again.code == gm.code
+    assert str(again.graph) == str(gm.graph)
+    x = torch.randn(3)
+    assert str(again(x, 1)) == str(gm(x, 1))
+    again.graph.find_nodes(op="call_function", target=torch.nn.functional.relu)[0].target = torch.tanh
+    assert "tanh" in again.code
+    whole = graphwright.symbolic_trace(nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
+    whole.meta["note"] = {"a": 1}
+    again = there_and_back(whole, tmp_path)
+    assert torch.equal(again(x), whole(x))
+    assert again.meta == {"note": {"a": 1}}
+
+
+def test_a_module_inside_that_is_captured_itself(tmp_path: Path) -> None:
+    inner = graphwright.trace(saved_models.Branching(), (torch.randn(2, 3),))
+    outer = graphwright.symbolic_trace(nn.Sequential(nn.Linear(3, 3)))
+    outer.add_submodule("inner", inner)
+    with outer.graph.inserting_before(outer.graph.output_node()):
+        last = outer.graph.call_module("inner", (outer.graph.output_node().args[0],))
+    outer.graph.output_node().args = (last,)
+    again = there_and_back(outer, tmp_path)
+    x = torch.randn(4, 3)
+    assert torch.equal(again.eval()(x), outer.eval()(x))
+    assert again.inner.code == inner.code
+
+
+def test_parametrized_weights(tmp_path: Path) -> None:
+    model = nn.Sequential(parametrizations.weight_norm(nn.Linear(3, 3)))
+    gm = graphwright.symbolic_trace(model)
+    again = there_and_back(gm, tmp_path, ["0._load_state_dict_pre_hooks: 1 hooks"])
+    x = torch.randn(2, 3)
+    assert torch.equal(again(x), gm(x))
+    assert list(again.state_dict()) == list(gm.state_dict())
+
+
+def test_a_loaded_module_saves_again(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Branching(), (torch.randn(4, 3),))
+    again = there_and_back(there_and_back(gm, tmp_path), tmp_path)
+    assert again.code == gm.code
+
+
+def test_another_process_loads_it(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Branching().eval(), (torch.ones(2, 3),))
+    graphwright.save(gm, tmp_path / "model.gw")
+    script = (
+        "import graphwright, torch\n"
+        f"gm = graphwright.load({str(tmp_path / 'model.gw')!r}, allow=['tests'])\n"
+        "print(gm(torch.ones(2, 3)).tolist())"
+    )
+    root = Path(__file__).parents[2]
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=root, env={"PYTHONPATH": f"{root}/src"},
+    )  # fmt: skip
+    assert out.stdout.strip() == str(gm(torch.ones(2, 3)).tolist()), out.stderr
+
+
+REFUSED = [
+    pytest.param(lambda: nn.Linear(2, 2), "has no graph", id="not captured"),
+    pytest.param(
+        lambda: graphwright.symbolic_trace(nn.Sequential(nn.Linear(2, 2, device="meta"))),
+        "meta device",
+        id="no values",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_cannot_be_saved(make: Callable[[], nn.Module], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.gw"
+    file.write_text("before")
+    with pytest.raises(ExportError, match=message):
+        graphwright.save(make(), file)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.gw"]
+    assert file.read_text() == "before"
+
+
+def test_a_local_class_or_function_is_refused_by_name(tmp_path: Path) -> None:
+    class Local(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    with pytest.raises(ExportError, match=r"Local(.|\n)*top level"):
+        graphwright.save(graphwright.trace(Local(), (torch.ones(1),)), tmp_path / "model.gw")
+    graph = graphwright.Graph()
+    graph.output(graph.call_function(lambda x: x, (graph.placeholder("x"),), name="y"))
+    with pytest.raises(ExportError, match="lambda"):
+        graphwright.save(graphwright.GraphModule(nn.Module(), graph), tmp_path / "model.gw")
+    assert not list(tmp_path.iterdir())
