@@ -120,7 +120,7 @@ class Trust:
     True
     >>> trust.find("os:system")
     Traceback (most recent call last):
-    graphwright.errors.LoadError: a file may not name os:system ...
+    graphwright.errors.LoadError: a file may not name os:system: ...
     """
 
     def __init__(self, allow: Iterable[str] = (), everything: bool = False) -> None:
