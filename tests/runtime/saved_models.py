@@ -94,6 +94,25 @@ class Configured(nn.Module):
         return self.act(self.inner(x)) * self.config.width
 
 
+def outlined(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def doubled(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    return output * 2
+
+
+class Calling(nn.Module):
+    """A model that calls a function which may stay one node, and has a recurrent network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return outlined(self.lstm(x)[0])
+
+
 class Hostile:
     """A class whose making has an effect."""
 

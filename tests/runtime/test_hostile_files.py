@@ -166,10 +166,15 @@ HOSTILE = [
     pytest.param(child_class("tests.runtime.tampered_once:Module"), "not allowed", id="a module's class"),
     pytest.param(made_object("tests.runtime.tampered_once:Thing"), "not allowed", id="an object's class"),
     pytest.param(made_object("subprocess:Popen"), "subprocess", id="a Popen"),
-    pytest.param(made_object("builtins:type"), "cannot be made", id="a class made from data"),
+    pytest.param(made_object("builtins:type"), "builtins:type", id="a class made from data"),
     pytest.param(made_object("torch.nn:Linear"), "cannot be made", id="a module as an object"),
     pytest.param(attribute({"name": "os:system"}), "os:system", id="an attribute"),
     pytest.param(attribute({"partial": ["os:system", ["true"], []]}), "os:system", id="a partial"),
+    pytest.param(attribute({"name": "builtins:getattr"}, "forward"), "not a value", id="getattr as a forward"),
+    pytest.param(attribute({"partial": ["builtins:setattr", [], []]}), "not a value", id="a partial setattr"),
+    pytest.param(attribute({"name": "graphwright.ops:enter_context"}), "not a value", id="a caller of values"),
+    pytest.param(target("builtins:type", "X", {"tuple": []}, {"dict": []}), "builtins:type", id="a new class"),
+    pytest.param(attribute({"weak": 3}), "weak reference", id="a weak reference to a number"),
     pytest.param(attribute({"method": [0, "__reduce__"]}), "__reduce__", id="a bound __reduce__"),
     pytest.param(attribute({"method": [0, "to_folder"]}), "to_folder|not allowed", id="a bound writer of files"),
     pytest.param(attribute(1, "__class__"), "__class__", id="attribute __class__"),
@@ -219,7 +224,10 @@ def test_a_hostile_file_is_refused(change: Callable[[Program], None], message: s
 
 
 @pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("name", ["os:system", "builtins:eval", "torch:load", "sys:exit", "subprocess:run"])
+@pytest.mark.parametrize(
+    "name",
+    ["os:system", "builtins:exec", "builtins:compile", "torch:load", "torch:compile", "sys:exit", "subprocess:run"],
+)
 def test_allowing_it_does_not_help(name: str, good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     target(name)(program)
@@ -347,3 +355,22 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Any:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield from _places(item, (*path, key))
+
+
+def test_a_chain_to_the_interpreter_is_refused_at_each_step(good: Path, tmp_path: Path) -> None:
+    """What a hostile file would like to compute: a class, its subclasses, their globals, a function in there."""
+    steps = [
+        (["c", "call_function", "builtins:getattr", [{"tuple": []}, "__class__"], {}, None, {}, None], "__class__"),
+        (["c", "call_function", "builtins:object.__subclasses__", [], {}, None, {}, None], "Python's own"),
+        (["c", "call_method", "__subclasses__", [{"node": "x"}], {}, None, {}, None], "__subclasses__"),
+        (["c", "get_attr", "forward.__globals__", [], {}, None, {}, None], "__globals__"),
+        (["c", "call_method", "__call__", [{"node": "x"}, "true"], {}, None, {}, None], "__call__"),
+        (["c", "call_function", "builtins:vars", [{"node": "x"}], {}, None, {}, None], "builtins:vars"),
+    ]
+    for step, message in steps:
+        program, tensors = parts_of(good)
+        nodes = program["modules"][0]["program"]["nodes"]
+        nodes.insert(len(nodes) - 1, step)
+        save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+        with pytest.raises(LoadError, match=message):
+            graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 import graphwright
-from graphwright.errors import ExportError, GuardError
+from graphwright.errors import ExportError, GuardError, LoadError
 
 ALLOWED = ["tests.runtime.saved_models", "torchvision", "transformers"]
 
@@ -200,6 +200,29 @@ def test_parametrized_weights(tmp_path: Path) -> None:
     x = torch.randn(2, 3)
     assert torch.equal(again(x), gm(x))
     assert list(again.state_dict()) == list(gm.state_dict())
+
+
+def test_outlined_functions_must_be_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gm = graphwright.trace(saved_models.Calling(), (torch.randn(2, 3),), leaf_functions=[saved_models.outlined])
+    assert gm.graph.find_nodes(op="call_function", target=saved_models.outlined)
+    again = there_and_back(gm, tmp_path)
+    assert graphwright.verify(gm, again, [(torch.randn(2, 3),)], grads=True).ok
+    assert again.half().lstm._flat_weights[0] is again.lstm.weight_ih_l0
+    monkeypatch.setattr(inspect, "getsource", lambda value: "def outlined(x): return x * 3")
+    with pytest.raises(LoadError, match=r"saved_models:outlined has another source"):
+        graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
+
+
+def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:
+    model = nn.Sequential(torch.nn.utils.spectral_norm(nn.Linear(3, 3)), nn.Linear(3, 3)).eval()
+    model[1].register_forward_hook(saved_models.doubled)
+    gm = graphwright.symbolic_trace(model)
+    x = torch.randn(2, 3)
+    left_out = graphwright.save(gm, tmp_path / "model.gw")
+    again = graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
+    assert torch.equal(again(x), gm(x))
+    assert len(again.get_submodule("1")._forward_hooks) == 1
+    assert all("state_dict" in line for line in left_out)
 
 
 def test_a_loaded_module_saves_again(tmp_path: Path) -> None:

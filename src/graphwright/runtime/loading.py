@@ -92,7 +92,7 @@ class _Rebuilding:
         self._modules = [self._made(record) for record in self._records]
         self._tensors = {name: _tensor(tensors, name, facts) for name, facts in program["tensors"].items()}
         self._values = PlainReader(program["objects"], trust, self._modules, self._tensors)
-        self._graphs = GraphReader(self._values, trust, program["places"])
+        self._graphs = GraphReader(self._values, trust, program["places"], program["sources"])
 
     def root(self) -> GraphModule:
         """Fill all modules and return the first."""

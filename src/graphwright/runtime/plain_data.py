@@ -14,6 +14,7 @@ import functools
 import math
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +99,15 @@ class PlainWriter:
         if name is None:
             raise NotPlain(f"{_described(value)}, which no module holds under a plain name")
         try:
-            self._trust.find(name, is_class=isinstance(value, type))
+            self._trust.find(name)
+        except LoadError as error:
+            raise NotPlain(error.message) from None
+        return name
+
+    def _value_name(self, value: Any) -> str:
+        name = self.name(value)
+        try:
+            self._trust.find_value(name)
         except LoadError as error:
             raise NotPlain(error.message) from None
         return name
@@ -127,13 +136,17 @@ class PlainWriter:
             return {"enum": [self.name(kind), value.name]}
         if kind is functools.partial:
             arguments = [self.items(value.args, path), self.pairs(value.keywords, path)]
-            return {"partial": [self.name(value.func), *arguments]}
+            return {"partial": [self._value_name(value.func), *arguments]}
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return {"named_tuple": [self.name(kind), self.items(value, path)]}
         if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.MethodDescriptorType):
-            return {"name": self.name(value)}
+            return {"name": self._value_name(value)}
         if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
             return {"name": self.name(value)}
+        if isinstance(value, weakref.ref):
+            if not isinstance(value(), torch.Tensor | nn.Module):
+                raise NotPlain("a weak reference to what is neither a tensor nor a module")
+            return {"weak": self.value(value(), path)}
         if isinstance(value, types.MethodType):
             if isinstance(value.__self__, type):
                 return {"name": self.name(value)}
@@ -178,7 +191,7 @@ class PlainWriter:
             raise NotPlain(f"{_described(value)}, whose state is not in Python")
         entry["class"] = self.name(kind)
         if base is collections.defaultdict:
-            entry["factory"] = None if value.default_factory is None else self.name(value.default_factory)
+            entry["factory"] = None if value.default_factory is None else self._value_name(value.default_factory)
         if issubclass(base, dict):
             entry["dict"] = self.pairs(dict(dict.items(value)), path)
         elif base in (list, set):
@@ -302,7 +315,7 @@ class PlainReader:
         return range(*[_checked(number, int) for number in data])
 
     def _read_name(self, data: Any) -> Any:
-        return self._trust.find(data)
+        return self._trust.find_value(data)
 
     def _read_method(self, data: Any) -> Any:
         number, name = data
@@ -333,6 +346,12 @@ class PlainReader:
         if not issubclass(kind, tuple) or not hasattr(kind, "_fields"):
             raise damaged(f"{name} is no NamedTuple")
         return tuple.__new__(kind, self.items(items))
+
+    def _read_weak(self, data: Any) -> Any:
+        value = self.value(data)
+        if not isinstance(value, torch.Tensor | nn.Module):
+            raise damaged("a weak reference leads to what is neither a tensor nor a module")
+        return weakref.ref(value)
 
     def _read_tensor(self, data: Any) -> torch.Tensor:
         return self.tensor(data)

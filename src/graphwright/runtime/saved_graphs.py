@@ -15,7 +15,7 @@ from graphwright.errors import ExportError, GraphError, LoadError
 from graphwright.ir import Graph, Node, Origin, nodes_in
 from graphwright.ops import REGIONS, cond, enter_context, for_loop, raise_error, while_loop
 from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged
-from graphwright.runtime.trust import Trust
+from graphwright.runtime.trust import Trust, source_hash
 
 __all__ = ["GraphReader", "GraphWriter"]
 
@@ -35,6 +35,7 @@ class GraphWriter:
         self._values = values
         self.places: list[list[Any]] = []
         self._places: dict[Any, int] = {}
+        self.sources: dict[str, str] = {}  # of the functions that the graphs call, hashed
 
     def record(self, graph: Graph, path: str) -> list[list[Any]]:
         """Write the nodes of a graph, one list each. Raises ExportError for a target or argument that has no name."""
@@ -44,6 +45,8 @@ class GraphWriter:
         where = f"{path} node {node.name!r}"
         try:
             target = node.target if isinstance(node.target, str) else self._values.name(node.target)
+            if node.op == "call_function":
+                self._note_source(target, node.target)
             args = [self._argument(arg, path) for arg in node.args]
             kwargs = {key: self._argument(arg, path) for key, arg in node.kwargs.items()}
         except NotPlain as error:
@@ -62,6 +65,11 @@ class GraphWriter:
                 except NotPlain as error:
                     self._values.left_out.append(f"{where}: meta[{key!r}]: {error}")
         return [node.name, node.op, target, args, kwargs, _type_record(node.type), meta, self._place(node.origin)]
+
+    def _note_source(self, name: Any, target: Any) -> None:
+        found = None if isinstance(target, type) else source_hash(target)
+        if found is not None:
+            self.sources[name] = found
 
     def _argument(self, value: Any, path: str) -> Any:
         kind = type(value)
@@ -104,9 +112,10 @@ class GraphWriter:
 class GraphReader:
     """Reads what `GraphWriter` wrote. Raises LoadError before a graph holds anything that a file may not name."""
 
-    def __init__(self, values: PlainReader, trust: Trust, places: Any) -> None:
+    def __init__(self, values: PlainReader, trust: Trust, places: Any, sources: Any) -> None:
         self._values = values
         self._trust = trust
+        self._sources = sources
         self._places = [self._origin(place) for place in places]
 
     def graph(self, record: Any) -> Graph:
@@ -116,7 +125,7 @@ class GraphReader:
         for fields in record:
             name, op, target, args, kwargs, kind, meta, place = fields
             if op == "call_function":
-                target = self._trust.find(target)
+                target = self._function(target)
             elif not isinstance(target, str):
                 raise damaged(f"{target!r} is no target of {op}")
             arguments = tuple([self._argument(arg, nodes) for arg in args])
@@ -136,6 +145,16 @@ class GraphReader:
         except GraphError as error:
             raise damaged(error.message) from error
         return graph
+
+    def _function(self, name: Any) -> Any:
+        function = self._trust.find(name)
+        wanted = self._sources.get(name)
+        if wanted is not None and source_hash(function) != wanted:
+            raise LoadError(
+                f"{name} has another source now than when the file was written, and the graph calls it",
+                fix="load it with the version it was saved with, or capture and save again",
+            )
+        return function
 
     def _check_call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse the calls that reach more than what the file names: attributes and methods by any name."""

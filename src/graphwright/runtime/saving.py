@@ -114,6 +114,7 @@ class _ModuleWriter:
             "objects": self._values.table,
             "tensors": self._tensors,
             "places": self._graphs.places,
+            "sources": self._graphs.sources,
         }
 
     def _number(self, module: nn.Module, path: str = "") -> int:

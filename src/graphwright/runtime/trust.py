@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import builtins
 import collections
+import hashlib
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-import torch
+import torch.utils.checkpoint
 from torch import nn
 
 from graphwright.errors import LoadError
+from graphwright.ops import cond, enter_context, exit_context, for_loop, raise_error, while_loop
 from graphwright.runtime.references import Reference, reference_to
 
-__all__ = ["Trust", "name_of"]
+__all__ = ["Trust", "name_of", "source_hash"]
 
 _BUILTINS = frozenset({
     "abs", "all", "any", "bool", "bytes", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "getattr",
     "hasattr", "int", "isinstance", "len", "list", "max", "min", "object", "pow", "print", "range", "reversed",
-    "round", "set", "setattr", "slice", "sorted", "str", "sum", "tuple", "type", "zip",
+    "round", "set", "setattr", "slice", "sorted", "str", "sum", "tuple", "zip",
 })  # fmt: skip
 # Modules whose own functions and classes a file may name without asking, by exact name.
 _OPEN = frozenset({
@@ -67,6 +70,7 @@ _CLOSED_FAMILIES = (
 _CLOSED_NAMES = frozenset({
     "attrgetter", "methodcaller", "call", "from_file", "load_library", "import_ir_module", "compile", "to_folder",
     "from_buffer", "import_ir_module_from_buffer", "tofile", "fromfile", "save", "load", "dump", "dumps", "loads",
+    "from_pretrained", "save_pretrained", "push_to_hub", "from_json_file", "to_json_file", "register_for_auto_class",
 })  # fmt: skip
 # The methods behind operators.
 _DUNDERS = frozenset({
@@ -81,6 +85,10 @@ _DUNDERS = frozenset({
 _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, dict, list, tuple, set)
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collections.OrderedDict)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
+_ONLY_TARGETS = (
+    getattr, setattr, hasattr, cond, while_loop, for_loop, enter_context, exit_context, raise_error,
+    torch.utils.checkpoint.checkpoint,
+)  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GetSetDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket,
@@ -109,6 +117,23 @@ def name_of(value: Any) -> str | None:
     return f"{reference.module}:{reference.path}" if reference.path else None
 
 
+def source_hash(value: Any) -> str | None:
+    """The hash of the source of a function, of the class of a class method, or of a class; None where there is none.
+
+    What is not in the graph but called by it must be the same when a file is loaded. torch's and graphwright's own
+    code counts as known.
+    """
+    if isinstance(value, types.MethodType):
+        value = value.__self__
+    own = getattr(value, "__module__", None)
+    if not isinstance(own, str) or own.partition(".")[0] in ("torch", "graphwright", "builtins"):
+        return None
+    try:
+        return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
+    except (OSError, TypeError):
+        return None
+
+
 class Trust:
     """Finds what a file names, and refuses what lies outside torch's operators and the allowed modules.
 
@@ -128,6 +153,17 @@ class Trust:
         self._everything = everything
         self._found: dict[str, Any] = {}
         self._methods = {name for kind in _RECEIVERS for name in dir(kind) if not name.startswith("_")} - _NO_METHODS
+
+    def find_value(self, name: Any) -> Any:
+        """Return what `module:qualified.name` names, to be kept as a value that anything may call with anything.
+
+        So it is none of the functions that reach attributes by name or call their arguments: these may be the target
+        of a node alone, where it can be seen what they are called with.
+        """
+        value = self.find(name)
+        if value in _ONLY_TARGETS:
+            _refuse(name, "it may be the target of a node, not a value")
+        return value
 
     def find(self, name: Any, is_class: bool = False) -> Any:
         """Return what `module:qualified.name` names; with `is_class` only a class will do.
@@ -243,9 +279,9 @@ class Trust:
         return self._is_open(value.__module__, value)
 
     def _is_allowed(self, module: str) -> bool:
-        if self._everything:
-            return module != "builtins"
-        return any(module == prefix or module.startswith(f"{prefix}.") for prefix in self._allow)
+        if module == "builtins":  # those that are not open run text or open files
+            return False
+        return self._everything or any(module == prefix or module.startswith(f"{prefix}.") for prefix in self._allow)
 
 
 def _is_closed(module: str) -> bool:
@@ -258,7 +294,9 @@ def _are_names(path: str) -> bool:
     return all(atom.isidentifier() for atom in path.split("."))
 
 
-def _how_to_allow(module: str) -> str:
+def _how_to_allow(module: str) -> str | None:
+    if module == "builtins":
+        return None
     return f"if you trust it: load(path, allow=[{module.partition('.')[0]!r}])"
 
 
