@@ -213,6 +213,19 @@ def test_outlined_functions_must_be_the_same(tmp_path: Path, monkeypatch: pytest
         graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
 
 
+def test_operators_belong_to_their_namespace(tmp_path: Path) -> None:
+    library = torch.library.Library("gw_saved", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+    graph = graphwright.Graph()
+    graph.output(graph.call_function(torch.ops.gw_saved.twice.default, (graph.placeholder("x"),)))
+    graphwright.save(graphwright.GraphModule(nn.Module(), graph), tmp_path / "model.gw")
+    with pytest.raises(LoadError, match=r"allow=\['gw_saved'\]"):
+        graphwright.load(tmp_path / "model.gw")
+    again = graphwright.load(tmp_path / "model.gw", allow=["gw_saved"])
+    assert torch.equal(again(torch.ones(2)), torch.full((2,), 2.0))
+
+
 def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:
     model = nn.Sequential(torch.nn.utils.spectral_norm(nn.Linear(3, 3)), nn.Linear(3, 3)).eval()
     model[1].register_forward_hook(saved_models.doubled)

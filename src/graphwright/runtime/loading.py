@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 
 from graphwright.errors import GraphwrightError, LoadError
 from graphwright.runtime.captured import users_names
-from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
+from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.package_loading import unpacked
 from graphwright.runtime.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saved_graphs import GraphReader
@@ -142,7 +142,7 @@ class _Rebuilding:
         for name, number in record["modules"].items():
             state["_modules"][_member(name)] = None if number is None else self._values.module(number)
         for name, value in self._values.attributes(record["attributes"]).items():
-            if name in MODULE_TABLES or name.startswith("_graphwright"):
+            if name in MODULE_TABLES or name == _STATE:
                 raise damaged(f"{name!r} is no attribute of a module's own")
             if name in _slots_of(type(module)):
                 object.__setattr__(module, name, value)
@@ -200,7 +200,7 @@ def _check_path(module: nn.Module, path: str, op: str) -> None:
                 return  # a tensor, computed when it is read
             tables = (value._modules, value._parameters, value._buffers, value.__dict__)
             table = next((table for table in tables if atom in table), None)
-            if table is None:
+            if table is None or (atom in MODULE_TABLES and atom != "training") or atom == _STATE:
                 raise damaged(f"there is no {path!r}")
             value = table[atom]
         elif atom.startswith("_"):

@@ -29,6 +29,10 @@ __all__ = ["NotPlain", "PlainReader", "PlainWriter", "damaged", "is_plain_name",
 
 _JSON = frozenset({type(None), bool, int, str})
 _BASES = (collections.OrderedDict, collections.defaultdict, collections.Counter, dict, list, set)
+_FUNCTIONS = (
+    type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, functools._lru_cache_wrapper,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket,
+)  # fmt: skip
 _NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -139,17 +143,15 @@ class PlainWriter:
             return {"partial": [self._value_name(value.func), *arguments]}
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return {"named_tuple": [self.name(kind), self.items(value, path)]}
-        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.MethodDescriptorType):
+        if isinstance(value, _FUNCTIONS):
             return {"name": self._value_name(value)}
-        if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-            return {"name": self.name(value)}
         if isinstance(value, weakref.ref):
             if not isinstance(value(), torch.Tensor | nn.Module):
                 raise NotPlain("a weak reference to what is neither a tensor nor a module")
             return {"weak": self.value(value(), path)}
         if isinstance(value, types.MethodType):
             if isinstance(value.__self__, type):
-                return {"name": self.name(value)}
+                return {"name": self._value_name(value)}
             return self._method(value)
         return None
 

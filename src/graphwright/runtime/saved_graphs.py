@@ -20,7 +20,7 @@ from graphwright.runtime.trust import Trust, source_hash
 __all__ = ["GraphReader", "GraphWriter"]
 
 _PLACE = ("file", "line", "function", "source", "statement", "target", "module", "call", "column", "end_column")
-_READS_ATTRIBUTE = (getattr, setattr, hasattr)
+_READS_ATTRIBUTE = (getattr, hasattr)
 # What calls one of its arguments, which must be a function that the file names, or a body.
 _CALLS_KEY = (sorted, min, max)
 _CALLS_FIRST = (enter_context, raise_error, torch.utils.checkpoint.checkpoint)

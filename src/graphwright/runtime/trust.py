@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import functools
 import hashlib
 import importlib
 import inspect
@@ -28,7 +29,7 @@ __all__ = ["Trust", "name_of", "source_hash"]
 _BUILTINS = frozenset({
     "abs", "all", "any", "bool", "bytes", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "getattr",
     "hasattr", "int", "isinstance", "len", "list", "max", "min", "object", "pow", "print", "range", "reversed",
-    "round", "set", "setattr", "slice", "sorted", "str", "sum", "tuple", "zip",
+    "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip",
 })  # fmt: skip
 # Modules whose own functions and classes a file may name without asking, by exact name.
 _OPEN = frozenset({
@@ -39,9 +40,8 @@ _OPEN = frozenset({
     "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.runtime.guards",
 })  # fmt: skip
 _OPEN_FAMILIES = (
-    "torch.nn", "torch.ao.nn", "torch.ao.quantization.stubs", "torch.ao.quantization.fake_quantize",
-    "torch.ao.quantization.observer", "torch._ops.aten", "torch._ops.prims", "torch._ops.quantized",
-    "torch._ops.torchvision",
+    "torch.nn", "torch.ao.nn", "torch.ao.quantization.stubs", "torch._ops.aten", "torch._ops.prims",
+    "torch._ops.quantized", "torch._ops.torchvision",
 )  # fmt: skip
 # What `torch` itself defines in Python, and its classes; its operators are known by their type.
 _OPEN_TORCH = frozenset({
@@ -70,6 +70,7 @@ _CLOSED_FAMILIES = (
 _CLOSED_NAMES = frozenset({
     "attrgetter", "methodcaller", "call", "from_file", "load_library", "import_ir_module", "compile", "to_folder",
     "from_buffer", "import_ir_module_from_buffer", "tofile", "fromfile", "save", "load", "dump", "dumps", "loads",
+    "create_node", "graph", "owning_module", "python_code", "recompile", "run_body", "set_codegen", "on_generate_code",
     "from_pretrained", "save_pretrained", "push_to_hub", "from_json_file", "to_json_file", "register_for_auto_class",
 })  # fmt: skip
 # The methods behind operators.
@@ -86,12 +87,13 @@ _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, 
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collections.OrderedDict)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
-    getattr, setattr, hasattr, cond, while_loop, for_loop, enter_context, exit_context, raise_error,
+    getattr, hasattr, cond, while_loop, for_loop, enter_context, exit_context, raise_error,
     torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
-    types.WrapperDescriptorType, types.GetSetDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket,
+    types.WrapperDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket,
 )  # fmt: skip
 
 
@@ -137,7 +139,8 @@ def source_hash(value: Any) -> str | None:
 class Trust:
     """Finds what a file names, and refuses what lies outside torch's operators and the allowed modules.
 
-    `allow` holds prefixes of module names: "transformers" allows that package and every module inside. With
+    `allow` holds prefixes of module names: "transformers" allows that package and every module inside, and torch's
+    operators of that namespace. With
     `everything` all is allowed but what never is: for those who write files.
 
     >>> trust = Trust()
@@ -281,6 +284,7 @@ class Trust:
     def _is_allowed(self, module: str) -> bool:
         if module == "builtins":  # those that are not open run text or open files
             return False
+        module = module.removeprefix("torch._ops.")  # an operator belongs to its namespace, as to a package
         return self._everything or any(module == prefix or module.startswith(f"{prefix}.") for prefix in self._allow)
 
 
@@ -297,7 +301,7 @@ def _are_names(path: str) -> bool:
 def _how_to_allow(module: str) -> str | None:
     if module == "builtins":
         return None
-    return f"if you trust it: load(path, allow=[{module.partition('.')[0]!r}])"
+    return f"if you trust it: load(path, allow=[{module.removeprefix('torch._ops.').partition('.')[0]!r}])"
 
 
 def _refuse(name: Any, why: str, fix: str | None = None) -> NoReturn:
