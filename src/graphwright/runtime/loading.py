@@ -17,7 +17,7 @@ from graphwright.errors import GraphwrightError, LoadError
 from graphwright.runtime.captured import users_names
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.package_loading import unpacked
-from graphwright.runtime.plain_data import PlainReader, damaged, plain_name
+from graphwright.runtime.plain_data import PlainReader, damaged, holds_module, plain_name
 from graphwright.runtime.saved_graphs import GraphReader
 from graphwright.runtime.saving import FORMAT, MODULE_TABLES, NOTE
 from graphwright.runtime.trust import Trust
@@ -207,6 +207,10 @@ def _check_path(module: nn.Module, path: str, op: str) -> None:
             raise LoadError(f"a file may not read {path!r}", fix="load files only from those you trust")
         else:
             value = getattr(value, atom)
+    if op == "get_attr" and holds_module(value):  # whose methods and tables would be within reach
+        raise LoadError(
+            f"a file may not use the module {path!r} as a value of its graph", fix="call it, or its tensors"
+        )
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")
 

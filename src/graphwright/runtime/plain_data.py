@@ -25,7 +25,16 @@ from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
 from graphwright.runtime.trust import Trust, name_of
 
-__all__ = ["NotPlain", "PlainReader", "PlainWriter", "damaged", "is_plain_name", "plain_name", "state_of"]
+__all__ = [
+    "NotPlain",
+    "PlainReader",
+    "PlainWriter",
+    "damaged",
+    "holds_module",
+    "is_plain_name",
+    "plain_name",
+    "state_of",
+]
 
 _JSON = frozenset({type(None), bool, int, str})
 _BASES = (collections.OrderedDict, collections.defaultdict, collections.Counter, dict, list, set)
@@ -403,6 +412,32 @@ class PlainReader:
 
 
 _TAGS = frozenset(name.removeprefix("_read_") for name in dir(PlainReader) if name.startswith("_read_"))
+
+
+def holds_module(value: Any) -> bool:
+    """Tell whether a module can be reached from a value by items and attributes."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, nn.Module):
+            return True
+        if type(item) in _JSON or isinstance(item, torch.Tensor | type) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, weakref.ref):
+            waiting.append(item())
+        elif isinstance(item, types.MethodType):
+            waiting.append(item.__self__)
+        elif isinstance(item, functools.partial):
+            waiting += [item.func, *item.args, *item.keywords.values()]
+        elif isinstance(item, dict):
+            waiting += [*dict.keys(item), *dict.values(item)]
+        elif isinstance(item, list | tuple | set | frozenset):
+            waiting += [*item]
+        if not isinstance(item, types.FunctionType | types.BuiltinFunctionType):
+            waiting += [*state_of(item).values()]
+    return False
 
 
 def damaged(message: str) -> LoadError:

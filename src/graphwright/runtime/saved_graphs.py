@@ -14,7 +14,7 @@ import torch.utils.checkpoint
 from graphwright.errors import ExportError, GraphError, LoadError
 from graphwright.ir import Graph, Node, Origin, nodes_in
 from graphwright.ops import REGIONS, cond, enter_context, for_loop, raise_error, while_loop
-from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged
+from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.trust import Trust, source_hash
 
 __all__ = ["GraphReader", "GraphWriter"]
@@ -199,7 +199,10 @@ class GraphReader:
                 if not issubclass(kind, tuple):
                     raise damaged(f"{name} is no NamedTuple")
                 return tuple.__new__(kind, [self._argument(item, nodes) for item in items])
-        return self._values.value(data)
+        value = self._values.value(data)
+        if holds_module(value):
+            raise LoadError("a file may not use a module as a value of its graph", fix=_FIX)
+        return value
 
     def _meta(self, record: Any, origin: Origin | None) -> dict[str, Any] | None:
         if not record:

@@ -33,10 +33,10 @@ _BUILTINS = frozenset({
 })  # fmt: skip
 # Modules whose own functions and classes a file may name without asking, by exact name.
 _OPEN = frozenset({
-    "math", "_operator", "operator", "typing",
+    "math", "_operator", "operator",
     "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
-    "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.amp.autocast_mode",
-    "torch.amp", "torch.random", "torch.utils.checkpoint", "torch.fft", "torch.linalg", "torch.special",
+    "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.random", "torch.fft",
+    "torch.linalg", "torch.special",
     "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.runtime.guards",
 })  # fmt: skip
 _OPEN_FAMILIES = (
@@ -65,7 +65,8 @@ _CLOSED_FAMILIES = (
     "torch._export", "torch._dynamo", "torch._inductor", "torch.compiler", "torch.distributed", "torch.multiprocessing",
     "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.utils.data", "torch.utils.bundled_inputs",
     "torch.utils.benchmark", "torch.utils.bottleneck", "torch.utils.collect_env", "torch.utils.mobile_optimizer",
-    "torch.nn.parallel", "torch.nn.cpp", "torch._classes", "torch.library", "torch._library", "torch.fx", "torch.onnx",
+    "torch.nn.parallel",
+    "torch.nn.utils.stateless", "torch.nn.cpp", "torch._classes", "torch.library", "torch._library", "torch.fx", "torch.onnx",
 )  # fmt: skip
 _CLOSED_NAMES = frozenset({
     "attrgetter", "methodcaller", "call", "from_file", "load_library", "import_ir_module", "compile", "to_folder",
@@ -190,6 +191,8 @@ class Trust:
         atoms = path.split(".")
         if any(atom.startswith("__") for atom in atoms):
             _refuse(name, "it is one of Python's own")
+        if any(atom.startswith("register_") for atom in atoms):
+            _refuse(name, "it has others call functions")
         if not _CLOSED_NAMES.isdisjoint(atoms) or not _NO_METHODS.isdisjoint(atoms):
             _refuse(name, "it could reach files or code")
         self._check_module(name, module)
@@ -275,7 +278,10 @@ class Trust:
             return is_operator or is_context or name in _OPEN_TORCH
         if own.startswith("graphwright.runtime.") and isinstance(value, type) and issubclass(value, nn.Module):
             return True
+        if value is torch.autocast or value is torch.utils.checkpoint.checkpoint:
+            return True
         is_family = any(own == family or own.startswith(f"{family}.") for family in _OPEN_FAMILIES)
+        is_family = is_family and (own.startswith("torch._ops.") or "._" not in own)
         return own in _OPEN or is_family or (isinstance(value, type) and value in _OPEN_COLLECTIONS)
 
     def _is_open_type(self, value: type) -> bool:
