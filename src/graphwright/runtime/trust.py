@@ -65,8 +65,8 @@ _CLOSED_FAMILIES = (
     "torch._export", "torch._dynamo", "torch._inductor", "torch.compiler", "torch.distributed", "torch.multiprocessing",
     "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.utils.data", "torch.utils.bundled_inputs",
     "torch.utils.benchmark", "torch.utils.bottleneck", "torch.utils.collect_env", "torch.utils.mobile_optimizer",
-    "torch.nn.parallel",
-    "torch.nn.utils.stateless", "torch.nn.cpp", "torch._classes", "torch.library", "torch._library", "torch.fx", "torch.onnx",
+    "torch.nn.parallel", "torch.nn.utils.stateless", "torch.nn.cpp", "torch._classes", "torch.library",
+    "torch._library", "torch.fx", "torch.onnx",
 )  # fmt: skip
 _CLOSED_NAMES = frozenset({
     "attrgetter", "methodcaller", "call", "from_file", "load_library", "import_ir_module", "compile", "to_folder",
