@@ -339,3 +339,24 @@ def test_what_a_side_changes_in_modules_is_joined() -> None:
         gm(torch.ones(7))
     with pytest.raises(ValueError, match="at least two rows, not 1"):
         gm(torch.ones(1))
+
+
+def marked(function: Any) -> Any:
+    return function
+
+
+@marked
+@marked
+def decorated(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    shifted = x * 2
+    return shifted
+
+
+def test_a_decorated_function_keeps_its_lines() -> None:
+    first = decorated.__code__.co_firstlineno
+    code = trace(decorated, torch.ones(2)).code
+    assert f"# {first + 3}: if x.sum() > 0:" in code
+    assert f"# {first + 5}: shifted = x * 2" in code
+    assert "shifted = x_1 * 2" in code

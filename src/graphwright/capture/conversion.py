@@ -167,7 +167,7 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
         elif const == _RUNTIME:
             const = runtime
         consts.append(const)
-    changes: dict[str, Any] = {"co_consts": tuple(consts), "co_firstlineno": old.co_firstlineno, "co_name": old.co_name}
+    changes: dict[str, Any] = {"co_consts": tuple(consts), "co_name": old.co_name}
     if hasattr(new, "co_qualname"):
         changes["co_qualname"] = qualname
     finished = new.replace(**changes)
@@ -400,7 +400,7 @@ class _Converter(ast.NodeTransformer):
         names = {name: None for part in (*sides, *out) for name in part.assigned}
         alive = [name for name in names if name in self._captured]  # the others end with the function
         test = self._truth(statement.test)
-        call = self._call("returning", statement.test, test, *map(_name, sides), _texts(names), _texts(alive))
+        call = self._call("branch", statement.test, test, *map(_name, sides), _texts(names), _texts(alive))
         return [*out, *sides, _at(ast.Return(call), statement)]
 
     def _part(self, name: str, statements: list[ast.stmt], place: ast.AST, is_tail: bool = False) -> Any:
@@ -518,7 +518,7 @@ class _Converter(ast.NodeTransformer):
         if not _may_wait(node.body, node.orelse):
             return self.generic_visit(node)
         test, body, other = self._truth(node.test), self.visit(node.body), self.visit(node.orelse)
-        return self._call("choose", node, test, _lambda(body), _lambda(other))
+        return self._call("branch", node, test, _lambda(body), _lambda(other))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         is_none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None

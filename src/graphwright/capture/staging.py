@@ -73,36 +73,25 @@ def _symbolic(value: Any) -> Recorder | None:
     return value.node.recorder if is_symbolic(value) else None
 
 
-_Names = tuple[str, ...]
-
-
 class Runtime:
     """The runtime of converted functions."""
 
-    def branch(self, test: Any, then: Callable[[], Any], other: Callable[[], Any], names: tuple[str, ...] = ()) -> Any:
-        """`if test: ... else: ...`, the two sides as functions that assign these variables around them."""
-        recorder = _symbolic(test)
-        if recorder is None:
-            return then() if test else other()
-        return recorder.questions.branch(test, then, other, names)
-
-    def returning(
+    def branch(
         self,
         test: Any,
         then: Callable[[], Any],
         other: Callable[[], Any],
-        names: tuple[str, ...],
-        alive: tuple[str, ...],
+        names: tuple[str, ...] = (),
+        alive: tuple[str, ...] | None = None,
     ) -> Any:
-        """`if test: return ...` to the end of a function; only the variables `alive` are of use after it."""
+        """`if test: ... else: ...` and `then if test else other`, the sides as functions.
+
+        They assign the variables `names` around them; only those `alive`, all by default, are of use afterwards.
+        """
         recorder = _symbolic(test)
         if recorder is None:
             return then() if test else other()
         return recorder.questions.branch(test, then, other, names, alive)
-
-    def choose(self, test: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
-        """`then if test else other`."""
-        return self.branch(test, then, other)
 
     def and_then(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left and right`."""
