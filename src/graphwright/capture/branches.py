@@ -310,7 +310,7 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
             return a
         return _slot(a, b, leaves)
     if type(a) is not type(b) or kind_a or kind_b:
-        raise _Unlike(f"{type(a).__name__} on one side, {type(b).__name__} on the other")
+        raise _Unlike(f"{_kind_name(a)} on one side, {_kind_name(b)} on the other")
     if isinstance(a, tuple | list):
         if len(a) != len(b):
             raise _Unlike(f"{len(a)} items on one side, {len(b)} on the other")
@@ -350,6 +350,11 @@ def _number_kind(value: Any) -> type | None:
     if is_symbolic(value):
         return symbol_of(value).kind  # type: ignore[union-attr]
     return type(value) if type(value) in (int, float, bool) else None
+
+
+def _kind_name(value: Any) -> str:
+    kind = _number_kind(value) or (torch.Tensor if isinstance(value, TensorProxy) else type(value))
+    return kind.__name__
 
 
 def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:

@@ -36,6 +36,7 @@ class Examples:
         self._mode: Any = contextlib.nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._modules: dict[int, nn.Module] = {}
+        self._originals: dict[int, nn.Module] = {}
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the stand-in of a tensor, always the same one."""
@@ -68,6 +69,7 @@ class Examples:
             return known
         shadow: nn.Module = object.__new__(type(module))
         self._modules[id(module)] = shadow
+        self._originals[id(shadow)] = module
         state = shadow.__dict__
         state.update({name: self._attribute(value) for name, value in module.__dict__.items()})
         for table in ("_parameters", "_buffers"):
@@ -79,6 +81,10 @@ class Examples:
         }
         state["_compiled_call_impl"] = None
         return shadow
+
+    def original(self, module: nn.Module) -> nn.Module:
+        """Return the module behind a stand-in; other modules are answered as they are."""
+        return self._originals.get(id(module), module)
 
     def _attribute(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

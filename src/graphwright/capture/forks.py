@@ -9,6 +9,7 @@ import torch
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond
+from graphwright.runtime import mark_fork
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
@@ -39,6 +40,8 @@ def merge(run: Recorder, other: Recorder, number: int) -> None:
         bodies.reverse()
     node = graph.create_node("call_function", cond, (fork.pred, *bodies, tuple(operands)), {}, "result")
     node._origin = fork.site
+    mark_fork(node)
+    run.calls.add(other.calls, its.calls)
     graph.output(node)
 
 

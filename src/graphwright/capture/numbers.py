@@ -118,7 +118,7 @@ class Numbers:
     def truth(self, value: Any) -> Any:
         """The truth of a value: a symbol for a symbolic one."""
         if isinstance(value, TensorProxy):
-            hint = bool(value.example) if self._recorder.examples.is_real else UNKNOWN
+            hint = UNKNOWN if (truth := self.hint(value)) is None else truth
             return as_number(self.data_symbol(hint, bool, bool, (value,)))
         symbol = symbol_of(value)
         if symbol is None:
@@ -129,13 +129,14 @@ class Numbers:
         """A value of which only the truth counts: what is written is the value itself."""
         if not isinstance(value, TensorProxy):
             return self.truth(value)
-        hint = bool(value.example) if self._recorder.examples.is_real else UNKNOWN
+        hint = UNKNOWN if (truth := self.hint(value)) is None else truth
         return as_number(self.data_symbol(hint, bool, "truth", (value,)))
 
     def hint(self, subject: Any) -> bool | None:
         """The truth of a value for the examples, None where they cannot tell."""
         if isinstance(subject, TensorProxy):
-            return bool(subject.example) if self._recorder.examples.is_real else None
+            with torch._C.DisableTorchFunction():  # the recorder must not see it
+                return bool(subject.example) if self._recorder.examples.is_real else None
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         assert symbol is not None
         return bool(symbol.hint) if symbol.has_value else None
@@ -143,7 +144,7 @@ class Numbers:
     def negation(self, value: Any) -> Any:
         """`not value` of a symbolic value."""
         if isinstance(value, TensorProxy):
-            hint = not bool(value.example) if self._recorder.examples.is_real else UNKNOWN
+            hint = UNKNOWN if (truth := self.hint(value)) is None else not truth
             return as_number(self.data_symbol(hint, bool, operator.not_, (value,)))
         symbol = symbol_of(value)
         assert symbol is not None

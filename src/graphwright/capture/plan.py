@@ -8,10 +8,16 @@ guarded.
 from __future__ import annotations
 
 import dataclasses
+import linecache
+import os
+import time
 from types import CodeType
 from typing import Any, Literal
 
-__all__ = ["Plan", "Restart"]
+from graphwright.capture.calls import Calls
+from graphwright.runtime import CaptureFacts, ReportEntry
+
+__all__ = ["Log", "Plan", "Restart"]
 
 Way = Literal["fork", "guard"]
 
@@ -19,7 +25,32 @@ _asked: set[CodeType] = set()  # functions that asked in any capture of this pro
 
 
 class Restart(BaseException):
-    """Start again: the plan has changed. A BaseException, so that a model's own `except` does not swallow it."""
+    """Start again: the plan has changed. A BaseException, so that a model's own `except` does not swallow it.
+
+    `why` says what changed, `at` is the user's line that led to it.
+    """
+
+    def __init__(self, why: str, at: str = "") -> None:
+        super().__init__(why)
+        self.why, self.at = why, at
+
+
+@dataclasses.dataclass
+class Log:
+    """How the captures of one program went so far, failed ones included."""
+
+    passes: int = 0
+    restarts: list[ReportEntry] = dataclasses.field(default_factory=list)
+    started: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def note(self, why: str, at: object = "") -> None:
+        """Note why there is one more pass."""
+        self.restarts.append(ReportEntry("restart", why, str(at or "")))
+
+    def facts(self, attempt: str, paths: int, calls: Calls) -> CaptureFacts:
+        """The facts of the capture that held."""
+        seconds = time.perf_counter() - self.started
+        return CaptureFacts(attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts))
 
 
 @dataclasses.dataclass
@@ -36,15 +67,20 @@ class Plan:
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
-    notes: list[str] = dataclasses.field(default_factory=list)
 
     def convert(self, codes: set[CodeType]) -> Restart:
         """Have functions converted."""
         self.converted |= codes
         _asked.update(codes)
-        return Restart(f"converted {', '.join(sorted(code.co_name for code in codes))}")
+        names = sorted(getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2] for code in codes)
+        return Restart(f"converted {', '.join(names)}")
 
     def change(self, place: Any, way: Way, why: str) -> Restart:
         """Have one question answered another way."""
         self.ways[place] = way
-        return Restart(why)
+        done = "forked" if way == "fork" else "answered from the example under a guard"
+        return Restart(f"{done}: {why}", "" if place is None else _line(*place[:2]))
+
+
+def _line(file: str, number: int) -> str:
+    return f"{os.path.basename(file)}:{number}: {linecache.getline(file, number).strip()}"

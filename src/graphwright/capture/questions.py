@@ -21,9 +21,11 @@ import torch.overrides
 from torch import nn
 
 from graphwright.capture.branches import Raised, branch
+from graphwright.capture.calls import Calls
 from graphwright.capture.conversion import can_convert, is_converted
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.origins import is_handled, place_of, user_frame
+from graphwright.capture.plan import Restart
 from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
@@ -35,7 +37,7 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["DataQuestion", "Fork", "Questions", "TracerWarning"]
+__all__ = ["DataQuestion", "Fork", "Questions", "TracerWarning", "is_torch"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
@@ -60,6 +62,7 @@ class Fork:
     site: Any
     place: Any
     is_data: bool
+    calls: Calls  # how many there were before it
 
 
 class DataQuestion(BaseException):
@@ -152,9 +155,8 @@ class Questions:
         else:
             answer = bool(subject.hint) if isinstance(subject, Symbol) and subject.has_value else True
         pred = self._recorder.numbers.predicate(subject)
-        self.forks.append(
-            Fork(self._recorder.graph._root.prev, pred, answer, self._recorder.site(), place, self.is_data(subject))
-        )
+        after, site, calls = self._recorder.graph._root.prev, self._recorder.site(), self._recorder.calls.copy()
+        self.forks.append(Fork(after, pred, answer, site, place, self.is_data(subject), calls))
         self.known[key] = answer
         self._recorder.keep.append(subject)  # known by its id
         return answer
@@ -185,6 +187,8 @@ class Questions:
 
     def restart(self, why: BaseException) -> BaseException:
         """Have the capture start again; whatever the program does until then is ignored."""
+        if isinstance(why, Restart):
+            why.at = why.at or self._recorder.where() or ""
         self._recorder.pending = why
         return why
 
@@ -253,7 +257,7 @@ class Questions:
         if isinstance(function, nn.Module):
             return  # call_module looks at what it calls
         found = next((leaf for leaf in leaves((args, kwargs)) if is_optional(leaf)), None)
-        if found is None or _is_torch(function):
+        if found is None or is_torch(function):
             return
         inner = function
         while not isinstance(inner, FunctionType):
@@ -347,7 +351,7 @@ class Questions:
         )
 
 
-def _is_torch(function: Any) -> bool:
+def is_torch(function: Any) -> bool:
     """Tell whether calling a function comes to the recorder before any of its code asks."""
     if isinstance(getattr(function, "__self__", None), TensorProxy):
         return True

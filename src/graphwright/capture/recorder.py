@@ -18,12 +18,13 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.branches import Raised, State, Unbound
+from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
-from graphwright.capture.questions import Questions
+from graphwright.capture.questions import Questions, is_torch
 from graphwright.capture.regions import Region
 from graphwright.capture.spellings import (
     DATA_METHODS,
@@ -40,7 +41,7 @@ from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.errors import CaptureError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg
 from graphwright.ops import enter_context, exit_context, unpack
-from graphwright.runtime import Shells
+from graphwright.runtime import Shells, mark_opaque
 
 __all__ = ["Recorder"]
 
@@ -65,6 +66,7 @@ class Recorder:
         self.kinds_asked = False  # whether the program asked for a dtype or rank
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
+        self.calls = Calls()
         self._is_leaf = is_leaf
         self.numbers = Numbers(self)
         self.questions = Questions(self)
@@ -72,6 +74,7 @@ class Recorder:
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self.is_running = False
         self._numbers_are_data = False  # whether numbers that the running operation gives are other ones in each run
+        self._counting: CountingMode | None = None  # of the running operation, where that is not looked into
         self.takes_no_size = False  # whether the running operation takes no sizes
         self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.grad_regions: list[tuple[bool, Node]] = []
@@ -191,11 +194,26 @@ class Recorder:
         self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
     ) -> Any:
         """Record the call of what is not looked into: the numbers that it gives depend on who knows what."""
+        run = getattr(run, "_torchdynamo_orig_callable", run)  # compiled code must not run on fake tensors
+        counting = CountingMode(self._is_leaf_anywhere)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            # Of the modes that are entered only this one acts: it runs what it sees with all of them off.
+            with torch._C._EnableTorchFunction(), counting:
+                return run(*args, **kwargs)
+
         self._numbers_are_data = True
+        self._counting = None if is_torch(target) else counting
         try:
-            return self.record(op, target, run, args, kwargs, owner)
+            return self.record(op, target, run if self._counting is None else counted, args, kwargs, owner)
         finally:
-            self._numbers_are_data = False
+            self._numbers_are_data, self._counting = False, None
+            self.calls.hidden += counting.count
+
+    def _is_leaf_anywhere(self, module: nn.Module) -> bool:
+        """Tell whether a module, the shell or the stand-in of one, is a leaf."""
+        original = self.examples.original(module)
+        return self._is_leaf(original, "" if self.shells is None else self.shells.path(original) or "")
 
     # ---- calls of torch
 
@@ -309,6 +327,10 @@ class Recorder:
         node_args = (*owner, *[self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
         node = self.node(op, target, node_args, node_kwargs)
+        if self._counting is not None:
+            mark_opaque(node, self._counting.count)
+        elif op != "call_module":
+            self.calls.recorded += 1
         changed = _written_argument(op, target, args, kwargs)
         if isinstance(changed, torch.Tensor) and example is self._to_examples(changed):
             return changed
@@ -505,6 +527,8 @@ class Recorder:
 
     def _data(self, name: str, owner: TensorProxy) -> Any:
         """Answer a method that wants the data of a tensor as a Python value."""
+        if not name.startswith("__"):
+            self.calls.recorded += 1
         if name == "item":
             return as_number(self.numbers.item(owner))
         if name in ("__bool__", "is_nonzero"):

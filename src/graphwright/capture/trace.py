@@ -17,12 +17,12 @@ from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import exporting, watching
-from graphwright.capture.plan import Plan, Restart
+from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
-from graphwright.runtime import GraphModule, Shells, captured_module, graph_of
+from graphwright.runtime import GraphModule, Shells, captured_module, graph_of, keep_facts
 
 __all__ = ["trace"]
 
@@ -93,9 +93,11 @@ def trace(
             gm = program.capture(plan, attempt)
         except DataQuestion as question:
             failure = failure or question.error
+            program.log.note(f"not {attempt.name}: {question.error.message}", question.error.at)
             say(f"{attempt.name}: {question.error.message}; trying another way")
         except NeedsRealValues as need:
             failure = failure or CaptureError(f"sizes depend on data: {need}")
+            program.log.note(f"not {attempt.name}: sizes depend on data")
             say(f"{attempt.name}: sizes depend on data; trying another way")
         except (CaptureError, Warning):
             raise
@@ -103,6 +105,7 @@ def trace(
             if attempt.real:
                 raise
             failure = failure or error  # some operations run on real tensors only
+            program.log.note(f"not {attempt.name}: {type(error).__name__}: {error}")
             say(f"{attempt.name}: {type(error).__name__}: {error}; trying another way")
         else:
             seconds = time.perf_counter() - started
@@ -141,6 +144,7 @@ class _Program:
     ) -> None:
         self.root, self.args, self.kwargs, self.is_leaf = root, args, kwargs, is_leaf
         self.module = root if isinstance(root, nn.Module) else None
+        self.log = Log()
         self.name = (
             getattr(root, "__qualname__", "function") if self.module is None else f"{type(root).__name__}.forward"
         )
@@ -152,13 +156,15 @@ class _Program:
             try:
                 run = self._paths(plan, attempt, ())
                 break
-            except Restart:
+            except Restart as restart:
+                self.log.note(restart.why, restart.at)
                 if plan.passes > _MOST_PASSES:
                     raise CaptureError(f"the capture did not come to an end in {plan.passes} passes") from None
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
         graph.lint()
+        keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls))
         return captured_module(self.module, graph, self.name.partition(".")[0])
 
     def _paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
@@ -176,6 +182,7 @@ class _Program:
         plan.answers = answers
         plan.paths += 1
         plan.passes += 1
+        self.log.passes += 1
         recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
         function, signature = self._entry(recorder)
         recorder.scope.kind = type(self.root)

@@ -11,6 +11,15 @@ from graphwright.runtime.attributes import (
     read_attribute,
     read_attributes,
 )
+from graphwright.runtime.capture_report import (
+    CaptureFacts,
+    CaptureReport,
+    ReportEntry,
+    keep_facts,
+    mark_fork,
+    mark_opaque,
+    report_of,
+)
 from graphwright.runtime.captured import captured_module
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of
 from graphwright.runtime.guards import Guard, expect, expect_tensors, expect_values, guards_of
@@ -32,10 +41,13 @@ from graphwright.runtime.shells import Shells
 __all__ = [
     "PRESERVED_ATTRIBUTES",
     "BareModule",
+    "CaptureFacts",
+    "CaptureReport",
     "Guard",
     "GraphModule",
     "Interpreter",
     "LazyGraphModule",
+    "ReportEntry",
     "Shells",
     "assign_attribute",
     "captured_module",
@@ -50,14 +62,18 @@ __all__ = [
     "graph_of",
     "guards_of",
     "has_attribute",
+    "keep_facts",
     "lazy_graph_text",
     "load",
     "make_graph_module",
+    "mark_fork",
+    "mark_opaque",
     "node_context",
     "read_attribute",
     "read_attributes",
     "reduce_graph",
     "reduce_node",
+    "report_of",
     "save",
     "skip_lazy_graph_modules",
     "use_lazy_graph_modules",

@@ -18,6 +18,7 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.attributes import assign_attribute, copy_attribute
+from graphwright.runtime.capture_report import CaptureReport, report_of
 from graphwright.runtime.failures import note_origin, print_failure
 from graphwright.runtime.folder import write_package
 from graphwright.runtime.guards import Guard, guards_of
@@ -25,6 +26,7 @@ from graphwright.runtime.hooks import Hooks, register
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.printing import class_text
 from graphwright.runtime.submodules import add_submodule, delete_submodule, delete_unused_submodules
+from graphwright.runtime.yielding import yielding
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of"]
 
@@ -178,6 +180,16 @@ class GraphModule(nn.Module):
     def guards(self) -> list[Guard]:
         """What the capture took for granted, each with the user's line; checked when the module is called."""
         return guards_of(_state(self).graph)
+
+    @yielding
+    def report(self) -> CaptureReport:
+        """What the capture did, to print or to read; of modules made by `trace`."""
+        return report_of(_state(self).graph)
+
+    @yielding
+    def coverage(self) -> float:
+        """The fraction, from 0 to 1, of the program's torch calls outside leaf modules that `trace` recorded."""
+        return report_of(_state(self).graph).coverage
 
     @property
     def _boxed_call(self) -> bool:

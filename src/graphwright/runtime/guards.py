@@ -65,10 +65,15 @@ def _brief(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guard:
-    """One thing that a capture took for granted, and the node that checks it."""
+    """One thing that a capture took for granted, and the node that checks it.
+
+    `what` is taken for granted, `at` the user's line or the name of the program.
+    """
 
     text: str
     node: Node
+    what: str = ""
+    at: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -80,15 +85,17 @@ def guards_of(graph: Graph) -> list[Guard]:
     for node in graph.all_nodes():
         if node.target is expect:
             value, captured, where = node.args
-            found.append(Guard(f"{where} [{value} was {captured!r}]", node))
+            what = f"{value} was {captured!r}"
+            found.append(Guard(f"{where} [{what}]", node, what, str(where)))
         elif node.target is expect_values:
-            found.extend(
-                Guard(f"{node.args[0]}: {name} is {_brief(captured)}", node)
-                for name, (_, captured) in node.kwargs.items()
-            )
+            found += [_of_input(node, name, _brief(captured)) for name, (_, captured) in node.kwargs.items()]
         elif node.target is expect_tensors:
-            found.extend(
-                Guard(f"{node.args[0]}: {name} is a {dtype} tensor of {rank} dimensions", node)
+            found += [
+                _of_input(node, name, f"a {dtype} tensor of {rank} dimensions")
                 for name, (_, dtype, rank) in node.kwargs.items()
-            )
+            ]
     return found
+
+
+def _of_input(node: Node, name: str, kind: str) -> Guard:
+    return Guard(f"{node.args[0]}: {name} is {kind}", node, f"{name} is {kind}", str(node.args[0]))

@@ -1,0 +1,183 @@
+"""What a capture did: its facts, kept with the graph, and what the graph itself says, read when asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from graphwright.errors import MissingAttributeError
+from graphwright.ir import Graph, Node, Origin
+from graphwright.ops import is_region
+from graphwright.runtime.guards import guards_of
+
+__all__ = ["CaptureFacts", "CaptureReport", "ReportEntry", "keep_facts", "mark_fork", "mark_opaque", "report_of"]
+
+_FACTS = "capture"  # the key in the meta of a graph; plain data, so that copies, pickles and files keep it
+_FORK, _OPAQUE = "fork", "opaque_calls"  # in the meta of nodes
+_TITLES = {
+    "restart": "started again",
+    "guard": "taken for granted",
+    "region": "branches",
+    "fork": "forks",
+    "opaque": "not looked into",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReportEntry:
+    """One thing that a capture did, and the user's line, as "file.py:3: source", where there is one.
+
+    `kind` is "restart", "guard", "region", "fork" or "opaque".
+    """
+
+    kind: str
+    text: str
+    at: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" + (f"\n  at {self.at}" if self.at else "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What only the capture knew: how it went, in how many passes, paths and seconds, and how much it recorded.
+
+    `attempt` is the way that held: "captured", "captured as for export", "captured on real values", ... A pass is one
+    run of the program on stand-ins, for whatever reason; `restarts` has the reasons. `recorded` counts the torch
+    calls of the program that became nodes, `hidden` those inside calls that were not looked into.
+    """
+
+    attempt: str
+    passes: int
+    paths: int
+    seconds: float
+    recorded: int
+    hidden: int
+    restarts: tuple[ReportEntry, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """What a capture did, as data and, printed, as text.
+
+    `facts` are those of the capture; guards, branches, forks and opaque calls are those of the graph as it is now, so
+    an edit that removes a guard removes it here.
+
+    >>> import graphwright, torch
+    >>> report = graphwright.trace(lambda x, y=None: x if y is None else x + y, torch.ones(2)).report
+    >>> report.facts.passes, [entry.text for entry in report.guards], report.coverage
+    (1, ['y is None'], 1.0)
+    """
+
+    facts: CaptureFacts
+    nodes: int
+    entries: tuple[ReportEntry, ...]
+
+    @property
+    def coverage(self) -> float:
+        """The fraction, from 0 to 1, of the program's torch calls outside leaf modules that the capture recorded."""
+        total = self.facts.recorded + self.facts.hidden
+        return self.facts.recorded / total if total else 1.0
+
+    @property
+    def restarts(self) -> list[ReportEntry]:
+        """Why the capture started again, in order."""
+        return self._of_kind("restart")
+
+    @property
+    def guards(self) -> list[ReportEntry]:
+        """What the program takes for granted about its inputs."""
+        return self._of_kind("guard")
+
+    @property
+    def regions(self) -> list[ReportEntry]:
+        """The branches and loops in the graph."""
+        return self._of_kind("region")
+
+    @property
+    def forks(self) -> list[ReportEntry]:
+        """The branches from which on the program has two ends."""
+        return self._of_kind("fork")
+
+    @property
+    def opaque(self) -> list[ReportEntry]:
+        """The calls that are one node and were not looked into."""
+        return self._of_kind("opaque")
+
+    def _of_kind(self, kind: str) -> list[ReportEntry]:
+        return [entry for entry in self.entries if entry.kind == kind]
+
+    def __str__(self) -> str:
+        facts = self.facts
+        counts = f"{_count(facts.passes, 'pass')}, {_count(facts.paths, 'path')}, {_count(self.nodes, 'node')}"
+        lines = [f"{facts.attempt} in {facts.seconds:.2f} s: {counts}, coverage {self.coverage:.0%}"]
+        for kind, title in _TITLES.items():
+            entries = self._of_kind(kind)
+            if entries:
+                lines.append(f"{title}:")
+                lines += [f"  {entry.text}" + (f"\n    at {entry.at}" if entry.at else "") for entry in entries]
+        return "\n".join(lines)
+
+
+def report_of(graph: Graph) -> CaptureReport:
+    """Return the report of a graph that `trace` made, whatever names the program has: `report_of(graph(gm))`.
+
+    Raises MissingAttributeError for another graph.
+    """
+    kept = graph._meta and graph._meta.get(_FACTS)
+    if not kept:
+        raise MissingAttributeError(
+            "this graph was not captured by graphwright.trace: there is no report of it",
+            fix="capture the program: graphwright.trace(model, args)",
+        )
+    restarts = tuple([ReportEntry("restart", *entry) for entry in kept["restarts"]])
+    facts = CaptureFacts(**{**kept, "restarts": restarts})
+    nodes = list(graph.all_nodes())
+    guards = [ReportEntry("guard", guard.what, guard.at) for guard in guards_of(graph)]
+    found = [entry for node in nodes if (entry := _entry(node)) is not None]
+    return CaptureReport(facts, len(nodes), (*restarts, *guards, *found))
+
+
+def keep_facts(graph: Graph, facts: CaptureFacts) -> None:
+    """Keep the facts of a capture with its graph."""
+    fields: dict[str, Any] = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
+    graph.meta[_FACTS] = {**fields, "restarts": tuple([(entry.text, entry.at) for entry in facts.restarts])}
+
+
+def mark_opaque(node: Node, calls: int) -> None:
+    """Note that a node is a call which was not looked into, with this many torch calls inside."""
+    node.meta[_OPAQUE] = calls
+
+
+def mark_fork(node: Node) -> None:
+    """Note that a branch is one from which on the program has two ends."""
+    node.meta[_FORK] = True
+
+
+def _entry(node: Node) -> ReportEntry | None:
+    meta = node._meta or {}
+    if is_region(node):
+        kind = "fork" if _FORK in meta else "region"
+        return ReportEntry(kind, f"{node.target.__name__} on {node.args[0]}", _place(node.origin))
+    if _OPAQUE in meta:
+        calls = _count(meta[_OPAQUE], "torch call")
+        return ReportEntry("opaque", f"{_called(node)}, with {calls} inside", _place(node.origin))
+    return None
+
+
+def _called(node: Node) -> str:
+    if not isinstance(node.target, str):
+        return getattr(node.target, "__qualname__", None) or type(node.target).__name__
+    owner = node.args[0] if node.args else None
+    path = owner.target if isinstance(owner, Node) and owner.op == "get_attr" else ""
+    return str(path) if node.target == "__call__" else f"{path}.{node.target}".lstrip(".")
+
+
+def _place(origin: Origin | None) -> str:
+    return "" if origin is None else f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
+
+def _count(number: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{number} {what if number == 1 else plural}"
