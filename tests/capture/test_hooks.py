@@ -140,7 +140,7 @@ def test_shapes_of_parameters_may_decide_branches() -> None:
     theirs, ours = (fx.Tracer(param_shapes_constant=True).trace(Branches()) for fx in PACKAGES)
     assert text(ours) == text(theirs)
     with pytest.raises(TraceError, match="control flow"):
-        graphwright.symbolic_trace(Branches())
+        graphwright.symbolic_trace(Branches(), control_flow="error")
 
 
 def test_a_legacy_getattr_hook_is_asked() -> None:
@@ -215,14 +215,15 @@ def test_asserts_are_recorded_on_request() -> None:
         gm(0)
     with pytest.raises(AssertionError, match="too large"):
         gm(10)
+    tracer.control_flow = "error"
     with pytest.raises(TraceError, match="control flow"):
         tracer.trace(lambda x: 1 if x else 2)
 
 
 def test_control_flow_takes_two_values() -> None:
-    for value in ("stage", "error"):
-        with pytest.raises(TraceError, match="control flow"):
-            graphwright.symbolic_trace(lambda x: 1 if x else 2, control_flow=value)  # type: ignore[arg-type]
+    assert graphwright.symbolic_trace(lambda x: 1 if x else 2, control_flow="stage")(False) == 2
+    with pytest.raises(TraceError, match="control flow"):
+        graphwright.symbolic_trace(lambda x: 1 if x else 2, control_flow="error")
     with pytest.raises(ValueError, match="'stage' or 'error'"):
         graphwright.symbolic_trace(lambda x: x, control_flow="follow")  # type: ignore[arg-type]
 

@@ -73,7 +73,7 @@ def _training(text: str, module: Any) -> str:
     return re.sub(r";  (\w+ = )+None", "", text)  # where values are freed
 
 
-REASONS = (*_REASONS, "random tensors are drawn anew at each call", "captured only here", "asks for a number first")
+REASONS = (*_REASONS, "random tensors are drawn anew at each call", "captured only here", "goes on after a branch")
 
 
 def explain(comparison: Comparison) -> str:
@@ -82,8 +82,7 @@ def explain(comparison: Comparison) -> str:
     if comparison.differs == ["only torch.fx refuses"]:
         return f"captured only here; torch.fx: {theirs.refusal}"
     if ours.module is None or theirs.module is None:
-        asks = theirs.refusal == "control flow" and "cannot give" in str(ours.error)
-        return "asks for a number first" if asks else ""
+        return "goes on after a branch" if theirs.refusal == "control flow" and ours.module is None else ""
     if "result" in comparison.differs:
         draws = any(node.target in RANDOM_FUNCTIONS for node in ours.module.graph.nodes if callable(node.target))
         is_frozen = any(node.op == "get_attr" for node in theirs.module.graph.nodes)

@@ -27,13 +27,13 @@ class TrainingFlag(Proxy):
     @property
     def node(self) -> Node:  # type: ignore[override]
         """The node that reads the flag of the captured module when it runs."""
-        if self._node is None:
+        if self._node is None or self._node.graph not in self.tracer.open_graphs():
             self._node = self.tracer.create_node("get_attr", f"{self._prefix}training", (), {})
         return self._node
 
     def __bool__(self) -> bool:
         if not self._guarded:
-            self._guarded = True
+            self._guarded = len(self.tracer.open_graphs()) == 1  # on a side of a branch it is for that side only
             where = self.tracer._here() or self.node.name
             self.tracer.create_node("call_function", expect, (self.node, self._value, where), {})
         return self._value

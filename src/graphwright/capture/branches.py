@@ -19,10 +19,10 @@ import torch
 from torch import nn
 
 from graphwright.capture.conversion import PREFIX
+from graphwright.capture.joining import Unlike
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
-from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
-from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.symbols import Symbol, as_number, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import cond
@@ -35,10 +35,6 @@ __all__ = ["Raised", "State", "Unbound", "branch"]
 
 class Raised(BaseException):
     """A side of a branch ends in an exception, which is in the graph."""
-
-
-class _Unlike(Exception):
-    """Two values cannot be joined."""
 
 
 class Unbound:
@@ -111,14 +107,14 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
             made = [_join_results(recorder, subject, *first, leaves)]
             made += [_join(recorder, a, b, leaves) for a, b in more[:variables]]
             made += [_join(recorder, a, b, leaves, may_be_none=False) for a, b in more[variables:]]
-        except _Unlike as why:
+        except Unlike as why:
             raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
     called: dict[int, str] = {}
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
         if isinstance(value, _Slot) and name:
             called.setdefault(value.number, name)
     for number, pair in enumerate(leaves):
-        called.setdefault(number, _source_name(*pair))
+        called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     values = _finish(recorder, subject, sides, leaves, called)
     result, *state_values = [_fill(value, values) for value in made]
     state.write(state_values, where)
@@ -130,15 +126,6 @@ class _Side:
     region: Region
     raised: bool
     values: list[Any]  # the result, then the state afterwards
-
-
-def _source_name(*values: Any) -> str:
-    """What the source calls one of two values, if it does."""
-    for value in values:
-        node = value._node if isinstance(value, TensorProxy) else None
-        if node is not None and node.origin is not None and node.origin.target:
-            return str(node.origin.target)
-    return ""
 
 
 class _Slot:
@@ -225,36 +212,14 @@ def _finish(
     if not single:
         numbers = range(len(leaves))
         nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i) or "value") for i in numbers]
-    return [_value_of(recorder, subject, pair, made, sides) for pair, made in zip(leaves, nodes, strict=True)]
+    place, raised = sides[0].region.place, sides[0].raised
+    return [
+        recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
+    ]
 
 
 def _is_empty(body: Any) -> bool:
     return all(node.op in ("placeholder", "output") for node in body.nodes)
-
-
-def _value_of(recorder: Recorder, subject: Any, pair: tuple[Any, Any], node: Node, sides: list[_Side]) -> Any:
-    """The value in the program of one output of a branch; its example is that of the side which the example takes."""
-    taken = recorder.numbers.hint(subject)
-    sample = pair[1] if sides[0].raised or taken is False or pair[0] is None else pair[0]
-    if sample is None:
-        sample = pair[0]
-    if isinstance(sample, torch.Tensor):
-        proxy = TensorProxy.make(recorder, recorder.example(sample), node)
-        if any(side is None or (isinstance(side, TensorProxy) and side.optional is not None) for side in pair):
-            proxy.optional = sides[0].region.place
-            recorder.questions.has_optionals = True
-        return proxy
-    symbol = symbol_of(sample)
-    kind = type(sample) if symbol is None else symbol.kind
-    hint = UNKNOWN
-    if taken is not None:
-        hint = sample if symbol is None else symbol._hint
-    sampled = sample if symbol is None else symbol.sample
-    symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,), sampled)
-    is_data = recorder.questions.is_data
-    symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
-    recorder.region.numbers[symbol] = node
-    return as_number(symbol)
 
 
 # ---- joining
@@ -293,34 +258,21 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
         return _OneSided
     if isinstance(a, Unbound) or isinstance(b, Unbound):
         return a if isinstance(a, Unbound) else b
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        x, y = recorder.example(a), recorder.example(b)
-        if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
-            raise _Unlike(f"{x.dtype} of {x.dim()} dimensions on one side, {y.dtype} of {y.dim()} on the other")
-        return _slot(a, b, leaves)
-    if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
-        return _slot(a, b, leaves)
-    kind_a, kind_b = _number_kind(a), _number_kind(b)
-    if kind_a is not None and kind_b is not None:
-        if kind_a is not kind_b:
-            raise _Unlike(f"{kind_a.__name__} on one side, {kind_b.__name__} on the other")
-        if not is_symbolic(a) and not is_symbolic(b) and a == b:
-            return a
-        if is_symbolic(a) and is_symbolic(b) and symbol_of(a) is symbol_of(b):
-            return a
-        return _slot(a, b, leaves)
-    if type(a) is not type(b) or kind_a or kind_b:
-        raise _Unlike(f"{_kind_name(a)} on one side, {_kind_name(b)} on the other")
+    verdict = recorder.joining.verdict(a, b, may_be_none)
+    if verdict != "look inside":
+        return _slot(a, b, leaves) if verdict == "join" else a
+    if type(a) is not type(b):
+        raise Unlike(f"{recorder.joining.kind_name(a)} on one side, {recorder.joining.kind_name(b)} on the other")
     if isinstance(a, tuple | list):
         if len(a) != len(b):
-            raise _Unlike(f"{len(a)} items on one side, {len(b)} on the other")
+            raise Unlike(f"{len(a)} items on one side, {len(b)} on the other")
         items = [_join(recorder, x, y, leaves, may_be_none) for x, y in zip(a, b, strict=True)]
         if all(map(operator.is_, items, a)):
             return a
         return type(a)(*items) if hasattr(a, "_fields") else _Container(type(a), items)
     if isinstance(a, dict):
         if list(a) != list(b):
-            raise _Unlike("different keys on the two sides")
+            raise Unlike("different keys on the two sides")
         if all(a[key] is b[key] for key in a):
             return a
         return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves, may_be_none) for key in a})
@@ -331,7 +283,7 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
         return _Container(type(a), fields)
     if a == b:
         return a
-    raise _Unlike(f"two different objects of class {type(a).__name__}")
+    raise Unlike(f"two different objects of class {type(a).__name__}")
 
 
 class _OneSided:
@@ -346,17 +298,6 @@ class _Container:
     items: Any
 
 
-def _number_kind(value: Any) -> type | None:
-    if is_symbolic(value):
-        return symbol_of(value).kind  # type: ignore[union-attr]
-    return type(value) if type(value) in (int, float, bool) else None
-
-
-def _kind_name(value: Any) -> str:
-    kind = _number_kind(value) or (torch.Tensor if isinstance(value, TensorProxy) else type(value))
-    return kind.__name__
-
-
 def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
     for number, (x, y) in enumerate(leaves):
         if x is a and y is b:
@@ -369,8 +310,8 @@ def _leaves_from(recorder: Recorder, side: _Side, values: list[Any], leaves: lis
     """The values of the one side that goes on: those computed inside it leave it through the branch."""
 
     def outside(value: Any) -> Any:
-        if isinstance(value, TensorProxy) or is_symbolic(value):
-            argument = _known_node(recorder, value)
+        if recorder.joining.is_open(value):
+            argument = recorder.joining.node_of(value)
             if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
                 return _slot(value, value, leaves)
             return value
@@ -385,14 +326,6 @@ def _leaves_from(recorder: Recorder, side: _Side, values: list[Any], leaves: lis
         return value
 
     return [outside(value) for value in values]
-
-
-def _known_node(recorder: Recorder, value: Any) -> Node | None:
-    if isinstance(value, TensorProxy):
-        return value._node
-    symbol = symbol_of(value)
-    assert symbol is not None
-    return recorder.region.number(symbol)
 
 
 def _is_inner(node: Node, region: Region) -> bool:
@@ -484,7 +417,7 @@ class State:
 
     def read(self) -> list[Any]:
         """The state now: the variables, then the containers' contents."""
-        return [*[_content(self._cells[name]) for name in self.names], *[type(now)(now) for now, _ in self._containers]]
+        return [*[_content(self._cells[name]) for name in self.names], *[_copy(now) for now, _ in self._containers]]
 
     def restore(self) -> None:
         """Put everything back to how it was before the branch."""
@@ -516,10 +449,15 @@ def _set(cell: CellType, value: Any) -> None:
         cell.cell_contents = value
 
 
+def _copy(container: Any) -> Any:
+    return dict(container) if isinstance(container, dict) else type(container)(container)
+
+
 def _refill(container: Any, content: Any) -> None:
     """Give a container this content, without touching one that has it."""
     if isinstance(container, dict):
-        if container.keys() == content.keys() and all(container[key] is content[key] for key in content):
+        now = dict(container)  # a table that is read through its own methods may record that
+        if now.keys() == content.keys() and all(now[key] is content[key] for key in content):
             return
         container.clear()
         container.update(content)

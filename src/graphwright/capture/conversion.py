@@ -31,7 +31,8 @@ _CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_chec
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-_codes: dict[CodeType, CodeType | None] = {}  # original -> converted; None where that cannot be
+# (file, original) -> converted; None where that cannot be. Code objects that differ only in their file are equal.
+_codes: dict[tuple[str, CodeType], CodeType | None] = {}
 _made: set[CodeType] = set()
 
 
@@ -40,9 +41,10 @@ def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
     code = function.__code__
     if code in _made:
         return function
-    if code not in _codes:
-        _codes[code] = _convert_code(code, runtime)
-    new = _codes[code]
+    key = code.co_filename, code
+    if key not in _codes:
+        _codes[key] = _convert_code(code, runtime)
+    new = _codes[key]
     if new is None:
         return None
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -51,14 +53,16 @@ def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
     )
     made.__kwdefaults__ = function.__kwdefaults__
     made.__dict__.update(function.__dict__)
+    made.__annotations__ = function.__annotations__
     made.__doc__, made.__module__, made.__qualname__ = function.__doc__, function.__module__, function.__qualname__
     return made
 
 
 def can_convert(code: CodeType) -> bool:
     """Tell whether a function of this code has source that can be converted."""
-    if code in _codes:
-        return _codes[code] is not None
+    known = _codes.get((code.co_filename, code), code)
+    if known is not code:
+        return known is not None
     definition = _definition(code)
     return definition is not None and _is_convertible(definition)
 

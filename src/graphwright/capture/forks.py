@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
@@ -12,12 +13,17 @@ from graphwright.ops import cond
 from graphwright.runtime import mark_fork
 
 if TYPE_CHECKING:
+    from graphwright.capture.questions import Fork
     from graphwright.capture.recorder import Recorder
+    from graphwright.capture.symbolic_branches import SymbolicRecorder
 
-__all__ = ["merge"]
+    Run: TypeAlias = Recorder | SymbolicRecorder
+    AnyRun = TypeVar("AnyRun", Recorder, SymbolicRecorder)
+
+__all__ = ["all_paths", "merge"]
 
 
-def merge(run: Recorder, other: Recorder, number: int) -> None:
+def merge(run: Run, other: Run, number: int) -> None:
     """Make the end of `run` after its fork of this number one side of a branch, the end of `other` the other."""
     fork, its = run.questions.forks[number], other.questions.forks[number]
     heads = [_upto(fork.after), _upto(its.after)]
@@ -72,17 +78,32 @@ def _body(operands: list[Node], nodes: list[Node], renamed: dict[Node, Node]) ->
     return body
 
 
-def _share_constants(run: Recorder, other: Recorder) -> None:
+def all_paths(run: Callable[[tuple[bool, ...]], AnyRun], answers: tuple[bool, ...] = ()) -> AnyRun:
+    """Run a program as far as these answers to its forks lead, and every way on from there; merge the runs."""
+    recorder = run(answers)
+    forks: list[Fork] = recorder.questions.forks
+    number: int
+    for number in reversed(range(len(answers), len(forks))):
+        fork = forks[number]
+        merge(recorder, all_paths(run, (*[fork.answer for fork in forks[:number]], not fork.answer)), number)
+    return recorder
+
+
+def _share_constants(run: Run, other: Run) -> None:
     """Take over the constants of the other run, under other names where these mean something else here."""
     mine, renamed = run.root.graph.constants, {}
     for name, value in other.root.graph.constants.items():
         known = mine.get(name)
-        if known is not None and (
-            known.shape != value.shape or known.dtype != value.dtype or not torch.equal(known, value)
-        ):
+        if known is not None and not _is_same(known, value):
             renamed[name] = f"_tensor_constant{len(mine)}"
         mine.setdefault(renamed.get(name, name), value)
     for graph in other.root.graph.all_graphs() if renamed else ():
         for node in graph.nodes:
             if node.op == "get_attr" and node.target in renamed:
                 node.target = renamed[node.target]
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return a is b
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b))

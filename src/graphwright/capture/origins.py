@@ -178,9 +178,13 @@ class Place(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
-@functools.lru_cache(16384)
 def place_of(code: CodeType, instruction: int) -> Place:
     """Find an instruction in its source. Without source only the line is known."""
+    return _place_of(code.co_filename, code, instruction)
+
+
+@functools.lru_cache(16384)
+def _place_of(filename: str, code: CodeType, instruction: int) -> Place:  # equal code may stand in two files
     line, end_line, column, end_column = _position(code, instruction)
     statements = _statements(code.co_filename).get(line, ())
     text = linecache.getline(code.co_filename, line).strip()

@@ -15,9 +15,12 @@ from types import CodeType
 from typing import Any, Literal
 
 from graphwright.capture.calls import Calls
+from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
 
 __all__ = ["Log", "Plan", "Restart"]
+
+_MOST_PASSES = 200
 
 Way = Literal["fork", "guard"]
 
@@ -67,6 +70,14 @@ class Plan:
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
+
+    def start(self, answers: tuple[bool, ...]) -> None:
+        """Count one more run of the program, which is to answer its forks so."""
+        self.answers = answers
+        self.paths += 1
+        self.passes += 1
+        if self.passes > _MOST_PASSES:
+            raise CaptureError(f"the capture did not come to an end in {_MOST_PASSES} passes")
 
     def convert(self, codes: set[CodeType]) -> Restart:
         """Have functions converted."""

@@ -95,8 +95,7 @@ class Questions:
         key = self.key_of(subject)
         if key in self.known:
             return self.known[key]
-        asking = _outer_frame(sys._getframe(1))
-        is_asked_by_user = user_frame(asking) is asking or (asking is not None and asking.f_code in _CHECKS)
+        is_asked_by_user = self.is_asked_by_user()
         place = self.place()
         way = self._recorder.plan.ways.get(place)
         control_flow = self._recorder.plan.control_flow
@@ -114,6 +113,11 @@ class Questions:
         if self.is_data(subject):
             self.refuse_data(subject)
         return self.guard(subject)
+
+    def is_asked_by_user(self) -> bool:
+        """Tell whether the code that asks is the program's own, or a check of torch's that it calls."""
+        asking = _outer_frame(sys._getframe(1))
+        return user_frame(asking) is asking or (asking is not None and asking.f_code in _CHECKS)
 
     def _follow(self, subject: Any) -> Any:
         """Answer a question of data with the example's data, and warn that other data may lead elsewhere."""
@@ -160,6 +164,10 @@ class Questions:
         self.known[key] = answer
         self._recorder.keep.append(subject)  # known by its id
         return answer
+
+    def subject_of(self, test: Any) -> Any:
+        """What decides a branch on a value: a tensor, or the symbol behind a number."""
+        return test if isinstance(test, TensorProxy) else symbol_of(test)
 
     def key_of(self, subject: Any) -> Any:
         """What tells a value from others."""
@@ -235,8 +243,7 @@ class Questions:
         """Run the side that is known to be taken, or capture both."""
         if self._recorder.pending is not None:
             raise self._recorder.pending
-        subject = test if isinstance(test, TensorProxy) else symbol_of(test)
-        assert subject is not None
+        subject = self.subject_of(test)
         if self._recorder.plan.control_flow != "stage":
             kind = bool if isinstance(subject, TensorProxy) else subject.kind
             return then() if self.decide(subject, kind) else other()

@@ -21,6 +21,7 @@ from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
+from graphwright.capture.joining import Joining
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
@@ -70,6 +71,7 @@ class Recorder:
         self._is_leaf = is_leaf
         self.numbers = Numbers(self)
         self.questions = Questions(self)
+        self.joining = Joining(self)
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self.is_running = False
@@ -114,14 +116,6 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._paths.setdefault(id(value), prefix + name)
-
-    def convert_methods(self, shells: Shells) -> None:
-        """Give the shells conversions of the forwards that are to be converted."""
-        for _, shell in shells.all():
-            forward = shell.forward
-            converted = self.questions.converted(forward)
-            if converted is not forward:
-                shell.__dict__["forward"] = converted
 
     def finish(self, result: Any) -> None:
         """Write the output of the program."""

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.overrides import is_tensor_method_or_property
@@ -32,6 +32,9 @@ from graphwright.ir import (
     has_preserved_node_meta,
     nodes_in,
 )
+
+if TYPE_CHECKING:
+    from graphwright.capture.symbolic_branches import SymbolicRecorder
 
 __all__ = ["GraphAppendingTracer", "TracerBase", "assert_fn", "is_overridden", "trace_error_and"]
 
@@ -76,6 +79,12 @@ class TracerBase:
     _is_direct = True
     is_tracing = False  # whether a program is running on this tracer's proxies
     traced_func_name = "forward"
+    _recorder: SymbolicRecorder | None = None  # of a program whose branches become part of the graph
+    _lift: Callable[[Any], Any] | None = None  # on a side of a branch: values from outside come in as its inputs
+
+    def open_graphs(self) -> list[Graph]:
+        """The graphs whose values may be used here: the one being written to, and those around its branch."""
+        return [self.graph] if self._recorder is None else self._recorder.open_graphs()
 
     # ---- recording
 
@@ -91,6 +100,8 @@ class TracerBase:
         """Make a node from arguments that `create_arg` made, with the place in the user's program it comes from."""
         if self.check_mutable_operations and kind == "call_function":
             _refuse_mutable(target, args, kwargs)
+        if self._lift is not None:
+            args, kwargs = self._lift(args), self._lift(kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self._place(node, user_frame(sys._getframe(1)))
         return node
@@ -181,7 +192,10 @@ class TracerBase:
             kwargs = {key: arg if type(arg) in ATOMS else self.create_arg(arg) for key, arg in kwargs.items()}
         if self.check_mutable_operations and kind == "call_function":
             _refuse_mutable(target, tuple(nodes), kwargs or {})
-        node = self.graph.create_node(kind, target, tuple(nodes), kwargs, name)
+        made = tuple(nodes)
+        if self._lift is not None:
+            made, kwargs = self._lift(made), self._lift(kwargs or {})
+        node = self.graph.create_node(kind, target, made, kwargs, name)
         frame = user_frame(sys._getframe(2))
         if self.record_stack_traces or has_preserved_node_meta():
             self._place(node, frame)
@@ -261,6 +275,10 @@ class TracerBase:
             if message is not None:
                 self.create_proxy("call_function", assert_fn, (obj, message) if message else (obj,), {})
                 return True
+        if self._recorder is not None:
+            answer = self._recorder.questions.decide(obj)
+            if answer is not None:
+                return answer  # type: ignore[no-any-return]
         self._refuse(
             "symbolically traced variables cannot be used as inputs to control flow",
             "use torch.where, make the condition a concrete_args value, or capture with graphwright.trace(model, args)",
@@ -284,6 +302,8 @@ class TracerBase:
 
     def len(self, obj: Proxy) -> int:
         """Answer `len(proxy)`."""
+        if self._recorder is not None:
+            self._recorder.questions.convert_asking()
         self._refuse(
             "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
             "graphwright.wrap('len') at module scope",
@@ -293,6 +313,8 @@ class TracerBase:
 
     def number(self, message: str) -> NoReturn:
         """Answer C code that wants a number; `message` is the interpreter's for other objects."""
+        if self._recorder is not None:
+            self._recorder.questions.convert_asking()
         self._refuse(
             f"{message}: its value is known only when the program runs",
             "record the calling function with graphwright.wrap, or capture with graphwright.trace(model, args)",

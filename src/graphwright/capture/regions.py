@@ -17,8 +17,14 @@ class Region:
     Nodes of the regions around it come in as inputs, made at need: `lifted` maps each to its input.
     """
 
-    def __init__(self, outer: Region | None = None, frame: FrameType | None = None, place: Any = None) -> None:
-        self.graph = Graph()
+    def __init__(
+        self,
+        outer: Region | None = None,
+        frame: FrameType | None = None,
+        place: Any = None,
+        graph: Graph | None = None,
+    ) -> None:
+        self.graph = Graph() if graph is None else graph
         self.outer = outer
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by

@@ -18,14 +18,28 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.attributes import TrainingFlag
 from graphwright.capture.conversion import convert
+from graphwright.capture.proxy import Proxy
 from graphwright.capture.symbols import is_symbolic
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.runtime import Shells
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
+    from graphwright.capture.symbolic_branches import SymbolicRecorder
 
-__all__ = ["RUN", "RUNTIME", "Text", "capturing", "converted_function", "is_leaf", "is_refused_number", "run"]
+__all__ = [
+    "RUN",
+    "RUNTIME",
+    "Text",
+    "capturing",
+    "convert_methods",
+    "converted_function",
+    "is_leaf",
+    "is_refused_number",
+    "run",
+]
 
 _thread = threading.local()
 
@@ -33,7 +47,7 @@ _thread = threading.local()
 class capturing:
     """While it is entered, converted functions of this thread record with a recorder."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder | SymbolicRecorder) -> None:
         self._recorder = recorder
 
     def __enter__(self) -> None:
@@ -66,10 +80,12 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _symbolic(value: Any) -> Recorder | None:
+def _symbolic(value: Any) -> Any:
     """The recorder of a value that only a run has; None for plain values."""
     if type(value) is TensorProxy:
         return value.recorder
+    if isinstance(value, Proxy):
+        return None if isinstance(value, TrainingFlag) else value.tracer._recorder
     return value.node.recorder if is_symbolic(value) else None
 
 
@@ -210,13 +226,22 @@ def is_refused_number(error: BaseException) -> bool:
     return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
 
 
-_PROXIES = ("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat")
+_PROXIES = ("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat", "type Proxy", "type Attribute")
 
 
 def is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:
     """Tell whether a function, or what a method or wrapper calls, is among those recorded as one node."""
     inner = getattr(function, "__func__", function)
     return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
+
+
+def convert_methods(shells: Shells, codes: set[Any]) -> None:
+    """Give shells conversions of those forwards that are to be converted."""
+    for _, shell in shells.all():
+        forward = shell.forward
+        converted = converted_function(forward, codes)
+        if converted is not forward:
+            shell.__dict__["forward"] = converted
 
 
 def converted_function(function: Any, codes: set[Any]) -> Any:

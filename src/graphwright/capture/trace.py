@@ -20,6 +20,7 @@ from graphwright.capture.interception import exporting, watching
 from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
+from graphwright.capture.staging import convert_methods
 from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
 from graphwright.runtime import GraphModule, Shells, captured_module, graph_of, keep_facts
@@ -158,8 +159,6 @@ class _Program:
                 break
             except Restart as restart:
                 self.log.note(restart.why, restart.at)
-                if plan.passes > _MOST_PASSES:
-                    raise CaptureError(f"the capture did not come to an end in {plan.passes} passes") from None
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
@@ -179,9 +178,7 @@ class _Program:
         return run
 
     def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
-        plan.answers = answers
-        plan.paths += 1
-        plan.passes += 1
+        plan.start(answers)
         self.log.passes += 1
         recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
         function, signature = self._entry(recorder)
@@ -216,7 +213,7 @@ class _Program:
         recorder.own_tensors(shells)
         shell = shells.root
         signature = inspect.signature(shell.forward)
-        recorder.convert_methods(shells)
+        convert_methods(shells, recorder.plan.converted)
 
         def function(*args: Any, **kwargs: Any) -> Any:
             return nn.Module._call_impl(shell, *args, **kwargs)
@@ -228,9 +225,6 @@ class _Program:
 class _Run:
     recorder: Recorder
     inputs: Inputs
-
-
-_MOST_PASSES = 200
 
 
 def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], bool]:

@@ -24,14 +24,21 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from graphwright.capture.attributes import TrainingFlag, Watched
+from graphwright.capture.forks import all_paths
 from graphwright.capture.origins import CallSite, Scope, user_frame
+from graphwright.capture.plan import Plan, Restart
 from graphwright.capture.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxyable import is_proxyable
+from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recording import TracerBase, is_overridden
 from graphwright.capture.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
+from graphwright.capture.staging import convert_methods
+from graphwright.capture.symbolic_branches import SymbolicRecorder
+from graphwright.capture.tidy import erase_unused
 from graphwright.capture.wrap import recording_wrapped
-from graphwright.ir import Argument, Graph
-from graphwright.ops import RANDOM_FUNCTIONS
+from graphwright.errors import TraceError
+from graphwright.ir import Argument, Graph, Node
+from graphwright.ops import RANDOM_FUNCTIONS, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of
 
 __all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
@@ -67,8 +74,9 @@ class Tracer(TracerBase):
 
     `autowrap_modules`: Python modules whose functions are recorded when a proxy is passed to them, and
     `autowrap_functions` single ones. With `param_shapes_constant`, the shapes of parameters are numbers.
-    `control_flow` says what becomes of a branch on a value of the run: "error" raises TraceError; "stage" will put
-    the branch into the graph where that is possible, and raises TraceError otherwise.
+    `control_flow` says what becomes of a branch on a value of the run: "error" raises TraceError; "stage" puts the
+    branch into the graph where that is possible, and raises TraceError otherwise. A tracer with a `to_bool` of its own
+    decides there.
 
     >>> class Twice(nn.Module):
     ...     def forward(self, x):
@@ -109,6 +117,7 @@ class Tracer(TracerBase):
         self._tensor_paths: dict[int, str] | None = None  # the same for buffers and plain attributes
         self._root_signature: tuple[Any, inspect.Signature] | None = None
         self.parameter_proxy_cache: dict[str, Proxy] = {}
+        self._grad_regions: list[tuple[bool, Node]] = []  # that are entered: the mode before each, its node
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -166,7 +175,7 @@ class Tracer(TracerBase):
     def get_fresh_qualname(self, prefix: str) -> str:
         """Return the first of `prefix0`, `prefix1`, ... that neither the root nor the graph's constants have."""
         number = 0
-        while f"{prefix}{number}" in self.graph.constants or hasattr(self.root, f"{prefix}{number}"):
+        while f"{prefix}{number}" in self._constants or hasattr(self.root, f"{prefix}{number}"):
             number += 1
         return f"{prefix}{number}"
 
@@ -235,7 +244,39 @@ class Tracer(TracerBase):
         """
         if self.control_flow not in ("stage", "error"):
             raise ValueError(f"control_flow is 'stage' or 'error', not {self.control_flow!r}")
+        if self.control_flow == "error" or is_overridden(type(self), "to_bool"):
+            return self._run(root, concrete_args)
+        plan = Plan(converted=set())
+
+        def run(answers: tuple[bool, ...]) -> SymbolicRecorder:
+            plan.start(answers)
+            self._run(root, concrete_args, plan)
+            recorder = self._recorder
+            assert recorder is not None
+            if plan.paths > plan.max_paths:
+                raise recorder.questions.too_many_paths()
+            return recorder
+
+        while True:
+            try:
+                plan.paths = 0
+                self.graph = all_paths(run).root.graph
+            except Restart:
+                continue
+            except DataQuestion as question:
+                raise TraceError(question.error.message, at=question.error.at, fix=question.error.fix) from None
+            finally:
+                self._recorder = None
+            if self.graph.has_bodies:
+                erase_unused(self.graph)
+                self.graph.output_node()._origin = None  # where the branches join is no line of the program
+            return self.graph
+
+    def _run(self, root: Any, concrete_args: Any, plan: Plan | None = None) -> Graph:
+        """Run the program on proxies once."""
         self._forget()
+        self.graph = Graph(tracer_cls=type(self))
+        recorder = self._recorder = None if plan is None else SymbolicRecorder(self, plan)
         module, name, bind = _module_of(root, self.traced_func_name)
         if module is not None:
             self.root = module
@@ -245,6 +286,8 @@ class Tracer(TracerBase):
                 self._watched_tables = (*self._watched_tables, "_buffers")  # type: ignore[misc]
             self._shells = Shells(module, self._call, self._prepare)
             self.traced_module = self._shells.root
+            if plan is not None and plan.converted:
+                convert_methods(self._shells, plan.converted)
             function = builtins.getattr(module, name)
             is_module = bind is None and inspect.ismethod(function) and function.__self__ is module
             programs = [builtins.getattr(function, "__func__", function), *_forwards(self._shells)]
@@ -256,7 +299,6 @@ class Tracer(TracerBase):
         else:
             raise not_a_function(root)
         self.root_module_name = "" if module is None else type(module).__name__
-        self.graph = Graph(tracer_cls=type(self))
         self.scope = Scope("", None)
         self.num_calls = {}
         self._caller = user_frame(sys._getframe(1))
@@ -268,8 +310,8 @@ class Tracer(TracerBase):
                 run, args = _with_hooks(run, args, self.traced_module)
             leaves = [*self._autowrap_functions, *_wrapped_in(root)]
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
-            with wrapped, _RandomMode(self):
-                result = run(*args)
+            with wrapped, _AmbientMode(self):
+                result = run(*args) if recorder is None else recorder.run(run, args)
             returns = annotations_of(function).get("return")
             self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
         finally:
@@ -289,6 +331,8 @@ class Tracer(TracerBase):
         call = self.num_calls.get(path, 0)
         self.num_calls[path] = call + 1
         self.scope = Scope(path, type(module), call, outer)
+        for state in self._recorder.states if self._recorder is not None else ():
+            state.watch(shell)
         try:
             if not self._calls_directly:
                 return self.call_module(module, _forward_of(shell), args, kwargs)
@@ -300,7 +344,7 @@ class Tracer(TracerBase):
 
     def _converted(self, function: Any) -> Any:
         """Return what runs instead of a function of the program: the root's own, and the `forward` of its modules."""
-        return function
+        return function if self._recorder is None else self._recorder.questions.converted(function)
 
     def _prepare(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         """Make parameter reads and the training flag of a shell part of the program."""
@@ -364,13 +408,18 @@ class Tracer(TracerBase):
 
     def _constant(self, value: Any, prefix: str) -> str:
         """Keep a value that no module has, and return the name it is read by."""
-        constants = self.graph.constants
+        constants = self._constants
         for name, known in constants.items():
             if known is value:
                 return name
         name = self.get_fresh_qualname(prefix)
         constants[name] = value
         return name
+
+    @property
+    def _constants(self) -> dict[str, Any]:
+        """The constants of the program; those of a branch are the program's."""
+        return (self.graph if self._recorder is None else self._recorder.root.graph).constants
 
     def _refuse_foreign_modules(self) -> None:
         """Raise NameError where a parameter is read by a module that is not below the captured root."""
@@ -435,8 +484,10 @@ def _with_hooks(
     return functools.partial(nn.Module._call_impl, module), inputs
 
 
-class _RandomMode(TorchFunctionMode):
-    """Records random functions called without proxies: their result is fresh at every run, not one draw for ever."""
+class _AmbientMode(TorchFunctionMode):
+    """Records what is called without proxies and matters all the same: random functions, whose result is fresh at every
+    run and not one draw for ever, and where no_grad and enable_grad are entered and left.
+    """
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
@@ -451,6 +502,22 @@ class _RandomMode(TorchFunctionMode):
             tracer = find_tracer(args, kwargs)
         if tracer is not None:
             return tracer.torch_function(function, args, kwargs or {})
+        if function is torch._C._set_grad_enabled:
+            self._set_grad_mode(*args)
         if function in RANDOM_FUNCTIONS:
             return self._tracer.torch_function(function, args, kwargs or {})
         return function(*args, **(kwargs or {}))
+
+    def _set_grad_mode(self, enabled: bool) -> None:
+        """Each region restores what was before it: setting the mode to that leaves it."""
+        tracer = self._tracer
+        if tracer._grad_regions and tracer._grad_regions[-1][0] == enabled:
+            _, entered = tracer._grad_regions.pop()
+            if entered._next is tracer.graph._root:  # nothing happened in it
+                tracer.graph.erase_node(entered)
+            else:
+                tracer.create_node("call_function", exit_context, (entered,), {})
+        else:
+            manager = torch.enable_grad if enabled else torch.no_grad
+            entered = tracer.create_node("call_function", enter_context, (manager,), {}, name=manager.__name__)
+            tracer._grad_regions.append((torch.is_grad_enabled(), entered))

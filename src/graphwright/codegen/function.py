@@ -232,17 +232,22 @@ class Writer:
             args = node._args
             if target is operator.setitem and len(args) == 3:
                 text = f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}] = {self.value(args[2])}"
-                return f"{text};  {node.name} = None" if node.users else text
+                return f"{text};  {self.name(node)} = None" if node.users else text
             if len(args) == 2 and target is not operator.setitem:
                 # The name first: the variable on the left of `+=` is rebound, and others may still read it.
                 left, right = args
                 if not node.users and type(left) is Node:  # only the write counts
                     text = self.value(left)
-                    return f"{text} {INPLACE[target]} {self.value(right)};  {node.name} = {text}"  # type: ignore[index]
-                return f"{node.name} = {self.value(left)};  {node.name} {INPLACE[target]} {self.value(right)}"  # type: ignore[index]
+                    return f"{text} {INPLACE[target]} {self.value(right)};  {self.name(node)} = {text}"  # type: ignore[index]
+                name = self.name(node)
+                return f"{name} = {self.value(left)};  {name} {INPLACE[target]} {self.value(right)}"  # type: ignore[index]
         if node.type is not None:
-            return f"{node.name} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
+            return f"{self.name(node)} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
         return f"{node._name} = {self.expression(node)[0]}"
+
+    def name(self, node: Node) -> str:
+        """The variable that holds a node's value."""
+        return node.name
 
     # ---- expressions
 

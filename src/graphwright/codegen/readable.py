@@ -109,7 +109,7 @@ class _ReadableWriter(Writer):
         if self.targets is None:
             self.result_text = self._input(value)
             return f"return {self.result_text[0]}"
-        if not self.targets:
+        if not self.targets or node._prev._target is raise_error:
             return ""
         values = list(value) if type(value) is tuple and (self.at_once or len(self.targets) > 1) else [value]
         return assignments(self.targets, [self.value(item) for item in values], self.at_once)

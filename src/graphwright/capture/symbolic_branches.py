@@ -1,0 +1,278 @@
+"""Branches under symbolic tracing: what the runtime of converted functions asks for, on untyped proxies.
+
+`Tracer.trace` runs a program without any of this. When the program asks whether a proxy is true, the functions that
+asked are converted and the trace starts again with a `SymbolicRecorder`, which writes both sides of each branch, as
+`trace` does. What takes values (dtypes, sizes, None) is not known here: a value that differs on the two sides becomes a
+proxy, and what must not become one, None above all, makes the program fork.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from graphwright.capture.branches import Raised, State
+from graphwright.capture.calls import Calls
+from graphwright.capture.joining import Unlike, Verdict
+from graphwright.capture.origins import CallSite, user_frame
+from graphwright.capture.plan import Plan
+from graphwright.capture.proxy import Proxy
+from graphwright.capture.questions import Questions
+from graphwright.capture.regions import Region
+from graphwright.capture.staging import capturing, run
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument, Graph, Node, map_arg
+
+if TYPE_CHECKING:
+    from graphwright.capture.tracer import Tracer
+
+__all__ = ["SymbolicRecorder"]
+
+
+class SymbolicRecorder:
+    """One run of a program under a tracer: the region that is being written to, and the questions asked so far."""
+
+    def __init__(self, tracer: Tracer, plan: Plan) -> None:
+        self.tracer = tracer
+        self.plan = plan
+        self.pending: BaseException | None = None
+        self.states: list[State] = []
+        self.keep: list[Any] = []
+        self.calls = Calls()
+        self.numbers = _Numbers(self)
+        self.questions = _Questions(cast(Any, self))
+        self.joining = _Joining(self)
+        self.root = Region(graph=tracer.graph)
+        self._region = self.root
+        self._parameters: dict[Region, dict[str, Any]] = {self.root: tracer.parameter_proxy_cache}
+
+    @property
+    def region(self) -> Region:
+        """The graph that is being written to; setting it makes the tracer write there."""
+        return self._region
+
+    @region.setter
+    def region(self, region: Region) -> None:
+        if region not in self._parameters:
+            self._parameters[region] = dict(self._parameters[self._region])
+        self._region = region
+        self.tracer.graph = region.graph
+        self.tracer._lift = None if region.outer is None else self.lift
+        self.tracer.parameter_proxy_cache = self._parameters[region]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is being written to."""
+        return self._region.graph
+
+    def open_graphs(self) -> list[Graph]:
+        """The graph that is being written to, and those around its branch."""
+        region: Region | None = self._region
+        graphs = []
+        while region is not None:
+            graphs.append(region.graph)
+            region = region.outer
+        return graphs
+
+    @property
+    def scope(self) -> Any:
+        """The module call that is running."""
+        return self.tracer.scope
+
+    @property
+    def grad_regions(self) -> list[tuple[bool, Node]]:
+        """The regions of grad mode that are entered."""
+        return self.tracer._grad_regions
+
+    @property
+    def shells(self) -> Any:
+        """The shells that the program runs on."""
+        return self.tracer._shells
+
+    def run(self, function: Callable[..., Any], args: Any) -> Any:
+        """Run the program once."""
+        try:
+            with capturing(self):
+                result = run(function, args, {})
+        except Raised:
+            raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
+        except Exception as error:
+            if self.pending is None and self.questions.is_raised_by_user(error):
+                self.questions.write_raise(error)
+                return None
+            why = self.pending or self.questions.failed_path(error)
+            if why is error:
+                raise
+            raise why from error
+        if self.pending is not None:  # the program caught it
+            raise self.pending
+        return result
+
+    def lift(self, args: Any) -> Any:
+        """Arguments as the region that is being written to knows them."""
+        if self._region.outer is None:
+            return args
+        try:
+            return map_arg(args, self._region.lift)
+        except LookupError:
+            raise CaptureError(
+                "a value that was computed in one branch is used after it",
+                at=self.where(),
+                fix="return it from the branch, or give it to a variable that both branches assign",
+            ) from None
+
+    lifted = lift
+
+    def argument(self, value: Any) -> Argument:
+        """Turn a value of the program into an argument of a node."""
+        return self.tracer.create_arg(value)
+
+    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str) -> Node:
+        """Make a node for the user's running line."""
+        return self.tracer.create_node(op, target, args, {}, name)
+
+    def torch_function(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Record a call that takes no proxies."""
+        return self.tracer.create_proxy("call_function", function, args, kwargs)
+
+    def target_name(self) -> str:
+        """What the value of a branch is called: nothing special, as all nodes under symbolic tracing."""
+        return ""
+
+    def site(self) -> CallSite | None:
+        """Where in the program the capture is."""
+        frame = user_frame(sys._getframe(1))
+        return None if frame is None else CallSite(frame.f_code, frame.f_lasti, self.scope)
+
+    def where(self) -> str | None:
+        """The user's line that is running."""
+        site = self.site()
+        if site is None:
+            return None
+        origin = site.resolve()
+        return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
+
+class _Joining:
+    """Joins untyped values: a proxy with a proxy, a tensor or a number, and two different numbers.
+
+    None must not become a proxy, which nobody could tell from a tensor; nor must text, or a container.
+    """
+
+    def __init__(self, recorder: SymbolicRecorder) -> None:
+        self._recorder = recorder
+
+    def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
+        """Say what becomes of two values. Raises Unlike."""
+        if type(a) is type(b) and type(a) in _NUMBERS:
+            return "same" if a == b else "join"
+        if not isinstance(a, _JOINED) or not isinstance(b, _JOINED):
+            return "look inside"
+        if not isinstance(a, Proxy) and not isinstance(b, Proxy):
+            raise Unlike(f"{type(a).__name__} on one side, {type(b).__name__} on the other")
+        return "join"
+
+    def is_open(self, value: Any) -> bool:
+        """Tell whether only a run has a value."""
+        return isinstance(value, Proxy)
+
+    def node_of(self, value: Any) -> Node | None:
+        """The node of a value that only a run has."""
+        return value.node  # type: ignore[no-any-return]
+
+    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
+        """The value in the program of one output of a branch."""
+        return self._recorder.tracer.proxy(node)
+
+    def kind_name(self, value: Any) -> str:
+        """What kind of value the program has there, in a message."""
+        return "a value of the run" if isinstance(value, Proxy) else type(value).__name__
+
+    def source_name(self, value: Any) -> str:
+        """What the source calls a value: nodes of symbolic tracing are not called so."""
+        return ""
+
+
+_NUMBERS = (int, float, bool)
+_JOINED = (Proxy, torch.Tensor, *_NUMBERS)
+
+
+class _Numbers:
+    """What the runtime does with proxies in place of numbers and truths: nodes."""
+
+    def __init__(self, recorder: SymbolicRecorder) -> None:
+        self._recorder = recorder
+
+    def truth(self, value: Any) -> Any:
+        """`bool(value)`."""
+        return self.computed(bool, (value,), {}) if isinstance(value, Proxy) else bool(value)
+
+    def loose_truth(self, value: Any) -> Any:
+        """A value of which only the truth counts."""
+        return value
+
+    def negation(self, value: Any) -> Any:
+        """`not value`."""
+        return self.computed(operator.not_, (value,), {})
+
+    def compare(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """One comparison."""
+        return function(left, right)
+
+    def length(self, value: Any) -> Any:
+        """`len(value)`."""
+        return self.computed(len, (value,), {})
+
+    def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value of a function of Python's that takes numbers."""
+        return self._recorder.tracer.create_proxy("call_function", function, args, kwargs)
+
+    def predicate(self, subject: Any) -> Argument:
+        """The argument that decides a branch."""
+        node: Node = subject.node
+        is_truth = node.op == "call_function" and node.target is bool
+        return node.args[0] if is_truth else node
+
+    def hint(self, subject: Any) -> None:
+        """What the examples say of a value: there are none."""
+
+
+class _Questions(Questions):
+    """The ladder without values: convert, branch, fork, refuse."""
+
+    _recorder: Any
+
+    def subject_of(self, test: Any) -> Any:
+        return test
+
+    def key_of(self, subject: Any) -> Any:
+        return subject.node
+
+    def decide(self, subject: Any, kind: type = bool) -> Any:
+        """Answer whether a proxy is true: convert who asks, or fork. None where neither can be."""
+        if self._recorder.pending is not None:
+            raise self._recorder.pending
+        key = self.key_of(subject)
+        if key in self.known:
+            return self.known[key]
+        if not self.is_asked_by_user():
+            return None
+        self.convert_asking()
+        return self._fork(subject, key, self.place())
+
+    def convert_asking(self) -> None:
+        """Start again with the function that is running converted, unless it is or cannot be."""
+        codes = self.convertible(user_frame(sys._getframe(1)))
+        if codes:
+            raise self.restart(self._recorder.plan.convert(codes))
+
+    def is_data(self, subject: Any) -> bool:
+        return True
+
+    def admit_optionals(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """No value here is None at times."""
