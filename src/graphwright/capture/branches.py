@@ -22,6 +22,7 @@ from graphwright.capture.conversion import PREFIX
 from graphwright.capture.joining import Unlike
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
+from graphwright.capture.running import Refusal, refusal
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
@@ -45,10 +46,12 @@ class Unbound:
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         name, place = object.__getattribute__(self, "_about")
-        raise CaptureError(
-            f"the variable {name!r} has a value on only one side of a branch",
-            at=place,
-            fix=f"give {name!r} a value before the branch, or on both sides",
+        raise refusal(
+            CaptureError(
+                f"the variable {name!r} has a value on only one side of a branch",
+                at=place,
+                fix=f"give {name!r} a value before the branch, or on both sides",
+            )
         )
 
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
@@ -148,7 +151,7 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
         result = run()
     except Raised:
         raised = True
-    except Exception as error:
+    except (Exception, Refusal) as error:
         raise _failed(recorder, subject, error, place) from error
     finally:
         recorder.region = before
@@ -164,10 +167,12 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     return _Side(region, raised, values)
 
 
-def _failed(recorder: Recorder, subject: Any, error: Exception, place: Any) -> BaseException:
+def _failed(recorder: Recorder, subject: Any, error: Exception | Refusal, place: Any) -> BaseException:
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
-    if isinstance(error, CaptureError) and recorder.questions.is_data(subject):
-        return error
+    if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
+        return recorder.pending
+    if recorder.pending is not None and recorder.questions.is_data(subject):
+        return recorder.pending
     last = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if user_frame(frame) is frame:
@@ -177,7 +182,11 @@ def _failed(recorder: Recorder, subject: Any, error: Exception, place: Any) -> B
         return recorder.questions.restart(recorder.plan.convert(codes))
     if not recorder.questions.is_data(subject):
         return recorder.questions.restart(
-            recorder.plan.change(place, "guard", f"one side raises {type(error).__name__}")
+            recorder.plan.change(place, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
+        )
+    if recorder.questions.is_caught_outside():
+        return recorder.questions.restart(
+            recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
     return error
 

@@ -6,15 +6,31 @@ indexing) fake tensors cannot answer, and copies of the real inputs are used ins
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+from graphwright.capture.draws import OwnDraws
+from graphwright.capture.running import stopping
 
 __all__ = ["Examples", "NeedsRealValues"]
+
+
+_UNANSWERED = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 
 
 class NeedsRealValues(BaseException):
@@ -33,7 +49,7 @@ class Examples:
     def __init__(self, real: bool = False) -> None:
         self.is_real = real
         self.is_running = False  # whether an operation is run on stand-ins right now
-        self._mode: Any = contextlib.nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True)
+        self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
@@ -57,8 +73,8 @@ class Examples:
         try:
             with torch._C.DisableTorchFunction(), self._mode:
                 return function(*args, **kwargs)
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise NeedsRealValues(str(error)) from error
+        except _UNANSWERED as error:
+            raise stopping(NeedsRealValues(str(error))) from error
         finally:
             self.is_running = before
 

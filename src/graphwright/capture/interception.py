@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["exporting", "standing_in"]
+__all__ = ["ExportFlags", "standing_in", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
-_users = 0
+_users: set[ExportFlags] = set()
 _FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
 
 
@@ -31,7 +31,7 @@ class _ThreadFlag:
         self.before = before
 
     def __bool__(self) -> bool:
-        return getattr(_thread, "depth", 0) > 0 or bool(self.before)
+        return bool(_export_users()) or bool(self.before)
 
     def __or__(self, other: object) -> bool:
         return bool(self) or bool(other)
@@ -45,35 +45,43 @@ class _ThreadFlag:
         return hash(bool(self))
 
 
-@contextlib.contextmanager
-def exporting() -> Iterator[None]:
-    """Answer `torch.compiler.is_exporting()` and `is_compiling()` with yes in this thread while the block lasts.
+class ExportFlags:
+    """Answers `torch.compiler.is_exporting()` and `is_compiling()` with yes in this thread, from `enter` to `leave`.
 
-    >>> with exporting():
-    ...     bool(torch.compiler.is_exporting())
+    To leave twice, or without having entered, does no harm.
+
+    >>> flags = ExportFlags()
+    >>> flags.enter()
+    >>> bool(torch.compiler.is_exporting())
     True
+    >>> flags.leave()
     >>> torch.compiler.is_exporting()
     False
     """
-    global _users
-    with _lock:
-        if _users == 0:
-            for flag in _FLAGS:
-                if hasattr(torch.compiler, flag):  # an older torch lacks some: nobody asks there
-                    setattr(torch.compiler, flag, _ThreadFlag(getattr(torch.compiler, flag)))
-        _users += 1
-    _thread.depth = getattr(_thread, "depth", 0) + 1
-    try:
-        yield
-    finally:
-        _thread.depth -= 1
+
+    def enter(self) -> None:
+        """Answer yes in this thread."""
         with _lock:
-            _users -= 1
-            if _users == 0:
-                for flag in _FLAGS:
-                    standing = getattr(torch.compiler, flag, None)
-                    if isinstance(standing, _ThreadFlag):
-                        setattr(torch.compiler, flag, standing.before)
+            _users.add(self)
+            for flag in _FLAGS:
+                known = getattr(torch.compiler, flag, None)  # an older torch lacks some: nobody asks there
+                if isinstance(known, bool):
+                    setattr(torch.compiler, flag, _ThreadFlag(known))
+        _thread.export_users = (*_export_users(), self)
+
+    def leave(self) -> None:
+        """Answer as before; the last to leave puts torch's own flags back."""
+        _thread.export_users = tuple([user for user in _export_users() if user is not self])
+        with _lock:
+            _users.discard(self)
+            for flag in _FLAGS:
+                standing = getattr(torch.compiler, flag, None)
+                if not _users and isinstance(standing, _ThreadFlag):
+                    setattr(torch.compiler, flag, standing.before)
+
+
+def _export_users() -> tuple[ExportFlags, ...]:
+    return getattr(_thread, "export_users", ())
 
 
 _MISSING = object()

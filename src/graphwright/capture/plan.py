@@ -24,8 +24,6 @@ _MOST_PASSES = 200
 
 Way = Literal["fork", "guard"]
 
-_asked: set[CodeType] = set()  # functions that asked in any capture of this process: converted from the start
-
 
 class Restart(BaseException):
     """Start again: the plan has changed. A BaseException, so that a model's own `except` does not swallow it.
@@ -65,7 +63,7 @@ class Plan:
     static: frozenset[str] = frozenset()  # inputs whose numbers and sizes are the example's
     dynamic: frozenset[str] = frozenset()  # bools among the inputs that a call may change
     leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
-    converted: set[CodeType] = dataclasses.field(default_factory=lambda: set(_asked))
+    converted: set[CodeType] = dataclasses.field(default_factory=set)
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     answers: tuple[bool, ...] = ()
     paths: int = 0
@@ -82,7 +80,6 @@ class Plan:
     def convert(self, codes: set[CodeType]) -> Restart:
         """Have functions converted."""
         self.converted |= codes
-        _asked.update(codes)
         names = sorted(getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2] for code in codes)
         return Restart(f"converted {', '.join(names)}")
 

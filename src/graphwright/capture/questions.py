@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,6 +26,7 @@ from graphwright.capture.conversion import can_convert, is_converted
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.origins import is_handled, place_of, user_frame
 from graphwright.capture.plan import Restart
+from graphwright.capture.running import stopping
 from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
@@ -104,10 +105,8 @@ class Questions:
         if control_flow == "follow" and self.is_data(subject):
             return self._follow(subject)
         stages = control_flow == "stage"
-        if stages and is_asked_by_user and way is None:
-            codes = self.convertible(user_frame(sys._getframe(1)))
-            if codes:
-                raise self.restart(self._recorder.plan.convert(codes))
+        if is_asked_by_user and way is None:
+            self.stage(user_frame(sys._getframe(1)))
         if kind is bool and way != "guard" and stages and (is_asked_by_user or self.is_data(subject)):
             return self._fork(subject, key, place)
         if self.is_data(subject):
@@ -119,6 +118,23 @@ class Questions:
         asking = _outer_frame(sys._getframe(1))
         return user_frame(asking) is asking or (asking is not None and asking.f_code in _CHECKS)
 
+    def stage(self, frame: FrameType | None) -> None:
+        """Start again with the function of a frame converted, where that can be and is not done."""
+        codes = self.convertible(frame) if self._recorder.plan.control_flow == "stage" else None
+        if codes:
+            raise self.restart(self._recorder.plan.convert(codes))
+
+    def guard_sizes(self, values: Iterable[Any]) -> None:
+        """Take what these values are, short of their data, from the example: the program asked by a `try`."""
+        for value in values:
+            symbol = symbol_of(value)
+            if symbol is not None and symbol.has_value and not symbol.is_data:
+                self.guard(symbol)
+            elif isinstance(value, TensorProxy):
+                self._recorder.kinds_asked = True
+                for dim in range(value.example.dim()):
+                    self.guard(self._recorder.numbers.size_symbol(value, dim))
+
     def _follow(self, subject: Any) -> Any:
         """Answer a question of data with the example's data, and warn that other data may lead elsewhere."""
         if isinstance(subject, Symbol):
@@ -126,7 +142,7 @@ class Questions:
         else:
             answer = self._recorder.numbers.hint(subject)
         if answer is None:
-            raise NeedsRealValues("the path of the example is followed")
+            raise stopping(NeedsRealValues("the path of the example is followed"))
         warnings.warn(
             f"at {self._recorder.where()}: the program asks for the data of a tensor, and only the way that the "
             f"example takes ({answer!r}) is captured; with other data the captured program may be wrong",
@@ -293,14 +309,19 @@ class Questions:
             if user_frame(frame) is frame and is_handled(frame):
                 return error  # the program itself catches it, on this side
             frame = frame.f_back
-        while frame is not None and frame.f_code is not RUN:
-            if user_frame(frame) is frame and is_handled(frame):
-                raise self.restart(
-                    self._recorder.plan.change(region.place, "fork", "an exception may be caught outside")
-                )
-            frame = frame.f_back
+        if self.is_caught_outside(frame):
+            raise self.restart(self._recorder.plan.change(region.place, "fork", "an exception may be caught outside"))
         self.write_raise(error)
         raise Raised
+
+    def is_caught_outside(self, frame: FrameType | None = None) -> bool:
+        """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
+        frame = frame or sys._getframe(1)
+        while frame is not None and frame.f_code is not RUN:
+            if user_frame(frame) is frame and is_handled(frame):
+                return True
+            frame = frame.f_back
+        return False
 
     def write_raise(self, error: Any) -> None:
         """Write into the graph that an exception is raised."""

@@ -27,6 +27,7 @@ from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
 from graphwright.capture.questions import Questions, is_torch
 from graphwright.capture.regions import Region
+from graphwright.capture.running import Refusal, capturing, refusal
 from graphwright.capture.spellings import (
     DATA_METHODS,
     KIND_METHODS,
@@ -36,7 +37,7 @@ from graphwright.capture.spellings import (
     property_name,
     tensor_method_name,
 )
-from graphwright.capture.staging import capturing, run
+from graphwright.capture.staging import run
 from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.errors import CaptureError
@@ -97,11 +98,18 @@ class Recorder:
             with capturing(self), _RecordingMode(self):
                 result = run(self.questions.converted(function), args, kwargs)
         except Raised:
-            raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
+            if self.pending is None:
+                raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
+        except Exception:
+            if self.pending is None:  # else a handler of the program made its own error of what stops it
+                raise
+        except Refusal:
+            pass
         finally:
             self.is_running = False
-        if self.pending is not None:
-            raise self.pending
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            raise pending.error if isinstance(pending, Refusal) else pending
         return result
 
     def own_tensors(self, shells: Shells) -> None:
@@ -214,6 +222,8 @@ class Recorder:
     def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record one call of torch, or answer it from what is known."""
         if self.pending is not None:
+            if function is torch._C._set_grad_enabled:  # a context of the program is left
+                return function(*args)
             raise self.pending
         prop = property_name(function)
         if prop is not None:
@@ -317,7 +327,7 @@ class Recorder:
         `owner` comes before the arguments of the node: the object whose method is called.
         """
         self.takes_no_size = getattr(target, "__module__", None) == "_operator"
-        example = self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
+        example = self._on_examples(run, args, kwargs)
         node_args = (*owner, *[self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
         node = self.node(op, target, node_args, node_kwargs)
@@ -334,6 +344,15 @@ class Recorder:
         if isinstance(example, tuple | list) and (_name_of(target) in PIECES or len(names) == len(example)):
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names)
+
+    def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
+        try:
+            return self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
+        except Exception:
+            if self.questions.is_caught_outside():
+                self.questions.guard_sizes(leaves((args, kwargs)))
+            raise
 
     def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
         """Make a node for the user's running line.
@@ -357,10 +376,12 @@ class Recorder:
             try:
                 args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
             except LookupError:
-                raise CaptureError(
-                    "a value that was computed in one branch is used after it",
-                    at=self.where(),
-                    fix="return it from the branch, or give it to a variable that both branches assign",
+                raise refusal(
+                    CaptureError(
+                        "a value that was computed in one branch is used after it",
+                        at=self.where(),
+                        fix="return it from the branch, or give it to a variable that both branches assign",
+                    )
                 ) from None
         return region.graph.create_node(op, target, args, kwargs, name)
 
@@ -438,10 +459,12 @@ class Recorder:
         fields = _constructor_fields(value)
         if fields is not None:
             return self.node("call_function", kind, (), {name: self.argument(item) for name, item in fields.items()})
-        raise CaptureError(
-            f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
-            at=self.where(),
-            fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
+        raise refusal(
+            CaptureError(
+                f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
+                at=self.where(),
+                fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
+            )
         )
 
     def _device_node(self, tensor: TensorProxy) -> Node:
@@ -499,7 +522,7 @@ class Recorder:
 
     def _makes_tensor(self, function: Any, args: Any, kwargs: Any) -> bool:
         """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
-        example = self.examples.run(function, self._to_examples(args), self._to_examples(kwargs))
+        example = self._on_examples(function, args, kwargs)
         return any(isinstance(value, torch.Tensor) for value in leaves(example))
 
     def make(self, op: str, target: Any, args: tuple[Any, ...], name: str) -> Node:
@@ -534,7 +557,10 @@ class Recorder:
     def is_in_message(self) -> bool:
         """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
         frame = user_frame(sys._getframe(1))
-        return frame is not None and place_of(frame.f_code, frame.f_lasti).source.startswith(_REPORTS)
+        source = "" if frame is None else place_of(frame.f_code, frame.f_lasti).source
+        if source.startswith("print("):
+            self.questions.stage(frame)  # printed when the program runs
+        return source.startswith(_REPORTS)
 
     # ---- errors and places
 

@@ -10,7 +10,6 @@ import builtins
 import functools
 import math
 import operator
-import threading
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -21,41 +20,24 @@ from torch import nn
 from graphwright.capture.attributes import TrainingFlag
 from graphwright.capture.conversion import convert
 from graphwright.capture.proxy import Proxy
+from graphwright.capture.running import running
 from graphwright.capture.symbols import is_symbolic
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.runtime import Shells
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
-    from graphwright.capture.symbolic_branches import SymbolicRecorder
 
 __all__ = [
     "RUN",
     "RUNTIME",
     "Text",
-    "capturing",
     "convert_methods",
     "converted_function",
     "is_leaf",
     "is_refused_number",
     "run",
 ]
-
-_thread = threading.local()
-
-
-class capturing:
-    """While it is entered, converted functions of this thread record with a recorder."""
-
-    def __init__(self, recorder: Recorder | SymbolicRecorder) -> None:
-        self._recorder = recorder
-
-    def __enter__(self) -> None:
-        self._before = getattr(_thread, "recorder", None)
-        _thread.recorder = self._recorder
-
-    def __exit__(self, *error: object) -> None:
-        _thread.recorder = self._before
 
 
 def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -180,7 +162,7 @@ class Runtime:
 
     def raising(self, error: Any) -> Any:
         """`raise error`: returns what is to be raised, or ends a side of a branch with it."""
-        recorder = getattr(_thread, "recorder", None)
+        recorder = running()
         return error if recorder is None else recorder.questions.raising(error)
 
     def text(self, template: str, *values: Any) -> str:
@@ -193,7 +175,7 @@ class Runtime:
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`function(*args, **kwargs)`: converted functions in place of those that asked, nodes for numbers."""
-        recorder: Recorder | None = getattr(_thread, "recorder", None)
+        recorder = running()
         if recorder is None:
             return function(*args, **kwargs)
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):

@@ -24,7 +24,8 @@ from graphwright.capture.plan import Plan
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.questions import Questions
 from graphwright.capture.regions import Region
-from graphwright.capture.staging import capturing, run
+from graphwright.capture.running import Refusal, capturing
+from graphwright.capture.staging import run
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, map_arg
 
@@ -101,7 +102,9 @@ class SymbolicRecorder:
                 result = run(function, args, {})
         except Raised:
             raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
-        except Exception as error:
+        except (Exception, Refusal) as error:
+            if isinstance(error, Refusal):
+                raise error.error from None
             if self.pending is None and self.questions.is_raised_by_user(error):
                 self.questions.write_raise(error)
                 return None
@@ -110,7 +113,7 @@ class SymbolicRecorder:
                 raise
             raise why from error
         if self.pending is not None:  # the program caught it
-            raise self.pending
+            raise self.pending.error if isinstance(self.pending, Refusal) else self.pending
         return result
 
     def lift(self, args: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.running import stopping
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
@@ -64,7 +65,7 @@ class Symbol:
     def hint(self) -> Number:
         """The value for the example inputs. Raises NeedsRealValues where fake examples cannot tell."""
         if self._hint is UNKNOWN:
-            raise NeedsRealValues("a number that depends on data is used as a size")
+            raise stopping(NeedsRealValues("a number that depends on data is used as a size"))
         return self._hint
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.running import refusal
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
@@ -77,27 +78,35 @@ class TensorProxy(torch.Tensor):
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        raise CaptureError(
-            "cannot deepcopy a tensor while the program is captured", fix="use tensor.clone() in the program"
+        raise refusal(
+            CaptureError(
+                "cannot deepcopy a tensor while the program is captured",
+                at=self.recorder.where(),
+                fix="use tensor.clone() in the program",
+            )
         )
 
     @classmethod
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        raise CaptureError(
-            f"{getattr(function, '__name__', function)!r} was called on a tensor of the captured program outside of "
-            "its capture",
-            fix="do not keep tensors of the captured forward in globals or closures",
+        raise refusal(
+            CaptureError(
+                f"{getattr(function, '__name__', function)!r} was called on a tensor of the captured program outside "
+                "of its capture",
+                fix="do not keep tensors of the captured forward in globals or closures",
+            )
         )
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        raise CaptureError(
-            f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
-            fix="make the calling function a leaf: leaf_functions=[...]",
+        raise refusal(
+            CaptureError(
+                f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
+                fix="make the calling function a leaf: leaf_functions=[...]",
+            )
         )
 
 

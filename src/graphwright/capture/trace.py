@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -16,11 +15,12 @@ from torch import nn
 from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
-from graphwright.capture.interception import exporting, watching
+from graphwright.capture.interception import ExportFlags, watching
 from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.staging import convert_methods
+from graphwright.capture.thread_state import undoing
 from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
 from graphwright.runtime import GraphModule, Shells, captured_module, graph_of, keep_facts
@@ -87,9 +87,10 @@ def trace(
     say = progress or (lambda line: None)
     program = _Program(root, tuple(args), dict(kwargs or {}), _leaf_predicate(leaf_modules))
     failure: BaseException | None = None
+    converted: set[Any] = set()  # what asks in one attempt asks in the next
     for attempt in _ATTEMPTS if control_flow != "follow" else _ATTEMPTS[2:]:
         started = time.perf_counter()
-        plan = Plan(control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions))
+        plan = Plan(control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), converted)
         try:
             gm = program.capture(plan, attempt)
         except DataQuestion as question:
@@ -178,6 +179,17 @@ class _Program:
         return run
 
     def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+        if not attempt.export:
+            return undoing(lambda: self._pass(plan, attempt, answers))
+        flags = ExportFlags()
+
+        def run() -> _Run:
+            flags.enter()
+            return self._pass(plan, attempt, answers)
+
+        return undoing(run, flags.leave)
+
+    def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
         self.log.passes += 1
         recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
@@ -185,10 +197,9 @@ class _Program:
         recorder.scope.kind = type(self.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
-        export = exporting() if attempt.export else contextlib.nullcontext()
         leaves = plan.leaves
         watch = watching(leaves, recorder.questions.leaf_called) if leaves else contextlib.nullcontext()
-        with _random_state(), export, watch:
+        with watch:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
@@ -200,8 +211,8 @@ class _Program:
                     if why is error:
                         raise
                     raise why from error
-            if plan.paths > plan.max_paths:
-                raise recorder.questions.too_many_paths()
+        if plan.paths > plan.max_paths:
+            raise recorder.questions.too_many_paths()
         recorder.refuse_kept_values()
         recorder.finish(result)
         return _Run(recorder, inputs)
@@ -247,14 +258,3 @@ def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], boo
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-
-
-@contextlib.contextmanager
-def _random_state() -> Iterator[None]:
-    """Leave the random states of torch and Python as they are found."""
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(torch_state)
-        random.setstate(python_state)

@@ -1,0 +1,129 @@
+"""Captures that end half-way, by an interrupt, by an error of the program or of the capture: nothing is left behind."""
+
+from __future__ import annotations
+
+import random
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from tests.capture.untouched import models, untouched
+from torch import nn
+
+from graphwright import CaptureError, trace
+
+X = torch.linspace(-1.0, 2.0, 12).view(3, 4)
+
+
+class _Interrupt:
+    """Raises KeyboardInterrupt where Python itself would: when a function begins, when C code has returned."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.at = at
+        self.count = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_return") and not _ends_the_process(frame):
+            self.count += 1
+            if self.count == self.at:
+                raise KeyboardInterrupt
+
+    def during(self, model: nn.Module) -> bool:
+        """Capture a model; tell whether that was interrupted."""
+        sys.setprofile(self)
+        try:
+            trace(model, X)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+
+# What torch's C++ calls in the middle of an operation, partly where it can bear no exception: Python's own interrupts
+# end the process there, too.
+_CALLED_BY_TORCH = frozenset({"__torch_dispatch__", "find_torch_dispatch_rule", "__hash__", "inner", "_fn"})
+
+
+def _ends_the_process(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name in _CALLED_BY_TORCH and "torch" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _points(model: nn.Module) -> int:
+    counter = _Interrupt()
+    counter.during(model)
+    return counter.count
+
+
+def _interrupt(times: int) -> None:
+    chosen = random.Random(11)
+    for model in models()[::2]:
+        code = trace(model, X).code
+        points = _points(model)
+        result = model(X)
+        interrupted = 0
+        with untouched(model) as check:
+            for point in sorted(chosen.sample(range(1, points), times)):
+                interrupted += _Interrupt(point).during(model)  # Python prints, and ignores, what a finalizer raises
+                try:
+                    check()
+                    assert type(torch.compiler.is_exporting()) is bool
+                    assert type(torch.ones(1) + 1) is torch.Tensor
+                except AssertionError as error:
+                    raise AssertionError(f"interrupted at {point} of {points}: {error}") from None
+            assert trace(model, X).code == code
+        assert interrupted >= 0.9 * times - 1
+        for now, known in zip(_flat(model(X)), _flat(result), strict=True):
+            assert torch.equal(now, known)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    return [value] if isinstance(value, torch.Tensor) else list(value)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interrupted_captures() -> None:
+    _interrupt(8)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_captures_interrupted_at_two_hundred_points() -> None:
+    _interrupt(200)
+
+
+class Failing(nn.Module):
+    """Raises, or asks what cannot be answered, inside of a module, a region and a branch."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.linear = nn.Linear(4, 4)
+        self.seen: list[int] = []
+
+    def forward(self, x: Any) -> Any:
+        self.seen.append(len(self.how))
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            if x.sum() > 0:
+                x = self.linear(x)
+            if self.how == "error":
+                raise KeyError("a model of its own mind")
+            if self.how == "refusal":
+                return x.tolist()
+            return x.view(7, 7, 7)
+
+
+@pytest.mark.parametrize("how", ["error", "refusal", "shape"])
+def test_failed_captures(how: str) -> None:
+    model = Failing(how)
+    with untouched(model):
+        with pytest.raises((KeyError, CaptureError, RuntimeError)):
+            trace(model, X)
+        assert model.seen == []
+    assert type(torch.compiler.is_exporting()) is bool
