@@ -42,6 +42,7 @@ PUBLIC = [
         "TracerBase",
         "TracerWarning",
         "Transformer",
+        "doctor",
         "graph",
         "has_side_effect",
         "map_arg",

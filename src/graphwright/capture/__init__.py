@@ -4,6 +4,8 @@ A module or function comes in, unmodified and never written to; a GraphModule go
 tracer.py first, then trace.py for capture with example inputs.
 """
 
+from graphwright.capture.doctor import doctor
+from graphwright.capture.obstacles import Diagnosis, Obstacle
 from graphwright.capture.origins import Scope, ScopeContextManager
 from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy
 from graphwright.capture.proxyable import ProxyableClassMeta
@@ -19,8 +21,10 @@ from graphwright.capture.wrap import wrap
 __all__ = [
     "PH",
     "Attribute",
+    "Diagnosis",
     "GraphAppendingTracer",
     "MetaProxy",
+    "Obstacle",
     "PHBase",
     "PHWithMeta",
     "ParameterProxy",
@@ -32,6 +36,7 @@ __all__ = [
     "TracerWarning",
     "TracerBase",
     "Transformer",
+    "doctor",
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
     "symbolic_trace",

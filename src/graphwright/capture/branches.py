@@ -31,28 +31,33 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Raised", "State", "Unbound", "branch"]
+__all__ = ["OneSided", "Raised", "State", "Unbound", "branch"]
 
 
 class Raised(BaseException):
     """A side of a branch ends in an exception, which is in the graph."""
 
 
+class OneSided(CaptureError):
+    """A variable is used that has a value on only one side of the branch of this place."""
+
+    def __init__(self, name: str, where: str | None, place: Any) -> None:
+        super().__init__(
+            f"the variable {name!r} has a value on only one side of a branch",
+            at=where,
+            fix=f"give {name!r} a value before the branch, or on both sides",
+        )
+        self.place = place
+
+
 class Unbound:
     """Stands for a variable that only the other side of a branch assigned; any use of it is an error."""
 
-    def __init__(self, name: str, place: str | None) -> None:
-        object.__setattr__(self, "_about", (name, place))
+    def __init__(self, name: str, where: str | None, place: Any) -> None:
+        object.__setattr__(self, "_about", (name, where, place))
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        name, place = object.__getattribute__(self, "_about")
-        raise refusal(
-            CaptureError(
-                f"the variable {name!r} has a value on only one side of a branch",
-                at=place,
-                fix=f"give {name!r} a value before the branch, or on both sides",
-            )
-        )
+        raise refusal(OneSided(*object.__getattribute__(self, "_about")))
 
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
@@ -120,7 +125,7 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     values = _finish(recorder, subject, sides, leaves, called)
     result, *state_values = [_fill(value, values) for value in made]
-    state.write(state_values, where)
+    state.write(state_values, where, place)
     return result
 
 
@@ -172,7 +177,7 @@ def _failed(recorder: Recorder, subject: Any, error: Exception | Refusal, place:
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
         return recorder.pending
     if recorder.pending is not None and recorder.questions.is_data(subject):
-        return recorder.pending
+        return recorder.questions.given_up(recorder.pending, place)
     last = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if user_frame(frame) is frame:
@@ -188,7 +193,7 @@ def _failed(recorder: Recorder, subject: Any, error: Exception | Refusal, place:
         return recorder.questions.restart(
             recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
-    return error
+    return recorder.questions.given_up(error, place)
 
 
 def _finish(
@@ -435,11 +440,11 @@ class State:
         for now, before in self._containers:
             _refill(now, before)
 
-    def write(self, values: list[Any], where: str | None) -> None:
+    def write(self, values: list[Any], where: str | None, place: Any) -> None:
         """Give the variables and containers their values after the branch."""
         count = len(self.names)
         for name, value in zip(self.names, values[:count], strict=True):
-            _set(self._cells[name], Unbound(name, where) if value is _OneSided else value)
+            _set(self._cells[name], Unbound(name, where, place) if value is _OneSided else value)
         for (now, _), value in zip(self._containers, values[count:], strict=True):
             _refill(now, value)
 

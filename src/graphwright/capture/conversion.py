@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["PREFIX", "can_convert", "convert", "converted_source", "is_converted"]
+__all__ = ["PREFIX", "can_convert", "convert", "converted_source", "is_converted", "original_code"]
 
 _RUNTIME = "graphwright runtime"  # in the constants of converted code, replaced by the runtime itself
 PREFIX = "_gw_"
@@ -70,6 +70,11 @@ def can_convert(code: CodeType) -> bool:
 def is_converted(code: CodeType) -> bool:
     """Tell whether a code object is one that `convert` made."""
     return code in _made
+
+
+def original_code(code: CodeType) -> CodeType | None:
+    """The code object that a function was written with; None for the part of a converted one."""
+    return next((old for (_, old), new in _codes.items() if new is code), None) if code in _made else code
 
 
 def converted_source(function: FunctionType) -> str:

@@ -129,10 +129,12 @@ class Inputs:
         if callable(value) and not isinstance(value, torch.nn.Module):
             self._known[path] = make(), value
             return value
-        raise CaptureError(
+        error = CaptureError(
             f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
             fix="pass tensors, numbers, strings, or tuples, lists, dicts and dataclasses of them",
         )
+        self._recorder.questions.refuse(error, "argument")
+        return value
 
     def _item_maker(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
         return _once(lambda: self._call(operator.getitem, make(), key))

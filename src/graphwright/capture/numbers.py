@@ -195,7 +195,7 @@ class Numbers:
     def _number_of(self, tensor: TensorProxy, kind: Any) -> Symbol:
         """`int(tensor)` or `float(tensor)`."""
         with torch._C.DisableTorchFunction():
-            hint = kind(tensor.example) if self._recorder.examples.is_real else UNKNOWN
+            hint = kind(tensor.example.detach()) if self._recorder.examples.is_real else UNKNOWN
         return self.data_symbol(hint, kind, kind, (tensor,))
 
     def item(self, tensor: TensorProxy) -> Symbol:

@@ -7,6 +7,7 @@ somebody asks where a node comes from, or what the source calls its value.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import itertools
 import linecache
@@ -25,6 +26,7 @@ __all__ = ["CallSite", "Scope", "ScopeContextManager", "is_handled", "place_of",
 _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
+    copy.__file__,
 )
 _is_internal: dict[CodeType, bool] = {}  # bounded by the code that a process has
 

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from graphwright.capture.calls import Calls
+from graphwright.capture.obstacles import Obstacles
 from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
 
@@ -22,7 +23,7 @@ __all__ = ["Log", "Plan", "Restart"]
 
 _MOST_PASSES = 200
 
-Way = Literal["fork", "guard"]
+Way = Literal["fork", "guard", "follow"]
 
 
 class Restart(BaseException):
@@ -68,6 +69,7 @@ class Plan:
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
+    obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
 
     def start(self, answers: tuple[bool, ...]) -> None:
         """Count one more run of the program, which is to answer its forks so."""
@@ -86,8 +88,12 @@ class Plan:
     def change(self, place: Any, way: Way, why: str) -> Restart:
         """Have one question answered another way."""
         self.ways[place] = way
-        done = "forked" if way == "fork" else "answered from the example under a guard"
-        return Restart(f"{done}: {why}", "" if place is None else _line(*place[:2]))
+        return Restart(f"{_WAYS[way]}: {why}", "" if place is None else _line(*place[:2]))
+
+
+_WAYS: dict[Way, str] = {
+    "fork": "forked", "guard": "answered from the example under a guard", "follow": "followed the example",
+}  # fmt: skip
 
 
 def _line(file: str, number: int) -> str:

@@ -6,6 +6,7 @@ each answer; else, for sizes and flags, take the example's answer under a guard;
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import os
@@ -14,7 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.overrides
@@ -24,9 +25,10 @@ from graphwright.capture.branches import Raised, branch
 from graphwright.capture.calls import Calls
 from graphwright.capture.conversion import can_convert, is_converted
 from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.obstacles import Category
 from graphwright.capture.origins import is_handled, place_of, user_frame
 from graphwright.capture.plan import Restart
-from graphwright.capture.running import stopping
+from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
@@ -96,12 +98,14 @@ class Questions:
         key = self.key_of(subject)
         if key in self.known:
             return self.known[key]
-        is_asked_by_user = self.is_asked_by_user()
         place = self.place()
         way = self._recorder.plan.ways.get(place)
+        if way == "follow":
+            return self.of_example(subject)
+        is_asked_by_user = self.is_asked_by_user()
         control_flow = self._recorder.plan.control_flow
         if control_flow == "error":
-            self.refuse_data(subject)
+            return self.refuse_data(subject)
         if control_flow == "follow" and self.is_data(subject):
             return self._follow(subject)
         stages = control_flow == "stage"
@@ -110,7 +114,7 @@ class Questions:
         if kind is bool and way != "guard" and stages and (is_asked_by_user or self.is_data(subject)):
             return self._fork(subject, key, place)
         if self.is_data(subject):
-            self.refuse_data(subject)
+            return self.refuse_data(subject)
         return self.guard(subject)
 
     def is_asked_by_user(self) -> bool:
@@ -135,12 +139,13 @@ class Questions:
                 for dim in range(value.example.dim()):
                     self.guard(self._recorder.numbers.size_symbol(value, dim))
 
+    def of_example(self, subject: Any) -> Any:
+        """The answer of the example, None where that cannot tell."""
+        return subject.hint if isinstance(subject, Symbol) else self._recorder.numbers.hint(subject)
+
     def _follow(self, subject: Any) -> Any:
         """Answer a question of data with the example's data, and warn that other data may lead elsewhere."""
-        if isinstance(subject, Symbol):
-            answer: Any = subject.hint
-        else:
-            answer = self._recorder.numbers.hint(subject)
+        answer = self.of_example(subject)
         if answer is None:
             raise stopping(NeedsRealValues("the path of the example is followed"))
         warnings.warn(
@@ -173,7 +178,9 @@ class Questions:
         if number < len(answers):
             answer = answers[number]
         else:
-            answer = bool(subject.hint) if isinstance(subject, Symbol) and subject.has_value else True
+            if number >= self._recorder.plan.max_paths:  # a loop may fork for ever
+                raise self.restart(self.too_many_paths())
+            answer = self._recorder.numbers.hint(subject) is not False
         pred = self._recorder.numbers.predicate(subject)
         after, site, calls = self._recorder.graph._root.prev, self._recorder.site(), self._recorder.calls.copy()
         self.forks.append(Fork(after, pred, answer, site, place, self.is_data(subject), calls))
@@ -271,6 +278,8 @@ class Questions:
         if way == "guard":
             assert isinstance(subject, Symbol)
             return then() if self.guard(subject) else other()
+        if way == "follow":
+            return then() if self.of_example(subject) else other()
         if way == "fork":
             return then() if self._fork(subject, key, place) else other()
         return branch(self._recorder, subject, then, other, names, names if alive is None else alive, place)
@@ -343,15 +352,26 @@ class Questions:
             return self._recorder.make("call_method", "format", (value.template, *values), "message")
         return self._recorder.argument(value)
 
-    def refuse_data(self, subject: Any, name: str = "") -> NoReturn:
+    def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
+        """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
         what = f" ({name.strip('_')})" if name else ""
-        subject = "the data of a tensor" if self.is_data(subject) else "a size or flag"
-        self._recorder.pending = DataQuestion(
-            f"the program asks for {subject}{what}, which is known only when it runs",
+        asked = "the data of a tensor" if self.is_data(subject) else "a size or flag"
+        question = DataQuestion(
+            f"the program asks for {asked}{what}, which is known only when it runs",
             at=self._recorder.where(),
             fix="use torch.where, or keep the value a tensor",
         )
-        raise self._recorder.pending
+        if self._recorder.plan.obstacles is None:
+            self._recorder.pending = question
+            raise question
+        self._recorder.plan.obstacles.note("data", question.error)
+        return self.of_example(subject) if answer is None else answer()
+
+    def refuse(self, error: CaptureError, category: Category) -> None:
+        """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""
+        if self._recorder.plan.obstacles is None:
+            raise refusal(error)
+        self._recorder.plan.obstacles.note(category, error)
 
     def failed_path(self, error: Exception) -> BaseException:
         """What to do where a path that the example does not take raises: an answer of size is the example's."""
@@ -365,18 +385,32 @@ class Questions:
         for fork in reversed(self.forks):
             if not fork.is_data:
                 return self._recorder.plan.change(fork.place, "guard", f"a path raises {type(error).__name__}")
-        return error
+        return self.given_up(error, self.forks[-1].place) if self.forks else error
+
+    def given_up(self, error: BaseException, place: Any) -> BaseException:
+        """What to do where a side of a branch on data cannot be captured: refuse, or note it and follow the example."""
+        if self._recorder.plan.obstacles is None or self._recorder.plan.ways.get(place) == "follow":
+            return error
+        raised = error.error.with_traceback(error.__traceback__) if isinstance(error, Refusal) else error
+        self._recorder.plan.obstacles.note_failure(raised)
+        return self.restart(self._recorder.plan.change(place, "follow", f"one side raises {type(raised).__name__}"))
 
     def too_many_paths(self) -> BaseException:
         """What to do where the program forks too often."""
         for fork in reversed(self.forks):
             if not fork.is_data:
                 return self._recorder.plan.change(fork.place, "guard", "the program forks too often")
-        return DataQuestion(
+        counts = collections.Counter(fork.place for fork in self.forks)
+        fork = max(self.forks, key=lambda fork: counts[fork.place])  # a loop's test rather than what comes after it
+        question = DataQuestion(
             f"the program forks into more than {self._recorder.plan.max_paths} paths",
-            at=self.forks[-1].site and str(self.forks[-1].site),
+            at=fork.site and str(fork.site),
             fix="use torch.where, or write the branches so that both give the same kinds of values",
         )
+        if self._recorder.plan.obstacles is None:
+            return question
+        self._recorder.plan.obstacles.note("paths", question.error)
+        return self._recorder.plan.change(fork.place, "follow", question.error.message)
 
 
 def is_torch(function: Any) -> bool:

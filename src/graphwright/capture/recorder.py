@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from graphwright.capture.attribute_writes import place_of_write
 from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.conversion import is_converted
@@ -27,7 +28,7 @@ from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
 from graphwright.capture.questions import Questions, is_torch
 from graphwright.capture.regions import Region
-from graphwright.capture.running import Refusal, capturing, refusal
+from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import (
     DATA_METHODS,
     KIND_METHODS,
@@ -109,7 +110,7 @@ class Recorder:
             self.is_running = False
         pending, self.pending = self.pending, None
         if pending is not None:
-            raise pending.error if isinstance(pending, Refusal) else pending
+            raise pending.error.with_traceback(pending.__traceback__) if isinstance(pending, Refusal) else pending
         return result
 
     def own_tensors(self, shells: Shells) -> None:
@@ -141,11 +142,13 @@ class Recorder:
             for table in (own, shell._buffers, shell._parameters):
                 for name, value in table.items():
                     if _holds_proxies(value):
-                        raise CaptureError(
+                        error = CaptureError(
                             f"the program keeps a tensor or number in {type(module).__name__}.{name}; "
                             "a captured program cannot write attributes yet",
+                            at=place_of_write(type(module), name),
                             fix="return the value instead, or write in place: self.buffer.copy_(value)",
                         )
+                        self.questions.refuse(error, "attribute")
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
@@ -242,7 +245,7 @@ class Recorder:
             self.kinds_asked |= isinstance(owner, TensorProxy)
             return function(*self._to_examples(args), **self._to_examples(kwargs))
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
-            return self._data(name, owner)
+            return self._data(name, owner, lambda: self._answer(function, args, kwargs))
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
@@ -376,13 +379,13 @@ class Recorder:
             try:
                 args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
             except LookupError:
-                raise refusal(
-                    CaptureError(
-                        "a value that was computed in one branch is used after it",
-                        at=self.where(),
-                        fix="return it from the branch, or give it to a variable that both branches assign",
-                    )
-                ) from None
+                error = CaptureError(
+                    "a value that was computed in one branch is used after it",
+                    at=self.where(),
+                    fix="return it from the branch, or give it to a variable that both branches assign",
+                )
+                self.questions.refuse(error, "value")
+                args, kwargs = map_arg((args, kwargs), lambda node: None)
         return region.graph.create_node(op, target, args, kwargs, name)
 
     def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
@@ -459,13 +462,13 @@ class Recorder:
         fields = _constructor_fields(value)
         if fields is not None:
             return self.node("call_function", kind, (), {name: self.argument(item) for name, item in fields.items()})
-        raise refusal(
-            CaptureError(
-                f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
-                at=self.where(),
-                fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
-            )
+        error = CaptureError(
+            f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
+            at=self.where(),
+            fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
         )
+        self.questions.refuse(error, "value")
+        return None
 
     def _device_node(self, tensor: TensorProxy) -> Node:
         node = self.region.attributes.get(id(tensor))
@@ -542,7 +545,10 @@ class Recorder:
         """The example of a tensor of the program."""
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
 
-    def _data(self, name: str, owner: TensorProxy) -> Any:
+    def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
+        return self.examples.run(function, self._to_examples(args), self._to_examples(kwargs))
+
+    def _data(self, name: str, owner: TensorProxy, answer: Callable[[], Any]) -> Any:
         """Answer a method that wants the data of a tensor as a Python value."""
         if not name.startswith("__"):
             self.calls.recorded += 1
@@ -552,7 +558,7 @@ class Recorder:
             return self.questions.decide(owner, bool)
         if name in ("__int__", "__index__", "__float__"):
             return self.questions.decide(self.numbers.item(owner), float if name == "__float__" else int)
-        return self.questions.refuse_data(owner, name)
+        return self.questions.refuse_data(owner, name, answer)
 
     def is_in_message(self) -> bool:
         """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
@@ -566,7 +572,7 @@ class Recorder:
 
     def site(self) -> CallSite | None:
         """Where in the program the capture is."""
-        frame = user_frame(sys._getframe(1))
+        frame = user_frame(sys._getframe(1)) if self.is_running else None
         return None if frame is None else CallSite(frame.f_code, frame.f_lasti, self.scope)
 
     def where(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -66,25 +67,26 @@ class TensorProxy(torch.Tensor):
         return f"TensorProxy({'x'.join(map(str, example.shape)) or 'scalar'}, {example.dtype})"
 
     def __str__(self) -> str:
-        return self._text()
+        return self._text(str)
 
     def __format__(self, spec: str) -> str:
-        return self._text()
+        return self._text(lambda example: format(example, spec))
 
-    def _text(self) -> str:
+    def _text(self, write: Callable[[torch.Tensor], str]) -> str:
         """The text of a tensor: in a message it decides nothing; elsewhere its data would."""
         if not self.recorder.is_in_message():
-            self.recorder.questions.refuse_data(self, "as text")
+            answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
+            return str(self.recorder.questions.refuse_data(self, "as text", answer))
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        raise refusal(
-            CaptureError(
-                "cannot deepcopy a tensor while the program is captured",
-                at=self.recorder.where(),
-                fix="use tensor.clone() in the program",
-            )
+        error = CaptureError(
+            "cannot deepcopy a tensor while the program is captured",
+            at=self.recorder.where(),
+            fix="use tensor.clone() in the program",
         )
+        self.recorder.questions.refuse(error, "failure")
+        return self.clone()
 
     @classmethod
     def __torch_function__(

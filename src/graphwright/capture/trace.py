@@ -25,7 +25,7 @@ from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
 from graphwright.runtime import GraphModule, Shells, captured_module, graph_of, keep_facts
 
-__all__ = ["trace"]
+__all__ = ["ATTEMPTS", "LeafModules", "Program", "program_of", "trace"]
 
 LeafModules = Iterable[type[nn.Module] | str] | Callable[[nn.Module, str], bool]
 
@@ -75,20 +75,11 @@ def trace(
     >>> isinstance(gm, Gate), gm(torch.randn(5, 4), scale=2.0).shape
     (True, torch.Size([5, 4]))
     """
-    if not isinstance(root, nn.Module) and not callable(root):
-        raise CaptureError(
-            f"cannot capture a {type(root).__name__}: it is neither an nn.Module nor callable",
-            fix="pass the model itself, then its example inputs: trace(model, (x,))",
-        )
-    if isinstance(args, torch.Tensor):
-        args = (args,)
-    if not isinstance(args, tuple | list):
-        raise CaptureError(f"args is a {type(args).__name__}", fix="pass a tuple of the positional example inputs")
     say = progress or (lambda line: None)
-    program = _Program(root, tuple(args), dict(kwargs or {}), _leaf_predicate(leaf_modules))
+    program = program_of(root, args, kwargs, leaf_modules)
     failure: BaseException | None = None
     converted: set[Any] = set()  # what asks in one attempt asks in the next
-    for attempt in _ATTEMPTS if control_flow != "follow" else _ATTEMPTS[2:]:
+    for attempt in ATTEMPTS if control_flow != "follow" else ATTEMPTS[2:]:
         started = time.perf_counter()
         plan = Plan(control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), converted)
         try:
@@ -117,6 +108,25 @@ def trace(
     raise failure
 
 
+def program_of(
+    root: nn.Module | Callable[..., Any],
+    args: tuple[Any, ...] | torch.Tensor,
+    kwargs: Mapping[str, Any] | None,
+    leaf_modules: LeafModules,
+) -> Program:
+    """Take what `trace` is called with. Raises CaptureError where that is no program with example inputs."""
+    if not isinstance(root, nn.Module) and not callable(root):
+        raise CaptureError(
+            f"cannot capture a {type(root).__name__}: it is neither an nn.Module nor callable",
+            fix="pass the model itself, then its example inputs: trace(model, (x,))",
+        )
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, tuple | list):
+        raise CaptureError(f"args is a {type(args).__name__}", fix="pass a tuple of the positional example inputs")
+    return Program(root, tuple(args), dict(kwargs or {}), _leaf_predicate(leaf_modules))
+
+
 class _Attempt:
     """One way of capturing: on fake or real stand-ins, as in eager or as under export."""
 
@@ -126,7 +136,7 @@ class _Attempt:
         self.export = export
 
 
-_ATTEMPTS = (
+ATTEMPTS = (
     _Attempt("captured", real=False, export=False),
     _Attempt("captured as for export", real=False, export=True),
     _Attempt("captured on real values", real=True, export=False),
@@ -134,7 +144,7 @@ _ATTEMPTS = (
 )
 
 
-class _Program:
+class Program:
     """A program with example inputs, to be run on stand-ins as often as it takes."""
 
     def __init__(
@@ -145,7 +155,9 @@ class _Program:
         is_leaf: Callable[[nn.Module, str], bool],
     ) -> None:
         self.root, self.args, self.kwargs, self.is_leaf = root, args, kwargs, is_leaf
+        self.recorder: Recorder | None = None  # of the last pass
         self.module = root if isinstance(root, nn.Module) else None
+        self.function = root if self.module is None else self.module.forward
         self.log = Log()
         self.name = (
             getattr(root, "__qualname__", "function") if self.module is None else f"{type(root).__name__}.forward"
@@ -156,7 +168,7 @@ class _Program:
         while True:
             plan.paths, plan.answers = 0, ()
             try:
-                run = self._paths(plan, attempt, ())
+                run = self.paths(plan, attempt, ())
                 break
             except Restart as restart:
                 self.log.note(restart.why, restart.at)
@@ -167,13 +179,13 @@ class _Program:
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls))
         return captured_module(self.module, graph, self.name.partition(".")[0])
 
-    def _paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+    def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""
         run = self._run(plan, attempt, answers)
         forks = run.recorder.questions.forks
         for i in reversed(range(len(answers), len(forks))):
             fork = forks[i]
-            other = self._paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
+            other = self.paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
             merge(run.recorder, other.recorder, i)
             run.inputs.kinds_asked |= other.inputs.kinds_asked
         return run
@@ -192,7 +204,7 @@ class _Program:
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
         self.log.passes += 1
-        recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
+        recorder = self.recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
         function, signature = self._entry(recorder)
         recorder.scope.kind = type(self.root)
         inputs = Inputs(recorder, signature, self.name)

@@ -11,7 +11,16 @@ from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
 from graphwright.runtime.guards import guards_of
 
-__all__ = ["CaptureFacts", "CaptureReport", "ReportEntry", "keep_facts", "mark_fork", "mark_opaque", "report_of"]
+__all__ = [
+    "CaptureFacts",
+    "CaptureReport",
+    "ReportEntry",
+    "entries_of",
+    "keep_facts",
+    "mark_fork",
+    "mark_opaque",
+    "report_of",
+]
 
 _FACTS = "capture"  # the key in the meta of a graph; plain data, so that copies, pickles and files keep it
 _FORK, _OPAQUE = "fork", "opaque_calls"  # in the meta of nodes
@@ -133,10 +142,13 @@ def report_of(graph: Graph) -> CaptureReport:
         )
     restarts = tuple([ReportEntry("restart", *entry) for entry in kept["restarts"]])
     facts = CaptureFacts(**{**kept, "restarts": restarts})
-    nodes = list(graph.all_nodes())
+    return CaptureReport(facts, sum(1 for _ in graph.all_nodes()), (*restarts, *entries_of(graph)))
+
+
+def entries_of(graph: Graph) -> list[ReportEntry]:
+    """List the guards of a graph, then its branches, forks and opaque calls in their order."""
     guards = [ReportEntry("guard", guard.what, guard.at) for guard in guards_of(graph)]
-    found = [entry for node in nodes if (entry := _entry(node)) is not None]
-    return CaptureReport(facts, len(nodes), (*restarts, *guards, *found))
+    return [*guards, *[entry for node in graph.all_nodes() if (entry := _entry(node)) is not None]]
 
 
 def keep_facts(graph: Graph, facts: CaptureFacts) -> None:
