@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,32 +17,26 @@ class Odd:
     """No class that a graph can hold."""
 
 
-class Statistics(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + float(np.mean(x.detach().numpy()))
-
-
 class Many(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)  # how often its loop runs
         self.linear = nn.Linear(3, 3)
-        self.statistics = Statistics()
         self.seen: list[Any] = []
 
     def forward(self, x: torch.Tensor, mask: Any = None, settings: Any = None) -> Any:
-        rows = x.tolist()
-        self.last = x * len(rows)
+        key = str(x.max())
+        self.last = x * len(key)
         y = self.linear(x)
         self.seen.append(y)
         for _ in range(int(y.abs().sum())):
             y = y + 1
         if mask is None:
-            y = self.statistics(y)
+            y = y * 2
         print(f"sum: {y.sum()}")
         while y.sum() > 1:
             y = y - 10
-        title = str(y.mean())
+        title = f"{key}, {y.mean()}"
         if x.sum() > 0:
             return y, {"title": title, "odd": Odd()}
         return y
@@ -60,26 +53,25 @@ def test_every_obstacle_is_found_in_one_run() -> None:
     assert not diagnosis.ok and not diagnosis and diagnosis.is_complete
     assert sorted(found(diagnosis)) == sorted([
         ("argument", definition),
-        ("data", "rows = x.tolist()"),
-        ("attribute", "self.last = x * len(rows)"),
+        ("data", "key = str(x.max())"),
+        ("attribute", "self.last = x * len(key)"),
         ("attribute", "self.seen.append(y)"),
         ("data", "for _ in range(int(y.abs().sum())):"),
-        ("data", "return x + float(np.mean(x.detach().numpy()))"),
         ("paths", "while y.sum() > 1:"),
-        ("data", "title = str(y.mean())"),
+        ("data", 'title = f"{key}, {y.mean()}"'),
         ("value", definition),
         ("guard", definition),
         ("fork", "if x.sum() > 0:"),
     ])  # fmt: skip
-    assert [obstacle.is_blocking for obstacle in diagnosis.obstacles] == [True] * 9 + [False] * 2
+    assert [obstacle.is_blocking for obstacle in diagnosis.obstacles] == [True] * 8 + [False] * 2
     assert all(obstacle.at.startswith("test_doctor.py:") and obstacle.fix for obstacle in diagnosis.obstacles)
 
 
 def test_a_diagnosis_reads_as_text() -> None:
     lines = str(doctor(Many(), (torch.ones(2, 3),))).splitlines()
-    assert lines[0] == "Many.forward cannot be captured yet: 8 obstacles, 3 notes"
-    assert lines[1] == "1. data: the program asks for the data of a tensor (tolist), which is known only when it runs"
-    assert lines[2].startswith("     at test_doctor.py:") and lines[2].endswith(": rows = x.tolist()")
+    assert lines[0] == "Many.forward cannot be captured yet: 7 obstacles, 3 notes"
+    assert lines[1] == "1. data: the program asks for the data of a tensor (as text), which is known only when it runs"
+    assert lines[2].startswith("     at test_doctor.py:") and lines[2].endswith(": key = str(x.max())")
     assert lines[3] == "     fix: use torch.where, or keep the value a tensor"
 
 
@@ -127,7 +119,7 @@ class Fails(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         x = self.reads(x) + copied(x)
-        return fails_elsewhere(one_sided(x)), x.tolist()
+        return fails_elsewhere(one_sided(x)), str(x.sum())
 
 
 def test_what_fails_is_passed_by_as_one_node() -> None:
@@ -138,16 +130,16 @@ def test_what_fails_is_passed_by_as_one_node() -> None:
         ("failure", "return copy.deepcopy(x) + 1"),
         ("failure", "if x.sum() > 0:"),
         ("failure", "return x * 2 if x.sum() > 0 else x.view(17, 3)"),
-        ("data", "return fails_elsewhere(one_sided(x)), x.tolist()"),
+        ("data", "return fails_elsewhere(one_sided(x)), str(x.sum())"),
     ]
     assert "variable 'y' has a value on only one side" in diagnosis.obstacles[2].text
 
 
 def test_where_the_program_itself_fails_the_rest_is_not_looked_at() -> None:
     def program(x: torch.Tensor) -> Any:
-        rows = x.tolist()
+        text = str(x.sum())
         x = x @ torch.ones(17)
-        return x.tolist(), rows
+        return str(x), text
 
     diagnosis = doctor(program, torch.ones(3))
     assert not diagnosis.is_complete
@@ -178,7 +170,7 @@ class Chosen(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         y = self.experts[f"expert_{x.argmax():d}"](x)
-        return y, str(x.tolist())
+        return y, str(x.sum())
 
 
 def test_a_name_made_of_data_is_the_examples() -> None:

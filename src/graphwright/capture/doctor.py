@@ -51,10 +51,11 @@ def doctor(
     forks and calls that are not looked into are listed after those that make `trace` refuse the program. What comes
     after an obstacle is looked at on the way that the example takes. The program is not changed.
 
-    >>> def table(x):
-    ...     rows = len(x.tolist())
-    ...     return x * rows, str(x.sum())
-    >>> diagnosis = doctor(table, torch.ones(3))
+    >>> def title(x):
+    ...     for _ in range(int(x.sum())):
+    ...         x = x / 2
+    ...     return x, str(x.mean())
+    >>> diagnosis = doctor(title, torch.ones(3))
     >>> diagnosis.ok, [obstacle.category for obstacle in diagnosis.obstacles]
     (False, ['data', 'data'])
     >>> doctor(nn.Linear(2, 2), torch.ones(1, 2)).ok
