@@ -312,7 +312,7 @@ DAMAGED = [
     pytest.param(with_note("[]"), "damaged", id="a list"),
     pytest.param(with_note("{}"), "damaged", id="no format"),
     pytest.param(with_note('{"format": 1}'), "damaged", id="nothing but the format"),
-    pytest.param(with_note('{"format": 2}'), "format 2; this version reads format 1", id="a later format"),
+    pytest.param(with_note('{"format": 3}'), "format 3; this version reads formats up to 2", id="a later format"),
     pytest.param(lambda good: written({}, b""), "no program", id="tensors alone"),
 ]
 

@@ -7,21 +7,28 @@ import enum
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from graphwright.capture.entries import path_to, placeholder_of
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.symbols import as_number
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
-from graphwright.runtime import expect_tensors, expect_values
+from graphwright.runtime import expect_kinds, expect_tensors, expect_values
 
 __all__ = ["Inputs"]
 
-_STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _KNOWN = (str, bytes, enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))
+
+
+class _Options(NamedTuple):
+    """What the caller said of an input, or of what holds it."""
+
+    is_static: bool
+    is_dynamic: bool
 
 
 class Inputs:
@@ -37,6 +44,7 @@ class Inputs:
         self._where = where
         self._known: dict[str, tuple[Node, Any]] = {}
         self._tensors: dict[str, tuple[Callable[[], Node], torch.Tensor]] = {}
+        self._kinds: dict[str, tuple[Callable[[], Node], type]] = {}
         self._last: Node | None = None
         self._head: Node | None = None  # while the checks are written: what the next node comes after
         self.kinds_asked = False
@@ -60,12 +68,8 @@ class Inputs:
         bound.apply_defaults()
         graph = self._recorder.graph
         made: list[tuple[inspect.Parameter, Node]] = []
-        for name, parameter in self._signature.parameters.items():
-            stars = _STARS.get(parameter.kind, "")
-            default = () if parameter.default is parameter.empty else (parameter.default,)
-            node = graph.create_node("placeholder", stars + name, default, {}, name)
-            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_ONLY):
-                node.meta["parameter_kind"] = parameter.kind
+        for parameter in self._signature.parameters.values():
+            node = placeholder_of(graph, parameter)
             made.append((parameter, node))
             self._last = node
         dynamic = self._recorder.plan.dynamic
@@ -73,7 +77,7 @@ class Inputs:
         by_name: dict[str, Any] = {}
         for parameter, node in made:
             name = parameter.name
-            value = self._value(name, bound.arguments[name], node)
+            value = self._value(parameter, bound.arguments[name], node)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 by_position.extend(value)
             elif parameter.kind is parameter.VAR_KEYWORD:
@@ -84,29 +88,54 @@ class Inputs:
                 by_name[name] = value
         return tuple(by_position), by_name
 
-    def _value(self, path: str, value: Any, node: Node) -> Any:
+    def _value(self, parameter: inspect.Parameter, value: Any, node: Node) -> Any:
         """Turn one example argument into what the program is run with."""
-        return self._item(path, value, lambda: node)
+        plan, name = self._recorder.plan, parameter.name
+        options = _Options(name in plan.static, name in plan.dynamic)
+        if parameter.kind is parameter.VAR_KEYWORD and value:
+            self._known[f"keys_{name}"] = self._call(list, node), list(value)
+            return {
+                key: self._item(
+                    path_to(name, key, self._signature.parameters), item, self._item_maker(lambda: node, key), options
+                )
+                for key, item in value.items()
+            }
+        is_plain = isinstance(value, torch.Tensor | tuple | list | dict | int | float)
+        if value is parameter.default and not is_plain and not dataclasses.is_dataclass(value):
+            self._known[name] = node, value  # an object whose identity means "not given"
+            return value
+        return self._item(name, value, lambda: node, options, parameter.kind is not parameter.VAR_POSITIONAL)
 
-    def _item(self, path: str, value: Any, make: Callable[[], Node]) -> Any:
+    def _item(
+        self, path: str, value: Any, make: Callable[[], Node], options: _Options, may_be_another: bool = True
+    ) -> Any:
         kind = type(value)
+        plan = self._recorder.plan
+        options = _Options(options.is_static or path in plan.static, options.is_dynamic or path in plan.dynamic)
+
+        def inner(key: Any, item: Any, make_item: Callable[[], Node]) -> Any:
+            return self._item(path_to(path, key), item, make_item, options)
+
         if isinstance(value, torch.Tensor):
             self._tensors[path] = make, value
             example = self._recorder.examples.of(value)
             proxy = TensorProxy.make(self._recorder, example, None, make)
-            if path in self._recorder.plan.static:
+            if options.is_static:
                 self._recorder.numbers.fix_sizes(proxy)
             return proxy
-        if path in self._recorder.plan.static and (kind is int or kind is float):
+        if options.is_static and (kind is int or kind is float):
             self._known[path] = make(), value
             return value
-        if kind is int or kind is float or (kind is bool and path in self._recorder.plan.dynamic):
+        if kind is int or kind is float or (kind is bool and options.is_dynamic):
+            self._kinds[path] = make, kind
             return as_number(self._recorder.numbers.input_symbol(make(), value))
         if kind is bool or isinstance(value, _KNOWN):
             self._known[path] = make(), value
             return value
+        if may_be_another:
+            self._kinds[path] = make, kind
         if isinstance(value, tuple | list):
-            items = [self._item(f"{path}_{i}", item, self._item_maker(make, i)) for i, item in enumerate(value)]
+            items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
             self._known[f"len_{path}"] = self._call(len, make()), len(items)
             if kind is tuple:
                 return tuple(items)
@@ -116,17 +145,14 @@ class Inputs:
                 self._known[path] = make(), {}
                 return kind()
             self._known[f"keys_{path}"] = self._call(list, make()), list(value)
-            held = {key: self._item(f"{path}_{key}", item, self._item_maker(make, key)) for key, item in value.items()}
+            held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
             return kind(**held) if dataclasses.is_dataclass(kind) else kind(held)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {
-                field.name: self._item(
-                    f"{path}_{field.name}", getattr(value, field.name), self._field_maker(make, field.name)
-                )
-                for field in dataclasses.fields(value)
-            }
+            names = [field.name for field in dataclasses.fields(value)]
+            fields = {name: inner(name, getattr(value, name), self._field_maker(make, name)) for name in names}
             return dataclasses.replace(value, **fields)
         if callable(value) and not isinstance(value, torch.nn.Module):
+            self._kinds.pop(path, None)
             self._known[path] = make(), value
             return value
         error = CaptureError(
@@ -156,11 +182,18 @@ class Inputs:
             return
         self._head = self._last
         checks: list[tuple[Callable[..., None], dict[str, tuple[Any, ...]]]] = []
+        asks_kinds = self.kinds_asked or self._recorder.kinds_asked
+        if self._recorder.plan.is_one_of_several:
+            kinds: dict[str, tuple[Any, ...]] = {name: (make(), kind) for name, (make, kind) in self._kinds.items()}
+            if not asks_kinds:
+                kinds |= {name: (make(), torch.Tensor) for name, (make, _) in self._tensors.items()}
+            if kinds:
+                checks.append((expect_kinds, kinds))
         if self._known:
             checks.append((expect_values, dict(self._known)))
-        if (self.kinds_asked or self._recorder.kinds_asked) and self._tensors:
-            kinds = {name: (make(), value.dtype, value.dim()) for name, (make, value) in self._tensors.items()}
-            checks.append((expect_tensors, kinds))
+        if asks_kinds and self._tensors:
+            tensors = {name: (make(), value.dtype, value.dim()) for name, (make, value) in self._tensors.items()}
+            checks.append((expect_tensors, tensors))
         inputs = [node for _, pairs in checks for node, *_ in pairs.values()]
         last = max([self._last, *inputs])
         for check, pairs in reversed(checks):

@@ -65,6 +65,7 @@ class Plan:
     dynamic: frozenset[str] = frozenset()  # bools among the inputs that a call may change
     leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
     converted: set[CodeType] = dataclasses.field(default_factory=set)
+    is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     answers: tuple[bool, ...] = ()
     paths: int = 0

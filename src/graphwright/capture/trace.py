@@ -12,6 +12,18 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from graphwright.capture.dispatching import chosen_by_guards
+from graphwright.capture.entries import (
+    EntryPoint,
+    Methods,
+    Subject,
+    check_names,
+    entry_points,
+    share_constants,
+)
+from graphwright.capture.entries import (
+    Examples as ExampleInputs,
+)
 from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
@@ -23,7 +35,8 @@ from graphwright.capture.staging import convert_methods
 from graphwright.capture.thread_state import undoing
 from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
-from graphwright.runtime import GraphModule, Shells, captured_module, graph_of, keep_facts
+from graphwright.ir import Graph
+from graphwright.runtime import Entry, GraphModule, Shells, keep_facts
 
 __all__ = ["ATTEMPTS", "LeafModules", "Program", "program_of", "trace"]
 
@@ -35,6 +48,8 @@ def trace(
     args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
+    examples: ExampleInputs | None = None,
+    methods: Methods | None = None,
     control_flow: Literal["stage", "follow", "error"] = "stage",
     static: Iterable[str] = (),
     dynamic: Iterable[str] = (),
@@ -75,15 +90,43 @@ def trace(
     >>> isinstance(gm, Gate), gm(torch.randn(5, 4), scale=2.0).shape
     (True, torch.Size([5, 4]))
     """
-    say = progress or (lambda line: None)
-    program = program_of(root, args, kwargs, leaf_modules)
+    points = entry_points(root, args, kwargs, examples, methods)
+    options = _Options(
+        control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), progress or _say_nothing
+    )
+    subject = Subject(root)
+    is_leaf = _leaf_predicate(leaf_modules)
+    check_names(options.static, options.dynamic, [(subject.signature(point.name), point.examples) for point in points])
+    entries = [_entry(subject, point, options, is_leaf) for point in points]
+    share_constants(entry.graph for entry in entries)
+    return subject.module_of(entries)
+
+
+def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Callable[[nn.Module, str], bool]) -> Entry:
+    """Capture one entry point, for all its examples."""
+    is_one_of_several = len(point.examples) > 1
+    graphs = [
+        _capture(Program(subject, point.name, args, kwargs, is_leaf), options, is_one_of_several)
+        for args, kwargs in point.examples
+    ]
+    share_constants(graphs)
+    graph = chosen_by_guards(subject, point.name, graphs) if is_one_of_several else graphs[0]
+    return Entry(point.name, graph, subject.signature(point.name))
+
+
+def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
+    """Capture a program for one example, in the first way that works."""
+    say = options.progress
     failure: BaseException | None = None
     converted: set[Any] = set()  # what asks in one attempt asks in the next
-    for attempt in ATTEMPTS if control_flow != "follow" else ATTEMPTS[2:]:
+    for attempt in ATTEMPTS if options.control_flow != "follow" else ATTEMPTS[2:]:
         started = time.perf_counter()
-        plan = Plan(control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), converted)
+        plan = Plan(
+            options.control_flow, options.max_paths, options.static, options.dynamic, options.leaf_functions,
+            converted, is_one_of_several,
+        )  # fmt: skip
         try:
-            gm = program.capture(plan, attempt)
+            graph = program.capture(plan, attempt)
         except DataQuestion as question:
             failure = failure or question.error
             program.log.note(f"not {attempt.name}: {question.error.message}", question.error.at)
@@ -102,29 +145,32 @@ def trace(
             say(f"{attempt.name}: {type(error).__name__}: {error}; trying another way")
         else:
             seconds = time.perf_counter() - started
-            say(f"{attempt.name}: {len(graph_of(gm).nodes)} nodes in {seconds:.2f} s, {plan.passes} passes")
-            return gm
+            say(f"{attempt.name}: {len(graph.nodes)} nodes in {seconds:.2f} s, {plan.passes} passes")
+            return graph
     assert failure is not None
     raise failure
 
 
-def program_of(
-    root: nn.Module | Callable[..., Any],
-    args: tuple[Any, ...] | torch.Tensor,
-    kwargs: Mapping[str, Any] | None,
-    leaf_modules: LeafModules,
-) -> Program:
+def program_of(root: Any, args: Any, kwargs: Mapping[str, Any] | None, leaf_modules: LeafModules) -> Program:
     """Take what `trace` is called with. Raises CaptureError where that is no program with example inputs."""
-    if not isinstance(root, nn.Module) and not callable(root):
-        raise CaptureError(
-            f"cannot capture a {type(root).__name__}: it is neither an nn.Module nor callable",
-            fix="pass the model itself, then its example inputs: trace(model, (x,))",
-        )
-    if isinstance(args, torch.Tensor):
-        args = (args,)
-    if not isinstance(args, tuple | list):
-        raise CaptureError(f"args is a {type(args).__name__}", fix="pass a tuple of the positional example inputs")
-    return Program(root, tuple(args), dict(kwargs or {}), _leaf_predicate(leaf_modules))
+    ((given, named),) = entry_points(root, args, kwargs, None, None)[0].examples
+    return Program(Subject(root), "forward", given, named, _leaf_predicate(leaf_modules))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """What the caller of `trace` decides for all captures."""
+
+    control_flow: str
+    max_paths: int
+    static: frozenset[str]
+    dynamic: frozenset[str]
+    leaf_functions: tuple[Any, ...]
+    progress: Callable[[str], None]
+
+
+def _say_nothing(line: str) -> None:
+    pass
 
 
 class _Attempt:
@@ -149,21 +195,19 @@ class Program:
 
     def __init__(
         self,
-        root: nn.Module | Callable[..., Any],
+        subject: Subject,
+        method: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         is_leaf: Callable[[nn.Module, str], bool],
     ) -> None:
-        self.root, self.args, self.kwargs, self.is_leaf = root, args, kwargs, is_leaf
+        self.subject, self.method, self.args, self.kwargs, self.is_leaf = subject, method, args, kwargs, is_leaf
         self.recorder: Recorder | None = None  # of the last pass
-        self.module = root if isinstance(root, nn.Module) else None
-        self.function = root if self.module is None else self.module.forward
+        self.name = subject.name(method)
+        self.function = subject.function(subject.root_module, method)
         self.log = Log()
-        self.name = (
-            getattr(root, "__qualname__", "function") if self.module is None else f"{type(root).__name__}.forward"
-        )
 
-    def capture(self, plan: Plan, attempt: _Attempt) -> GraphModule:
+    def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
         """Run the program until the plan needs no more change, along every path that it forks into."""
         while True:
             plan.paths, plan.answers = 0, ()
@@ -177,7 +221,7 @@ class Program:
         erase_unused(graph)
         graph.lint()
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls))
-        return captured_module(self.module, graph, self.name.partition(".")[0])
+        return graph
 
     def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""
@@ -206,7 +250,7 @@ class Program:
         self.log.passes += 1
         recorder = self.recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
         function, signature = self._entry(recorder)
-        recorder.scope.kind = type(self.root)
+        recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
         leaves = plan.leaves
@@ -230,18 +274,14 @@ class Program:
         return _Run(recorder, inputs)
 
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
-        if self.module is None:
-            return self.root, inspect.signature(self.root)
-        shells = Shells(self.module, recorder.call_module)
+        signature = self.subject.signature(self.method)
+        if self.subject.root_module is None:
+            return self.subject.root, signature
+        shells = Shells(self.subject.root_module, recorder.call_module)
         recorder.own_tensors(shells)
-        shell = shells.root
-        signature = inspect.signature(shell.forward)
         convert_methods(shells, recorder.plan.converted)
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return nn.Module._call_impl(shell, *args, **kwargs)
-
-        return function, signature
+        # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
+        return self.subject.function(shells.root, self.method), signature
 
 
 @dataclasses.dataclass

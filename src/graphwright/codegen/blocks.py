@@ -77,7 +77,7 @@ class _Lines:
                 if dead:
                     out.append(Line(node, "", f"{indent}{dead}"))
                 continue
-            is_end_of_body = node._op == "output" and writer is not self._root
+            is_end_of_body = node._op == "output" and writer is not self._root and not _returns(writer, node)
             comment = "" if is_end_of_body else self._comments.before(node, indent)
             if isinstance(text, Block):
                 lines = self._block(node, text, indent)
@@ -113,6 +113,11 @@ class _Lines:
             else:
                 out += self.of(part, indent)
         return out
+
+
+def _returns(writer: _ReadableWriter, output: Node) -> bool:
+    """Tell whether the end of a body is what a `return` of the program gives."""
+    return writer.targets is None and output.origin is not None and output.origin.source.startswith("return ")
 
 
 def _is_one_if(body: list[_ReadableWriter | str]) -> bool:

@@ -16,14 +16,27 @@ from graphwright.runtime.capture_report import (
     CaptureReport,
     ReportEntry,
     entries_of,
+    join_facts,
     keep_facts,
     mark_fork,
     mark_opaque,
     report_of,
 )
 from graphwright.runtime.captured import captured_module
+from graphwright.runtime.dispatch import choose, refuse_call
+from graphwright.runtime.entries import Entry, Graphs
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of
-from graphwright.runtime.guards import Guard, expect, expect_tensors, expect_values, guards_of
+from graphwright.runtime.guards import (
+    CAPTURE,
+    Guard,
+    expect,
+    expect_kinds,
+    expect_tensors,
+    expect_values,
+    guards_of,
+    unlike,
+    unlike_inputs,
+)
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.lazy import (
     LazyGraphModule,
@@ -40,22 +53,27 @@ from graphwright.runtime.saving import save
 from graphwright.runtime.shells import Shells
 
 __all__ = [
+    "CAPTURE",
     "PRESERVED_ATTRIBUTES",
     "BareModule",
     "CaptureFacts",
     "CaptureReport",
+    "Entry",
     "Guard",
     "GraphModule",
+    "Graphs",
     "Interpreter",
     "LazyGraphModule",
     "ReportEntry",
     "Shells",
     "assign_attribute",
     "captured_module",
+    "choose",
     "copy_attribute",
     "delete_attribute",
     "entries_of",
     "expect",
+    "expect_kinds",
     "expect_tensors",
     "expect_values",
     "first_module_stack",
@@ -64,6 +82,7 @@ __all__ = [
     "graph_of",
     "guards_of",
     "has_attribute",
+    "join_facts",
     "keep_facts",
     "lazy_graph_text",
     "load",
@@ -75,8 +94,11 @@ __all__ = [
     "read_attributes",
     "reduce_graph",
     "reduce_node",
+    "refuse_call",
     "report_of",
     "save",
     "skip_lazy_graph_modules",
+    "unlike",
+    "unlike_inputs",
     "use_lazy_graph_modules",
 ]

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from graphwright.errors import MissingAttributeError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
-from graphwright.runtime.guards import guards_of
+from graphwright.runtime.guards import CAPTURE, guards_of
 
 __all__ = [
     "CaptureFacts",
     "CaptureReport",
     "ReportEntry",
     "entries_of",
+    "join_facts",
     "keep_facts",
     "mark_fork",
     "mark_opaque",
     "report_of",
+    "report_of_all",
 ]
 
 _FACTS = "capture"  # the key in the meta of a graph; plain data, so that copies, pickles and files keep it
@@ -151,6 +154,39 @@ def entries_of(graph: Graph) -> list[ReportEntry]:
     return [*guards, *[entry for node in graph.all_nodes() if (entry := _entry(node)) is not None]]
 
 
+def report_of_all(graphs: Iterable[Graph]) -> CaptureReport:
+    """Return the report of several captures in one: those of all entry points of a module.
+
+    Raises MissingAttributeError where `trace` made none of the graphs.
+    """
+    several = list(graphs)
+    reports = [report_of(graph) for graph in several if graph._meta and _FACTS in graph._meta]
+    if len(reports) == 1 or not reports:
+        return reports[0] if reports else report_of(several[0])
+    facts = _joined([report.facts for report in reports])
+    entries = [entry for kind in _TITLES for report in reports for entry in report._of_kind(kind)]
+    return CaptureReport(facts, sum(report.nodes for report in reports), tuple(entries))
+
+
+def join_facts(graph: Graph, captures: Iterable[Graph]) -> None:
+    """Keep, with a graph that was made of several captures, the facts of all of them."""
+    keep_facts(graph, _joined([report_of(capture).facts for capture in captures]))
+
+
+def _joined(facts: list[CaptureFacts]) -> CaptureFacts:
+    attempts = ", ".join(dict.fromkeys(each.attempt for each in facts))
+    restarts = tuple([entry for each in facts for entry in each.restarts])
+    return CaptureFacts(
+        attempts,
+        sum(each.passes for each in facts),
+        sum(each.paths for each in facts),
+        sum(each.seconds for each in facts),
+        sum(each.recorded for each in facts),
+        sum(each.hidden for each in facts),
+        restarts,
+    )
+
+
 def keep_facts(graph: Graph, facts: CaptureFacts) -> None:
     """Keep the facts of a capture with its graph."""
     fields: dict[str, Any] = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
@@ -169,7 +205,7 @@ def mark_fork(node: Node) -> None:
 
 def _entry(node: Node) -> ReportEntry | None:
     meta = node._meta or {}
-    if is_region(node):
+    if is_region(node) and CAPTURE not in meta:  # else it chooses among captures
         kind = "fork" if _FORK in meta else "region"
         return ReportEntry(kind, f"{node.target.__name__} on {node.args[0]}", _place(node.origin))
     if _OPAQUE in meta:

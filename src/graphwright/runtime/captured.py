@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from graphwright.ir import Graph
+from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.shells import Shells
 
@@ -16,28 +16,46 @@ __all__ = ["captured_module", "users_names"]
 _OUR_NAMES = ("graph", "code", "guards", "meta")
 
 
-def captured_module(root: nn.Module | None, graph: Graph, name: str) -> GraphModule:
-    """Make the captured module of a graph: an instance of the class of `root`, or of GraphModule without one.
+def captured_module(
+    root: nn.Module | None, entries: Iterable[Entry], name: str, is_instance: bool = True
+) -> GraphModule:
+    """Make the captured module of some graphs: an instance of the class of `root`, or of GraphModule without one.
 
     It has a second tree of the same modules, attributes and hooks; parameters and buffers are shared with `root`. Where
-    the program uses a name of ours, such as `graph`, its own meaning wins.
+    the program uses a name of ours, such as `graph`, its own meaning wins. The first of the entry points is `forward`.
+    What is no `is_instance` of the class has only the tree: its forward is one of the methods of `root`.
     """
+    first, *others = entries
     if root is None:
-        module = GraphModule(nn.Module(), graph, name)
-        _adopt(module, _State(graph, is_readable=True))
+        module = GraphModule(nn.Module(), first.graph, name)
+        state = _State(first.graph, is_readable=True)
+        state.entries = {first.name: first}
+        _adopt(module, state)
         return module
     original = type(root)
     if issubclass(original, GraphModule):  # captured again
         original = next(kind for kind in original.__mro__ if not kind.__dict__.get("_is_instance_class"))
-    bases = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
+    bases: tuple[type, ...] = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
+    if not is_instance:
+        bases = (GraphModule,)
     users = users_names(name for name in _OUR_NAMES if _holds(root, name))
     kind = _instance_class(type(root).__name__, bases, users)
     module = cast(GraphModule, Shells(root, root_class=kind).root)
-    module.__dict__.pop("forward", None)
-    for constant, value in graph.constants.items():
-        module.register_buffer(constant, value, persistent=False)
-    signed = original if "forward" not in root.__dict__ and not issubclass(original, GraphModule) else None
-    _adopt(module, _State(graph, is_readable=True, original=signed))
+    state = _State(first.graph, is_readable=True)
+    state.entries = {entry.name: entry for entry in (first, *others)}
+    for entry in state.entries.values():
+        module.__dict__.pop(entry.name, None)
+        for constant, value in entry.graph.constants.items():
+            module.register_buffer(constant, value, persistent=False)
+    if not is_instance:
+        for table, value in nn.Module().__dict__.items():
+            if table.endswith("hooks"):
+                module.__dict__[table] = value  # those of the class's own forward
+    elif not issubclass(original, GraphModule) and not any(name in root.__dict__ for name in state.entries):
+        state.original = original
+        for entry in state.entries.values():
+            entry.signature = None  # the class has it
+    _adopt(module, state)
     return module
 
 

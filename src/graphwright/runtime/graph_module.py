@@ -8,7 +8,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.attributes import assign_attribute, copy_attribute
-from graphwright.runtime.capture_report import CaptureReport, report_of
+from graphwright.runtime.capture_report import CaptureReport, report_of_all
+from graphwright.runtime.entries import STATE, Entry, Graphs
 from graphwright.runtime.failures import note_origin, print_failure
 from graphwright.runtime.folder import write_package
 from graphwright.runtime.guards import Guard, guards_of
@@ -35,24 +36,28 @@ PRESERVED_ATTRIBUTES = "_user_preserved_attributes"
 
 
 class _LazyForward:
-    """Stands where `forward` will be, in the class of one GraphModule: the first access generates and compiles it."""
+    """Stands where `forward` will be, in the class of one GraphModule: the first access generates and compiles it.
 
-    __slots__ = ("_module",)
+    The same for other entry points.
+    """
 
-    def __init__(self, module: weakref.ref[nn.Module] | None = None) -> None:
+    __slots__ = ("_module", "_name")
+
+    def __init__(self, module: weakref.ref[nn.Module] | None = None, name: str = "forward") -> None:
         self._module = module  # so that `type(gm).forward` is a function, too
+        self._name = name
 
     def __get__(self, module: GraphModule | None, owner: type[GraphModule]) -> Any:
         if module is not None:
-            return GraphModule._build(module).__get__(module, owner)
+            return GraphModule._build(module, self._name).__get__(module, owner)
         only = None if self._module is None else self._module()
-        return self if only is None or type(only) is not owner else GraphModule._build(only)
+        return self if only is None or type(only) is not owner else GraphModule._build(only, self._name)
 
 
 class _State:
     """What a GraphModule keeps for itself, in one attribute, out of the way of the user's names."""
 
-    __slots__ = ("code", "function", "graph", "hooks", "is_lazy", "is_readable", "meta", "original")
+    __slots__ = ("entries", "hooks", "is_lazy", "is_readable", "meta", "original")
 
     def __init__(
         self,
@@ -62,18 +67,47 @@ class _State:
         meta: dict[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        self.graph = graph
+        self.entries = {"forward": Entry("forward", graph)}  # the methods that are generated from graphs
         self.is_readable = is_readable
         self.original = original  # the class of the captured module, where the instance is one of it
         self.meta: dict[str, Any] = {} if meta is None else meta
         self.hooks = Hooks() if hooks is None else hooks
         self.is_lazy = False  # whether generating the code counts as a call of `GraphModule.recompile`
-        self.code: PythonCode | None = None  # None: out of date
-        self.function: FunctionType | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of `forward`."""
+        return self.entries["forward"].graph
+
+    @graph.setter
+    def graph(self, graph: Graph) -> None:
+        self.entries["forward"].graph = graph
+
+    @property
+    def only_graph(self) -> Graph:
+        """The graph of `forward`, where there is no other. Raises GraphError where there is."""
+        if len(self.entries) > 1:
+            raise GraphError(
+                f"this module has a graph for each of its entry points {', '.join(self.entries)}",
+                fix="take one: gm.graphs['forward']; what changes modules changes them for all of the graphs",
+            )
+        return self.graph
+
+    @property
+    def code(self) -> PythonCode | None:
+        """The code of `forward`; None: out of date."""
+        return self.entries["forward"].code
+
+    @property
+    def function(self) -> FunctionType | None:
+        """What was compiled from the code of `forward`."""
+        return self.entries["forward"].function
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _State:
-        graph, meta = copy.deepcopy(self.graph, memo), copy.deepcopy(self.meta, memo)
-        return _State(graph, self.is_readable, self.original, meta, self.hooks.copy())
+        copied = _State(self.graph, self.is_readable, self.original, hooks=self.hooks.copy())
+        copied.entries = copy.deepcopy(self.entries, memo)
+        copied.meta = copy.deepcopy(self.meta, memo)
+        return copied
 
 
 class GraphModule(nn.Module):
@@ -102,7 +136,7 @@ class GraphModule(nn.Module):
     # What torch.jit.script must leave alone.
     __jit_unused_properties__ = (
         *("_in_spec", "_out_spec", "_boxed_call"),
-        "graph", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
+        "graph", "graphs", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
         "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks",
     )  # fmt: skip
 
@@ -145,7 +179,7 @@ class GraphModule(nn.Module):
     @property
     def graph(self) -> Graph:
         """The graph; edits to it take effect by themselves. Assigning another graph replaces the program."""
-        return _state(self).graph
+        return _state(self).only_graph
 
     @graph.setter
     def graph(self, graph: Graph) -> None:
@@ -157,10 +191,15 @@ class GraphModule(nn.Module):
         state.graph = graph
         _adopt(self, state)
 
+    @yielding
+    def graphs(self) -> Graphs:
+        """The graph of each capture of each entry point, by number and by name; edits take effect by themselves."""
+        return Graphs(_state(self).entries)
+
     @property
     def code(self) -> str:
-        """The source of `forward`, as it runs."""
-        return _current_code(self).src
+        """The source of `forward` and of other entry points, as it runs."""
+        return _all_code(self)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -179,17 +218,17 @@ class GraphModule(nn.Module):
     @property
     def guards(self) -> list[Guard]:
         """What the capture took for granted, each with the user's line; checked when the module is called."""
-        return guards_of(_state(self).graph)
+        return [guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph)]
 
     @yielding
     def report(self) -> CaptureReport:
         """What the capture did, to print or to read; of modules made by `trace`."""
-        return report_of(_state(self).graph)
+        return report_of_all(entry.graph for entry in _state(self).entries.values())
 
     @yielding
     def coverage(self) -> float:
         """The fraction, from 0 to 1, of the program's torch calls outside leaf modules that `trace` recorded."""
-        return report_of(_state(self).graph).coverage
+        return report_of_all(entry.graph for entry in _state(self).entries.values()).coverage
 
     @property
     def _boxed_call(self) -> bool:
@@ -218,18 +257,20 @@ class GraphModule(nn.Module):
         code = graph_to_readable_source(body, owner=self, name="body")
         return compile_source(code.src, code.globals, f"{type(self).__name__}.body", "body")(self, *operands)
 
-    def _build(self) -> FunctionType:
-        """Compile the code, make it the `forward` of the instance's class, and return it."""
-        code = _current_code(self)
+    def _build(self, name: str = "forward") -> FunctionType:
+        """Compile the code of an entry point, make it a method of the instance's class, and return it."""
+        state = _state(self)
+        entry = state.entries[name]
+        code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
-        function = compile_source(code.src, code.globals, f"{kind.__name__}.forward")
-        function.__qualname__ = f"{kind.__name__}.forward"
-        original = _state(self).original
-        if original is not None:  # the signature with the annotations and defaults that the user wrote
-            function.__signature__ = inspect.signature(original.forward)  # type: ignore[attr-defined]
-        _state(self).function = function
-        kind.forward = function
-        for node in _state(self).graph.all_nodes():
+        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name)
+        function.__qualname__ = f"{kind.__name__}.{name}"
+        signature = entry.full_signature(state.original)
+        if signature is not None:
+            function.__signature__ = signature  # type: ignore[attr-defined]
+        entry.function = function
+        setattr(kind, name, function)
+        for node in entry.graph.all_nodes():
             # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
             called = self.__dict__["_modules"].get(node._target) if node._op == "call_module" else None
             below = called.__dict__.get(_STATE) if isinstance(called, GraphModule) else None
@@ -257,7 +298,8 @@ class GraphModule(nn.Module):
         would make these wrong without a word. Raises GuardError then, before anything is converted.
         """
         state = _state(self)
-        if state.is_readable and any(map(_mentions_float_dtype, state.graph.all_nodes())):
+        nodes = (node for entry in state.entries.values() for node in entry.graph.all_nodes())
+        if state.is_readable and any(map(_mentions_float_dtype, nodes)):
             parameter = next((p for p in self.parameters() if p.is_floating_point()), None)
             if parameter is not None and fn(torch.empty(0, dtype=parameter.dtype)).dtype != parameter.dtype:
                 raise GuardError(
@@ -299,7 +341,7 @@ class GraphModule(nn.Module):
 
     def __str__(self) -> str:
         hint = "# To see more debug info, please use `graph_module.print_readable()`"
-        return f"{nn.Module.__repr__(self)}\n{_current_code(self).src}\n{hint}"
+        return f"{nn.Module.__repr__(self)}\n{_all_code(self)}\n{hint}"
 
     def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> list[Path]:
         """Write the module as an importable Python package, source and weights; return the paths of its files.
@@ -420,13 +462,18 @@ class GraphModule(nn.Module):
             )
         identity = kind.__bases__, kind.__name__, kind._extra
         program = graph_to_record(state.graph), state.is_readable, state.original, state.is_lazy, state.meta
+        entries = {
+            name: (None if entry.graph is state.graph else graph_to_record(entry.graph), entry.saved_signature())
+            for name, entry in state.entries.items()
+        }
         attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
-        return rebuild_graph_module, (identity, program), attributes
+        return rebuild_graph_module, (identity, program, entries), attributes
 
 
 def rebuild_graph_module(
     identity: tuple[tuple[type, ...], str, dict[str, Any]],
     program: tuple[dict[str, Any], bool, type | None, bool, dict[str, Any]],
+    entries: Mapping[str, tuple[dict[str, Any] | None, inspect.Signature | None]] = MappingProxyType({}),
 ) -> GraphModule:
     """Make a module from what pickle saved of its class and its program; pickle itself then restores its attributes."""
     bases, name, extra = identity
@@ -435,19 +482,21 @@ def rebuild_graph_module(
     nn.Module.__init__(module)
     state = _State(record_to_graph(record), is_readable, original, meta)
     state.is_lazy = is_lazy
+    for entry, (other, signature) in entries.items():
+        state.entries[entry] = Entry(entry, state.graph if other is None else record_to_graph(other), signature)
     _adopt(module, state)
     return module
 
 
-_STATE = "_graphwright_state"
+_STATE = STATE
 
 
 def graph_of(module: nn.Module) -> Graph:
     """Return the graph of a captured module, whatever names its own class uses.
 
-    Raises GraphError for a module that is not a captured one.
+    Raises GraphError for a module that is not a captured one, and for one with a graph for each of several methods.
     """
-    return _state(module).graph
+    return _state(module).only_graph
 
 
 def _state(module: nn.Module) -> _State:
@@ -460,30 +509,39 @@ def _state(module: nn.Module) -> _State:
 
 
 def _adopt(module: GraphModule, state: _State) -> None:
-    """Give a module its graph."""
+    """Give a module its graphs."""
     module.__dict__[_STATE] = state
-    state.graph.owning_module = module
-    state.graph._hooks = state.hooks
-    _invalidate(module)
+    for name, entry in state.entries.items():
+        entry.graph.owning_module = module
+        entry.graph._hooks = state.hooks
+        _invalidate(module, name)
 
 
-def _invalidate(module: nn.Module) -> None:
+def _invalidate(module: nn.Module, name: str = "forward") -> None:
+    entry = _state(module).entries[name]
+    entry.code = entry.function = None
+    setattr(type(module), name, _LazyForward(weakref.ref(module), name))
+
+
+def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
     state = _state(module)
-    state.code = state.function = None
-    type(module).forward = _LazyForward(weakref.ref(module))  # type: ignore[assignment]
-
-
-def _python_code(module: nn.Module) -> PythonCode:
-    state = _state(module)
-    if state.code is None:
-        for graph in state.graph.all_graphs():
+    entry = state.entries[name]
+    if entry.code is None:
+        for graph in entry.graph.all_graphs():
             graph.owning_module = module
-        if (state.is_readable or state.graph.has_bodies) and is_plain(state.graph._writer):  # native blocks
-            state.code = graph_to_readable_source(state.graph, owner=module)
+        is_native = is_plain(entry.graph._writer)  # `if`, `while` and `for` as such
+        if name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
+            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name)
         else:
-            state.code = state.graph.python_code(root_module="self")  # type: ignore[attr-defined]
-        _watch(module, state)
-    return state.code
+            entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
+        _watch(module, state, entry)
+    return entry.code
+
+
+def _all_code(module: GraphModule) -> str:
+    """The source of all entry points."""
+    others = [name for name in _state(module).entries if name != "forward"]
+    return "\n".join([_current_code(module).src, *[_python_code(module, name).src for name in others]])
 
 
 def _current_code(module: GraphModule) -> PythonCode:
@@ -498,25 +556,25 @@ def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
     if state is None:
         return None
     if state.is_readable and not any(options.values()):
-        return _python_code(module).src
+        return _all_code(module)  # type: ignore[arg-type]
     asked = {name: value for name, value in options.items() if value}
     return state.graph.python_code("self", verbose=True, **asked).src  # type: ignore[no-any-return]
 
 
 def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
     """The graph and the code of a captured module, None for other modules."""
-    return (_state(module).graph, _python_code(module)) if _STATE in module.__dict__ else None
+    return (_state(module).only_graph, _python_code(module)) if _STATE in module.__dict__ else None
 
 
-def _watch(module: nn.Module, state: _State) -> None:
-    """Have the graph tell of its next edit, without keeping the module alive for it."""
+def _watch(module: nn.Module, state: _State, entry: Entry) -> None:
+    """Have the graph of an entry point tell of its next edit, without keeping the module alive for it."""
     reference = weakref.ref(module)
-    graph = state.graph
+    graph = entry.graph
 
     def edited() -> None:
         owner = reference()
-        if owner is not None and owner.__dict__.get(_STATE) is state and state.graph is graph:
-            _invalidate(owner)
+        if owner is not None and owner.__dict__.get(_STATE) is state and entry.graph is graph:
+            _invalidate(owner, entry.name)
 
     for part in graph.all_graphs():
         part._watch(edited)

@@ -7,12 +7,84 @@ A guard is a node like any other, so it is printed, run, moved and erased like a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 
-__all__ = ["Guard", "expect", "expect_tensors", "expect_values", "guards_of"]
+__all__ = [
+    "CAPTURE",
+    "Guard",
+    "expect",
+    "expect_kinds",
+    "expect_tensors",
+    "expect_values",
+    "guards_of",
+    "unlike",
+    "unlike_inputs",
+]
+
+CAPTURE = "capture"  # in the meta of a node that asks one of the questions: which capture it is asked for
+
+
+# ---- questions: each answers with a sentence on what is unlike, an empty one where nothing is
+
+
+def unlike(value: Any, captured: Any, where: str) -> str:
+    """Say how a value differs from what it was when the program was captured; nothing where it does not.
+
+    >>> unlike(3 > 2, True, "model.py:3: if n > 2:")
+    ''
+    """
+    if value is captured or value == captured:
+        return ""
+    return f"at {where} the program was captured where this was {captured!r}; now it is {value!r}"
+
+
+def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
+    """Say which of some inputs is unlike what it was when the program was captured.
+
+    Each comes with the dtype and rank of the tensor that it was, or with its class, or with its value.
+
+    >>> unlike_inputs(x=(torch.ones(3), torch.float32, 1), y=(torch.ones(3), torch.Tensor), n=(3, int))
+    ''
+    >>> unlike_inputs(mask=(None, None), causal=(False, True))
+    "argument 'causal' was True when the program was captured; now it is False"
+    """
+    for name, (value, *captured) in inputs.items():
+        kind = captured[0]
+        if len(captured) == 2:
+            if isinstance(value, torch.Tensor) and value.dtype == kind and value.dim() == captured[1]:
+                continue
+        elif isinstance(kind, type):
+            if (isinstance(value, torch.Tensor) if kind is torch.Tensor else type(value) is kind) or value is kind:
+                continue
+        elif value is kind or (type(value) is type(kind) and value == kind):
+            continue
+        return _misfit(name, value, *captured)
+    return ""
+
+
+def _misfit(name: str, value: Any, *captured: Any) -> str:
+    now = _brief(value)
+    if len(captured) == 2:
+        dtype, rank = captured
+        was = f"a {dtype} tensor of {rank} dimensions"
+        if isinstance(value, torch.Tensor):
+            now = f"a {value.dtype} tensor of {value.dim()}"
+    elif captured[0] is torch.Tensor:
+        was = "a tensor"
+    elif isinstance(captured[0], type):
+        was = f"of class {captured[0].__name__}"
+    else:
+        was = _brief(captured[0])
+    return f"argument {name!r} was {was} when the program was captured; now it is {now}"
+
+
+# ---- checks
 
 
 def expect(value: Any, captured: Any, where: str) -> None:
@@ -36,26 +108,28 @@ def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
     for name, (value, captured) in pairs.items():
         if value is not captured and (type(value) is not type(captured) or value != captured):
             raise GuardError(
-                f"argument {name!r} was {_brief(captured)} when the program was captured; now it is {_brief(value)}",
-                at=where,
-                fix=f"capture again with an example that passes {name}",
+                _misfit(name, value, captured), at=where, fix=f"capture again with an example that passes {name}"
             )
 
 
 def expect_tensors(where: str, **kinds: tuple[Any, Any, int]) -> None:
     """Raise GuardError unless tensors, each with its dtype and rank at capture, have these.
 
-    >>> import torch
     >>> expect_tensors("Model.forward", x=(torch.ones(2, 3), torch.float32, 2))
     """
-    for name, (value, dtype, rank) in kinds.items():
-        if value.dtype != dtype or value.dim() != rank:
-            raise GuardError(
-                f"argument {name!r} was a {dtype} tensor of {rank} dimensions when the program was captured; "
-                f"now it is a {value.dtype} tensor of {value.dim()}",
-                at=where,
-                fix="capture again with an example of this dtype and rank",
-            )
+    misfit = unlike_inputs(**kinds)
+    if misfit:
+        raise GuardError(misfit, at=where, fix="capture again with an example of this dtype and rank")
+
+
+def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:
+    """Raise GuardError unless arguments are of the classes that they had when the program was captured.
+
+    >>> expect_kinds("Model.forward", x=(torch.ones(2, 3), torch.Tensor), n=(3, int))
+    """
+    misfit = unlike_inputs(**kinds)
+    if misfit:
+        raise GuardError(misfit, at=where, fix="capture again with an example of this kind")
 
 
 def _brief(value: Any) -> str:
@@ -81,21 +155,36 @@ class Guard:
 
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
-    found = []
-    for node in graph.all_nodes():
-        if node.target is expect:
-            value, captured, where = node.args
-            what = f"{value} was {captured!r}"
-            found.append(Guard(f"{where} [{what}]", node, what, str(where)))
-        elif node.target is expect_values:
-            found += [_of_input(node, name, _brief(captured)) for name, (_, captured) in node.kwargs.items()]
-        elif node.target is expect_tensors:
-            found += [
-                _of_input(node, name, f"a {dtype} tensor of {rank} dimensions")
-                for name, (_, dtype, rank) in node.kwargs.items()
-            ]
-    return found
+    return [
+        guard
+        for node in graph.all_nodes()
+        if node.op == "call_function" and node.target in _SAYS
+        for guard in _SAYS[node.target](node)
+    ]
 
 
-def _of_input(node: Node, name: str, kind: str) -> Guard:
-    return Guard(f"{node.args[0]}: {name} is {kind}", node, f"{name} is {kind}", str(node.args[0]))
+def _of_one(node: Node) -> list[Guard]:
+    value, captured, where = node.args
+    what = f"{value} was {captured!r}"
+    return [Guard(f"{where} [{what}]", node, what, str(where))]
+
+
+def _of_inputs(node: Node) -> list[Guard]:
+    return [_of_input(node, name, *captured) for name, (_, *captured) in node.kwargs.items()]
+
+
+def _of_input(node: Node, name: str, captured: Any, rank: int | None = None) -> Guard:
+    if rank is not None:
+        kind = f"a {captured} tensor of {rank} dimensions"
+    elif isinstance(captured, type) and node.target is not expect_values:
+        kind = "a tensor" if captured is torch.Tensor else f"of class {captured.__name__}"
+    else:
+        kind = _brief(captured)
+    at = str(node.args[0] if node.args else node.meta.get(CAPTURE, ""))
+    return Guard(f"{at}: {name} is {kind}", node, f"{name} is {kind}", at)
+
+
+_SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
+    **dict.fromkeys((expect, unlike), _of_one),
+    **dict.fromkeys((expect_kinds, expect_values, expect_tensors, unlike_inputs), _of_inputs),
+}

@@ -14,7 +14,9 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from graphwright.errors import GraphwrightError, LoadError
+from graphwright.ir import Graph
 from graphwright.runtime.captured import users_names
+from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.package_loading import unpacked
 from graphwright.runtime.plain_data import PlainReader, damaged, holds_module, plain_name
@@ -42,9 +44,9 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
     program, tensors = _read(path)
     if type(program) is not dict or type(program.get("format")) is not int:
         raise damaged("it says of which format it is nowhere")
-    if program["format"] != FORMAT:
+    if not 1 <= program["format"] <= FORMAT:
         raise LoadError(
-            f"the file is of format {program['format']}; this version reads format {FORMAT}",
+            f"the file is of format {program['format']}; this version reads formats up to {FORMAT}",
             fix="load it with the version of graphwright that saved it",
         )
     try:
@@ -158,12 +160,7 @@ class _Rebuilding:
     def _adopt(self, record: dict[str, Any], module: nn.Module) -> None:
         if not isinstance(module, GraphModule):
             raise damaged("a module of another class has a graph")
-        graph = self._graphs.graph(record["nodes"])
-        for node in graph.all_nodes():
-            if node.op in ("get_attr", "call_module"):
-                _check_path(module, str(node.target), node.op)
-        graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
-        graph._meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()} or None
+        graph = self._graph(record, module)
         original = record["original"]
         kind = None if original is None else self._trust.find(original, is_class=True)
         if kind is not None and not isinstance(module, kind):
@@ -171,7 +168,20 @@ class _Rebuilding:
         meta = {key: self._values.value(value) for key, value in record["meta"].items()}
         state = _State(graph, bool(record["readable"]), kind, meta)
         state.is_lazy = bool(record["lazy"])
+        for name, other in record.get("entries", {}).items():
+            if name != plain_name(name) or hasattr(GraphModule, name):
+                raise damaged(f"{name!r} is no method of the program")
+            state.entries[name] = Entry(name, self._graph(other, module))
         _adopt(module, state)
+
+    def _graph(self, record: dict[str, Any], module: nn.Module) -> Graph:
+        graph = self._graphs.graph(record["nodes"])
+        for node in graph.all_nodes():
+            if node.op in ("get_attr", "call_module"):
+                _check_path(module, str(node.target), node.op)
+        graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
+        graph._meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()} or None
+        return graph
 
 
 def _tensor(tensors: dict[str, torch.Tensor], name: str, facts: dict[str, Any]) -> torch.Tensor:

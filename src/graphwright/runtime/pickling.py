@@ -14,6 +14,7 @@ from torch import nn
 
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, EMPTY_KWARGS, Graph, Node, Origin, map_aggregate, restore_node
+from graphwright.runtime.entries import entry_points_of
 from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
 
 __all__ = ["graph_to_record", "record_to_graph", "reduce_graph", "reduce_node"]
@@ -150,8 +151,9 @@ def record_to_graph(record: dict[str, Any]) -> Graph:
 def reduce_graph(graph: Graph) -> tuple[Any, ...]:
     """Tell pickle how to rebuild a graph; the graph of a captured module comes with the module, as that one's graph."""
     owner = graph.owning_module
-    if getattr(owner, "graph", None) is graph:
-        return getattr, (owner, "graph")
+    for name, entry in entry_points_of(owner).items():
+        if entry.graph is graph:
+            return _graph_of_entry, (owner, name)
     return _load_graph, (graph_to_record(graph), owner)
 
 
@@ -161,6 +163,10 @@ def reduce_node(node: Node) -> tuple[Any, ...]:
     if node not in numbers:
         raise GraphError(f"{node.name} was erased from its graph, and cannot be pickled with it", at=node.origin)
     return _load_node, (node.graph, numbers[node])
+
+
+def _graph_of_entry(owner: Any, name: str) -> Graph:
+    return entry_points_of(owner)[name].graph
 
 
 def _load_graph(record: dict[str, Any], owner: Any) -> Graph:

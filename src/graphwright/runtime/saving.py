@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import nn
 
 from graphwright.codegen import is_plain
 from graphwright.errors import ExportError
+from graphwright.ir import Graph
 from graphwright.runtime.graph_module import _STATE, GraphModule, _State
 from graphwright.runtime.package_weights import save_tensors
 from graphwright.runtime.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
@@ -24,7 +26,8 @@ from graphwright.runtime.saved_graphs import GraphWriter
 
 __all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "save"]
 
-FORMAT = 1  # of the program; raised when an older version could not read what a newer one writes
+# Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module.
+FORMAT = 2
 NOTE = "graphwright"  # where in the file the program is
 # The attributes that every module has; those that hold functions have lines of their own in a record.
 MODULE_TABLES = frozenset(nn.Module().__dict__)
@@ -108,7 +111,7 @@ class _ModuleWriter:
         for module, path in self._modules:  # grows while it is walked
             modules.append(self._module(module, path))
         return {
-            "format": FORMAT,
+            "format": FORMAT if any("entries" in module.get("program", ()) for module in modules) else 1,
             "torch": torch.__version__,
             "modules": modules,
             "objects": self._values.table,
@@ -204,29 +207,42 @@ class _ModuleWriter:
         return written
 
     def _program(self, state: _State, path: str) -> dict[str, Any]:
-        if not is_plain(state.graph._writer):
-            raise ExportError(
-                f"cannot save the graph: it is written by {type(state.graph._writer).__name__}, a code generator",
-                fix="give the graph the ordinary one: gm.graph.set_codegen(graphwright.CodeGen())",
-            )
         where = f"{path} " if path else ""
         for name, hooks in zip(("create", "erase", "replace", "deepcopy"), _lists(state.hooks), strict=True):
             if hooks:
                 self.left_out.append(f"{where}the graph: {len(hooks)} hooks of {name}")
         record: dict[str, Any] = {
-            "nodes": self._graphs.record(state.graph, path),
+            **self._graph(state.graph, path),
+            "meta": self._mapping("meta", state.meta, where),
             "readable": state.is_readable,
             "lazy": state.is_lazy,
             "original": None if state.original is None else self._values.name(state.original),
         }
-        parts = {"meta": state.meta, "graph_meta": state.graph._meta or {}, "constants": state.graph.constants}
-        for part, values in parts.items():
-            record[part] = {}
-            for key, value in values.items():
-                try:
-                    record[part][str(key)] = self._values.attribute(value, str(key))
-                except NotPlain as error:
-                    self.left_out.append(f"{where}{part}[{key!r}]: {error}")
+        others = {name: entry.graph for name, entry in state.entries.items() if name != "forward"}
+        if others:
+            record["entries"] = {name: self._graph(graph, path) for name, graph in others.items()}
+        return record
+
+    def _graph(self, graph: Graph, path: str) -> dict[str, Any]:
+        if not is_plain(graph._writer):
+            raise ExportError(
+                f"cannot save the graph: it is written by {type(graph._writer).__name__}, a code generator",
+                fix="give the graph the ordinary one: gm.graph.set_codegen(graphwright.CodeGen())",
+            )
+        where = f"{path} " if path else ""
+        return {
+            "nodes": self._graphs.record(graph, path),
+            "graph_meta": self._mapping("graph_meta", graph._meta or {}, where),
+            "constants": self._mapping("constants", graph.constants, where),
+        }
+
+    def _mapping(self, part: str, values: Mapping[Any, Any], where: str) -> dict[str, Any]:
+        record = {}
+        for key, value in values.items():
+            try:
+                record[str(key)] = self._values.attribute(value, str(key))
+            except NotPlain as error:
+                self.left_out.append(f"{where}{part}[{key!r}]: {error}")
         return record
 
 

@@ -37,7 +37,8 @@ _OPEN = frozenset({
     "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
     "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.random", "torch.fft",
     "torch.linalg", "torch.special",
-    "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.runtime.guards",
+    "graphwright.ops.regions", "graphwright.ops.statements",
+    "graphwright.runtime.dispatch", "graphwright.runtime.guards",
 })  # fmt: skip
 _OPEN_FAMILIES = (
     "torch.nn", "torch.ao.nn", "torch.ao.quantization.stubs", "torch._ops.aten", "torch._ops.prims",
@@ -71,7 +72,8 @@ _CLOSED_FAMILIES = (
 _CLOSED_NAMES = frozenset({
     "attrgetter", "methodcaller", "call", "from_file", "load_library", "import_ir_module", "compile", "to_folder",
     "from_buffer", "import_ir_module_from_buffer", "tofile", "fromfile", "save", "load", "dump", "dumps", "loads",
-    "create_node", "graph", "owning_module", "python_code", "recompile", "run_body", "set_codegen", "on_generate_code",
+    "create_node", "graph", "graphs", "owning_module", "python_code", "recompile", "run_body", "set_codegen",
+    "on_generate_code",
     "from_pretrained", "save_pretrained", "push_to_hub", "from_json_file", "to_json_file", "register_for_auto_class",
 })  # fmt: skip
 # The methods behind operators.

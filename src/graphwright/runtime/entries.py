@@ -1,0 +1,117 @@
+"""The entry points of a captured module: its `forward`, and the other methods that were captured with it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import Any, overload
+
+from graphwright.codegen import PythonCode
+from graphwright.errors import GraphError
+from graphwright.ir import Graph
+from graphwright.runtime.dispatch import captures_of
+
+__all__ = ["STATE", "Entry", "Graphs", "entry_points_of"]
+
+STATE = "_graphwright_state"  # the attribute of a captured module that holds what is ours
+
+
+class Entry:
+    """One entry point: its name, its graph, and the code generated from it."""
+
+    __slots__ = ("code", "function", "graph", "name", "signature")
+
+    def __init__(self, name: str, graph: Graph, signature: inspect.Signature | None = None) -> None:
+        self.name = name
+        self.graph = graph
+        self.signature = signature  # as the user wrote it, without `self`; None: what the generated code says
+        self.code: PythonCode | None = None  # None: out of date
+        self.function: FunctionType | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
+        return Entry(self.name, copy.deepcopy(self.graph, memo), self.signature)
+
+    def saved_signature(self) -> inspect.Signature | None:
+        """The signature, if pickle takes it."""
+        try:
+            pickle.dumps(self.signature)
+        except Exception:  # an annotation or default that only this process knows
+            return None
+        return self.signature
+
+    def full_signature(self, original: type | None) -> inspect.Signature | None:
+        """The signature of the generated function: with `self`, and the annotations and defaults of the user's.
+
+        `original` is the class that defines the entry point. None where the parameters of the graph are others by now.
+        """
+        signature = self.signature
+        if signature is None and original is not None:
+            method = getattr(original, self.name, None)
+            if method is None:
+                return None
+            signature = inspect.signature(method)
+            if not isinstance(inspect.getattr_static(original, self.name), staticmethod | classmethod):
+                _, *parameters = signature.parameters.values()
+                signature = signature.replace(parameters=parameters)
+        if signature is None:
+            return None
+        names = [str(node.target).lstrip("*") for node in self.graph.find_nodes(op="placeholder")]
+        if names != list(signature.parameters):
+            return None
+        first = next((name for name in ("self", "self_", "self__") if name not in names), "_self")
+        is_positional_only = any(each.kind is each.POSITIONAL_ONLY for each in signature.parameters.values())
+        kind = inspect.Parameter.POSITIONAL_ONLY if is_positional_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return signature.replace(parameters=[inspect.Parameter(first, kind), *signature.parameters.values()])
+
+
+class Graphs(Sequence[Graph]):
+    """The graphs of a captured module: one for each capture of each entry point.
+
+    By number, or by name: `"encode"`, and `"forward_1"`, `"forward_2"` where an entry point was captured for several
+    examples.
+    """
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._graphs: dict[str, Graph] = {}
+        for name, entry in entries.items():
+            captures = captures_of(entry.graph)
+            if captures:
+                self._graphs.update({f"{name}_{i}": graph for i, graph in enumerate(captures, start=1)})
+            else:
+                self._graphs[name] = entry.graph
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each graph, in their order."""
+        return list(self._graphs)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Graph: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[Graph]: ...
+
+    def __getitem__(self, key: int | str | slice) -> Graph | list[Graph]:
+        if not isinstance(key, str):
+            return list(self._graphs.values())[key]
+        if key not in self._graphs:
+            raise GraphError(f"there is no graph {key!r}", fix=f"the graphs are {', '.join(self._graphs)}")
+        return self._graphs[key]
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def __iter__(self) -> Iterator[Graph]:
+        return iter(self._graphs.values())
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"{name}: {graph}" for name, graph in self._graphs.items())
+
+
+def entry_points_of(module: Any) -> dict[str, Entry]:
+    """The entry points of a captured module, by name; none for anything else."""
+    state = getattr(module, "__dict__", {}).get(STATE)
+    return {} if state is None else state.entries
