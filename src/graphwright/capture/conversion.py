@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import ast
 import copy
-import linecache
+import weakref
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
+
+from graphwright.capture.code_table import CodeTable
+from graphwright.capture.sources import source_of
 
 __all__ = ["PREFIX", "can_convert", "convert", "converted_source", "is_converted", "original_code"]
 
@@ -31,9 +34,9 @@ _CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_chec
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-# (file, original) -> converted; None where that cannot be. Code objects that differ only in their file are equal.
-_codes: dict[tuple[str, CodeType], CodeType | None] = {}
-_made: set[CodeType] = set()
+_codes: CodeTable[CodeType | None] = CodeTable()  # original -> converted; None where that cannot be
+_originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
+_made: CodeTable[bool] = CodeTable()
 
 
 def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
@@ -41,12 +44,12 @@ def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
     code = function.__code__
     if code in _made:
         return function
-    key = code.co_filename, code
-    if key not in _codes:
-        _codes[key] = _convert_code(code, runtime)
-    new = _codes[key]
+    if code not in _codes:
+        _codes[code] = _convert_code(code, runtime)
+    new = _codes.get(code)
     if new is None:
         return None
+    _originals[new] = weakref.ref(code)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     made = FunctionType(
         new, function.__globals__, function.__name__, function.__defaults__, tuple([cells[n] for n in new.co_freevars])
@@ -60,7 +63,7 @@ def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
 
 def can_convert(code: CodeType) -> bool:
     """Tell whether a function of this code has source that can be converted."""
-    known = _codes.get((code.co_filename, code), code)
+    known = _codes.get(code, code)
     if known is not code:
         return known is not None
     definition = _definition(code)
@@ -74,7 +77,8 @@ def is_converted(code: CodeType) -> bool:
 
 def original_code(code: CodeType) -> CodeType | None:
     """The code object that a function was written with; None for the part of a converted one."""
-    return next((old for (_, old), new in _codes.items() if new is code), None) if code in _made else code
+    original = _originals.get(code)
+    return original() if original is not None else None if code in _made else code
 
 
 def converted_source(function: FunctionType) -> str:
@@ -90,19 +94,13 @@ def converted_source(function: FunctionType) -> str:
 
 def _definition(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
     """Find the definition of a code object in its file."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return None
     found: list[ast.FunctionDef | ast.Lambda] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            if min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]]) == code.co_firstlineno:
-                found.append(node)
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
+    for node in source_of(code.co_filename).definitions.get((code.co_name, code.co_firstlineno), ()):
+        if isinstance(node, ast.Lambda):
             names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-            if tuple(names) == code.co_varnames[: len(names)] and _spans(node, code):
-                found.append(node)
+            if tuple(names) != code.co_varnames[: len(names)] or not _spans(node, code):
+                continue
+        found.append(node)
     return found[0] if len(found) == 1 else None
 
 
@@ -180,7 +178,7 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
     if hasattr(new, "co_qualname"):
         changes["co_qualname"] = qualname
     finished = new.replace(**changes)
-    _made.add(finished)
+    _made[finished] = True
     return finished
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-import functools
 import itertools
-import linecache
 import os
 import sys
 from collections import OrderedDict
@@ -19,6 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from graphwright.capture.code_table import CodeTable
+from graphwright.capture.sources import source_of
 from graphwright.ir import Origin
 
 __all__ = ["CallSite", "Scope", "ScopeContextManager", "is_handled", "place_of", "user_frame"]
@@ -28,7 +28,7 @@ _INTERNAL = (
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
     copy.__file__,
 )
-_is_internal: dict[CodeType, bool] = {}  # bounded by the code that a process has
+_is_internal: CodeTable[bool] = CodeTable()
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
@@ -180,23 +180,31 @@ class Place(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
+_places: CodeTable[dict[int, Place]] = CodeTable()
+
+
 def place_of(code: CodeType, instruction: int) -> Place:
     """Find an instruction in its source. Without source only the line is known."""
-    return _place_of(code.co_filename, code, instruction)
+    known: dict[int, Place] | None = _places.get(code)
+    if known is None:
+        known = _places[code] = {}
+    place = known.get(instruction)
+    if place is None:
+        place = known[instruction] = _find_place(code, instruction)
+    return place
 
 
-@functools.lru_cache(16384)
-def _place_of(filename: str, code: CodeType, instruction: int) -> Place:  # equal code may stand in two files
+def _find_place(code: CodeType, instruction: int) -> Place:
     line, end_line, column, end_column = _position(code, instruction)
-    statements = _statements(code.co_filename).get(line, ())
-    text = linecache.getline(code.co_filename, line).strip()
+    source = source_of(code.co_filename)
+    statements = source.statements.get(line, ())
     if not statements:
-        return Place(line, column, end_column, line, text, "")
+        return Place(line, column, end_column, line, source.line(line), "")
     statement = statements[-1]  # the innermost one that stands on this line
-    source = linecache.getline(code.co_filename, statement.lineno).strip()
     targets = _targets(statement, line, end_line, column, end_column)
     target = targets if isinstance(targets, str) else ""
-    return Place(line, column, end_column, statement.lineno, source, target, () if target else tuple(targets))
+    text = source.line(statement.lineno)
+    return Place(line, column, end_column, statement.lineno, text, target, () if target else tuple(targets))
 
 
 def is_handled(frame: FrameType) -> bool:
@@ -204,12 +212,9 @@ def is_handled(frame: FrameType) -> bool:
     code = frame.f_code
     line = frame.f_lineno
     return any(
-        isinstance(node, ast.Try)
-        and node.handlers
-        and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
-        for statements in _statements(code.co_filename).values()
-        for node in statements
-        if node.lineno <= line and code.co_firstlineno <= node.lineno
+        node.handlers and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
+        for node in source_of(code.co_filename).handlers
+        if code.co_firstlineno <= node.lineno <= line
     )
 
 
@@ -222,35 +227,6 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int | None, int | 
         if start <= instruction < end:
             return line or first, None, None, None
     return first, None, None, None
-
-
-_parsed: dict[str, tuple[list[str], dict[int, list[ast.stmt]]]] = {}  # file name -> its lines, and what they say
-
-
-def _statements(filename: str) -> dict[int, list[ast.stmt]]:
-    """Map each line of a file to the statements that stand on it, outermost first; empty without source."""
-    source = linecache.getlines(filename)
-    known = _parsed.get(filename)
-    if known is None or (known[0] is not source and known[0] != source):  # a cell of a notebook is written anew
-        if len(_parsed) > 256:
-            _parsed.clear()
-        known = _parsed[filename] = source, _statements_of(source)
-    return known[1]
-
-
-def _statements_of(source: list[str]) -> dict[int, list[ast.stmt]]:
-    try:
-        tree = ast.parse("".join(source))
-    except (SyntaxError, ValueError):
-        return {}
-    lines: dict[int, list[ast.stmt]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
-            body = getattr(node, "body", None)
-            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
-            for line in range(node.lineno, max(last, node.lineno) + 1):
-                lines.setdefault(line, []).append(node)
-    return lines
 
 
 def _targets(

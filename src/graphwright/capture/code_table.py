@@ -1,0 +1,46 @@
+"""What is known of code objects, for as long as they live."""
+
+from __future__ import annotations
+
+import weakref
+from types import CodeType
+from typing import Any, Generic, TypeVar
+
+__all__ = ["CodeTable"]
+
+Value = TypeVar("Value")
+
+
+class CodeTable(Generic[Value]):
+    """A table of code objects by identity, which keeps none of them alive.
+
+    Code objects are equal where they read alike, wherever they stand, and take long to compare and to hash.
+
+    >>> table: CodeTable[int] = CodeTable()
+    >>> function = lambda: 0
+    >>> table[function.__code__] = 1
+    >>> table.get(function.__code__), len(table)
+    (1, 1)
+    >>> del function
+    >>> len(table)
+    0
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[CodeType], Value]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, code: CodeType) -> bool:
+        known = self._known.get(id(code))
+        return known is not None and known[0]() is code
+
+    def get(self, code: CodeType, default: Any = None) -> Value | Any:
+        """Return what is known of a code object."""
+        known = self._known.get(id(code))
+        return default if known is None or known[0]() is not code else known[1]
+
+    def __setitem__(self, code: CodeType, value: Value) -> None:
+        key, known = id(code), self._known
+        known[key] = weakref.ref(code, lambda _: known.pop(key, None)), value
