@@ -43,6 +43,9 @@ class Numbers:
         if not -rank <= dim < rank:
             raise IndexError(f"Dimension out of range: expected one of [{-rank}, {rank - 1}], but got {dim}")
         dim %= rank
+        known = tensor.fixed.get(dim - rank)
+        if known is not None:
+            return self.constant_symbol(known)
         if id(tensor) in self._fixed:
             symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
             return self.constant_symbol(self._recorder.questions.guard(symbol))

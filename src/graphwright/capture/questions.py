@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import functools
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["DataQuestion", "Fork", "Questions", "TracerWarning", "is_torch"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_NUMBERS = re.compile(r"\d+")
 _NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
 # What asks there is the program's condition.
 _CHECKS = tuple(
@@ -132,12 +134,13 @@ class Questions:
         """Take what these values are, short of their data, from the example: the program asked by a `try`."""
         for value in values:
             symbol = symbol_of(value)
-            if symbol is not None and symbol.has_value and not symbol.is_data:
-                self.guard(symbol)
-            elif isinstance(value, TensorProxy):
+            symbols = [] if symbol is None else [symbol]
+            if isinstance(value, TensorProxy):
                 self._recorder.kinds_asked = True
-                for dim in range(value.example.dim()):
-                    self.guard(self._recorder.numbers.size_symbol(value, dim))
+                symbols = [self._recorder.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
+            for symbol in symbols:
+                if symbol.has_value and not symbol.is_data and symbol.function != "constant":
+                    self.guard(symbol)
 
     def of_example(self, subject: Any) -> Any:
         """The answer of the example, None where that cannot tell."""
@@ -203,7 +206,11 @@ class Questions:
         return symbol is None or symbol.is_data
 
     def place(self) -> Any:
-        """What tells a question from others: where in which function, and in which call of which module."""
+        """What tells a question from others: where in which function, and in which call of which module.
+
+        Modules whose paths differ only in numbers count as one: the layers of a stack ask alike, and one answer for all
+        of them takes one pass, not one for each.
+        """
         frame = user_frame(sys._getframe(1))
         if frame is None:
             return None
@@ -212,7 +219,7 @@ class Questions:
             frame.f_code.co_filename,
             position.line,
             position.column,
-            self._recorder.scope.path,
+            _NUMBERS.sub("*", self._recorder.scope.path),
             self._recorder.scope.call,
         )
 

@@ -22,6 +22,7 @@ from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
+from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.joining import Joining
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
@@ -250,6 +251,7 @@ class Recorder:
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            owner.fixed = {}
             for dim in range(owner.example.dim()):  # sizes read before are those from before
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
                 if known is not None:
@@ -342,7 +344,9 @@ class Recorder:
         if isinstance(changed, torch.Tensor) and example is self._to_examples(changed):
             return changed
         if isinstance(example, torch.Tensor):
-            return TensorProxy.make(self, example, node)
+            proxy = TensorProxy.make(self, example, node)
+            proxy.fixed = fixed_sizes(_name_of(target), args, kwargs, example)
+            return proxy
         names = self._unpacked_names()
         if isinstance(example, tuple | list) and (_name_of(target) in PIECES or len(names) == len(example)):
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")

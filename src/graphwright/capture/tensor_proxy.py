@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["TensorProxy", "is_optional"]
 
 
+_NOTHING: dict[int, int] = {}  # never written to
+
+
 class TensorProxy(torch.Tensor):
     """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
 
     `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
-    one side of a branch gave None, `optional` is the place of that branch: a run may find None here.
+    one side of a branch gave None, `optional` is the place of that branch: a run may find None here. `fixed` are the
+    sizes that no input changes, by dimension counted from the end.
     """
 
     recorder: Recorder
@@ -30,6 +34,7 @@ class TensorProxy(torch.Tensor):
     _node: Node | None
     _make: Callable[[], Node] | None
     optional: Any
+    fixed: dict[int, int]
 
     @staticmethod
     def make(
@@ -48,7 +53,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        proxy.optional = None
+        proxy.optional, proxy.fixed = None, _NOTHING
         return proxy
 
     def node_of(self) -> Node:
