@@ -128,9 +128,8 @@ def test_an_uncovered_call_says_why_and_what_to_add() -> None:
         both()(torch.ones(2, 3), mask=[torch.zeros(3, dtype=torch.int64)])
     assert str(caught.value) == (
         "no capture of gate covers this call\n"
-        "  capture 1: argument 'mask' was None when the program was captured; now it is "
-        "[tensor([0, 0, 0])]\n"
-        "  capture 2: argument 'mask' was a tensor when the program was captured; now it is [tensor([0, 0, 0])]\n"
+        "  capture 1: argument 'mask' was None when the program was captured; now it is list\n"
+        "  capture 2: argument 'mask' was a tensor when the program was captured; now it is list\n"
         "  at gate\n"
         "  fix: capture again with one more example: examples=[..., "
         "((torch.rand(2, 3),), {'mask': [torch.zeros(3, dtype=torch.int64)]})]"

@@ -72,7 +72,6 @@ class Inputs:
             node = placeholder_of(graph, parameter)
             made.append((parameter, node))
             self._last = node
-        dynamic = self._recorder.plan.dynamic
         by_position: list[Any] = []
         by_name: dict[str, Any] = {}
         for parameter, node in made:
@@ -84,7 +83,7 @@ class Inputs:
                 by_name.update(value)
             elif parameter.kind is parameter.POSITIONAL_ONLY or (len(by_position) < len(args) and name not in kwargs):
                 by_position.append(value)
-            elif name in given or name in dynamic or type(parameter.default) in (int, float):
+            elif name in given or name not in self._known:
                 by_name[name] = value
         return tuple(by_position), by_name
 

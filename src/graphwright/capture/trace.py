@@ -64,6 +64,11 @@ def trace(
     is computed on them and the program is not changed. The result is an instance of the program's own class, with
     the same parameters, state_dict, signature and methods, whose forward is generated from the graph.
 
+    `examples`, a list of `(args, kwargs)`, instead captures the program once for each: a call goes to the first capture
+    whose guards hold, which is decided before anything of it runs, and each has its graph in `graphs` of the result.
+    `methods`, as in `{"forward": (args, kwargs), "encode": [(args, kwargs), ...]}`, captures several methods of a
+    module, each for one example or several; a method that is left out runs as it is, but `forward` is then refused.
+
     Sizes stay symbolic, and `if`, `and`, the ternary, `assert` and their like become branches of the graph where they
     ask for data, a size or the training flag. Where the program asks what cannot become a branch - a dtype, a rank,
     whether an argument is None, a size for `range` - the example answers, and the result checks at every call that the
@@ -71,13 +76,14 @@ def trace(
 
     `control_flow`: "stage" as above; "follow" takes the example's way at every question of data, with a TracerWarning
     at each; "error" refuses every question of data, size and flag.
-    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open.
+    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open. What
+    a container holds is called `past_0_1` or `config_key`, and belongs to its container's name, too.
     `leaf_modules`: classes, class names or dotted paths of modules to keep as one node, besides torch.nn's own; or a
     predicate of (module, path) that decides alone. `leaf_functions`: functions and methods whose calls stay one node.
     `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
     per pass.
 
-    Raises CaptureError, with the user's line, for what cannot be captured so.
+    Raises CaptureError, with the user's line, for what cannot be captured so, and for names of no input.
 
     >>> class Gate(nn.Module):
     ...     def __init__(self):
@@ -89,6 +95,9 @@ def trace(
     >>> gm = trace(Gate(), torch.randn(2, 4))
     >>> isinstance(gm, Gate), gm(torch.randn(5, 4), scale=2.0).shape
     (True, torch.Size([5, 4]))
+    >>> gm = trace(Gate(), examples=[((torch.ones(2, 4),), {}), ((torch.ones(2, 4),), {"scale": 2})])
+    >>> gm.graphs.names
+    ['forward_1', 'forward_2']
     """
     points = entry_points(root, args, kwargs, examples, methods)
     options = _Options(

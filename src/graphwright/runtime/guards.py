@@ -133,8 +133,14 @@ def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:
 
 
 def _brief(value: Any) -> str:
-    shown_whole = value is None or isinstance(value, bool | int | float | str | dict | list)
-    return repr(value) if shown_whole else type(value).__name__
+    """Write a plain value, or a short container of them, whole; of anything else its class."""
+    held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else (value,)
+    is_plain = len(held) <= _MOST and all(isinstance(item, _PLAIN) for item in held)
+    return repr(value) if is_plain else type(value).__name__
+
+
+_PLAIN = (bool, int, float, str, type(None))
+_MOST = 16  # items of a container that a message shows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
