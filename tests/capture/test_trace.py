@@ -226,14 +226,7 @@ def test_a_capture_that_fails_half_way_leaves_everything_as_it_was(error: BaseEx
     assert original.linear(torch.randn(1, 4)).shape == (1, 4)
 
 
-class Keeps(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.last = [x * 2]
-        return x
-
-
 REFUSED = [
-    pytest.param(lambda: trace(Keeps(), torch.ones(2)), "Keeps.last", id="a tensor kept in an attribute"),
     pytest.param(lambda: trace(3, ()), "neither an nn.Module nor callable", id="not a program"),  # type: ignore[arg-type]
     pytest.param(lambda: trace(model(), ()), "do not fit Model.forward", id="too few"),
     pytest.param(lambda: trace(model(), (torch.ones(2), torch.ones(2))), "do not fit Model.forward", id="too many"),

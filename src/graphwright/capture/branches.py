@@ -121,6 +121,10 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
         if isinstance(value, _Slot) and name:
             called.setdefault(value.number, name)
+    for table in made[1 + len(state.names) :]:  # attributes
+        for name, value in table.items.items() if isinstance(table, _Container) and table.kind is dict else ():
+            if isinstance(value, _Slot) and isinstance(name, str) and name.isidentifier():
+                called.setdefault(value.number, name)
     for number, pair in enumerate(leaves):
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     values = _finish(recorder, subject, sides, leaves, called)
@@ -146,7 +150,8 @@ class _Slot:
 def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
     key = recorder.questions.key_of(subject)
-    grads = len(recorder.grad_regions)
+    recorder.ambient.notice()
+    depth = recorder.ambient.depth
     raised = False
     result = None
     recorder.region, before = region, recorder.region
@@ -154,6 +159,7 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     recorder.questions.known[key] = value
     try:
         result = run()
+        recorder.ambient.notice()
     except Raised:
         raised = True
     except (Exception, Refusal) as error:
@@ -164,9 +170,12 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
             del recorder.questions.known[key]
         else:
             recorder.questions.known[key] = known
-    if len(recorder.grad_regions) != grads:
-        del recorder.grad_regions[grads:]
+    if recorder.ambient.depth != depth:
+        recorder.ambient.forget(depth)
         raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
+    why = None if recorder.keeping is None else recorder.keeping.learn_growth()
+    if why is not None:
+        raise recorder.questions.restart(why)
     values = [result, *state.read()]
     state.restore()
     return _Side(region, raised, values)

@@ -117,7 +117,8 @@ class _Search:
                     break
         recorder = self._program.recorder
         if recorder is not None:
-            recorder.refuse_kept_values()
+            if recorder.keeping is not None:
+                recorder.keeping.write()
             self.graph = recorder.root.graph
         return False
 

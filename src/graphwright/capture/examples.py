@@ -67,6 +67,19 @@ class Examples:
         self._known[id(tensor)] = tensor, stand_in
         return stand_in
 
+    def like(self, example: torch.Tensor) -> torch.Tensor:
+        """Return a stand-in of the same kind as one of another capture: the result of an operation, with its data."""
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            if self.is_real:
+                made = example.detach().clone()
+            else:
+                with self._mode:
+                    made = torch.empty_strided(
+                        tuple(example.shape), example.stride(), dtype=example.dtype, device=example.device
+                    )
+        with torch._C.DisableTorchFunction(), torch.enable_grad():
+            return made.requires_grad_().view_as(made) if example.requires_grad else made
+
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
         before, self.is_running = self.is_running, True

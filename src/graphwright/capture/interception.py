@@ -8,10 +8,11 @@ and only it, is answered yes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -128,10 +129,16 @@ def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[
 
 
 @contextlib.contextmanager
-def watching(functions: tuple[Any, ...], called: Callable[[FrameType], None]) -> Iterator[None]:
+def watching(
+    functions: tuple[Any, ...],
+    called: Callable[[FrameType], None],
+    names: frozenset[str] = frozenset(),
+    entered: Callable[[FrameType], None] = lambda frame: None,
+) -> Iterator[None]:
     """Tell, in this thread, when one of these functions is called, by the frame that calls it.
 
-    What `called` raises is raised in the function that calls. A profiler of the user's is put back afterwards.
+    And when code that mentions one of `names` is entered, by its own frame. What `called` and `entered` raise is raised
+    in the function that calls. A profiler of the user's is put back afterwards.
     """
     codes = {code for function in functions if (code := getattr(function, "__code__", None)) is not None}
     before = sys.getprofile()
@@ -139,6 +146,8 @@ def watching(functions: tuple[Any, ...], called: Callable[[FrameType], None]) ->
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code in codes and frame.f_back is not None:
             called(frame.f_back)
+        elif event == "call" and names and not names.isdisjoint(_mentioned(frame.f_code)):
+            entered(frame)
         elif event == "c_call" and argument in functions:
             called(frame)
 
@@ -147,3 +156,9 @@ def watching(functions: tuple[Any, ...], called: Callable[[FrameType], None]) ->
         yield
     finally:
         sys.setprofile(before)
+
+
+@functools.lru_cache(4096)
+def _mentioned(code: CodeType) -> frozenset[str]:
+    """The names and texts in a code object."""
+    return frozenset([*code.co_names, *[const for const in code.co_consts if isinstance(const, str)]])

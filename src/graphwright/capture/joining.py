@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from graphwright.capture.symbols import UNKNOWN, as_number, is_symbolic, symbol_of
+from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
@@ -70,7 +71,7 @@ class Joining:
             sample = pair[0]
         if isinstance(sample, torch.Tensor):
             proxy = TensorProxy.make(recorder, recorder.example(sample), node)
-            if any(side is None or (isinstance(side, TensorProxy) and side.optional is not None) for side in pair):
+            if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
                 recorder.questions.has_optionals = True
             return proxy
@@ -95,6 +96,17 @@ class Joining:
         """What the source calls a value, if it does."""
         node = value._node if isinstance(value, TensorProxy) else None
         return str(node.origin.target) if node is not None and node.origin is not None else ""
+
+
+def _may_be_none(subject: Any, value: Any, is_then: bool) -> bool:
+    """Tell whether a side's value may be None: not where the branch asks whether it is, on the side where it is not."""
+    if not isinstance(value, TensorProxy) or value.optional is None:
+        return value is None
+    symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+    while symbol is not None and symbol.function is operator.not_:
+        symbol, is_then = symbol.args[0], not is_then
+    asks = symbol is not None and symbol.function is operator.is_ and symbol.args[1] is None
+    return not (asks and symbol.args[0] is value and not is_then)  # type: ignore[union-attr]
 
 
 def _number_kind(value: Any) -> type | None:

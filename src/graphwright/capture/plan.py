@@ -66,6 +66,7 @@ class Plan:
     leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
     converted: set[CodeType] = dataclasses.field(default_factory=set)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
+    kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     answers: tuple[bool, ...] = ()
     paths: int = 0

@@ -308,6 +308,11 @@ class Questions:
         if not (is_converted(inner.__code__) or inner.__code__ in self._recorder.plan.converted):
             self._convert_for(found, {inner.__code__} if can_convert(inner.__code__) else set())
 
+    def attribute_may_be_none(self, optional: TensorProxy, frame: FrameType) -> None:
+        """Code that may ask whether an attribute is None is entered: have it ask through the runtime."""
+        if user_frame(frame) is frame and not is_converted(frame.f_code) and not self._recorder.examples.is_running:
+            self._convert_for(optional, self.convertible(frame))
+
     def _convert_for(self, optional: TensorProxy, codes: set[CodeType]) -> None:
         if codes:
             raise self.restart(self._recorder.plan.convert(codes))
@@ -341,6 +346,8 @@ class Questions:
 
     def write_raise(self, error: Any) -> None:
         """Write into the graph that an exception is raised."""
+        if self._recorder.keeping is not None:
+            self._recorder.keeping.write()  # what was written before it stays written
         kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
         self._recorder.make("call_function", raise_error, (kind, *[self.message(arg) for arg in args]), "raise_error")
 

@@ -17,13 +17,15 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from graphwright.capture.attribute_writes import place_of_write
+from graphwright.capture.ambient import Ambient
 from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
 from graphwright.capture.fixed_sizes import fixed_sizes
+from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
+from graphwright.capture.keeping import Keeping
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
@@ -44,7 +46,7 @@ from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.errors import CaptureError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg
-from graphwright.ops import enter_context, exit_context, unpack
+from graphwright.ops import unpack
 from graphwright.runtime import Shells, mark_opaque
 
 __all__ = ["Recorder"]
@@ -53,7 +55,6 @@ _IN_PLACE = frozenset({
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.imatmul,
     operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
 })  # fmt: skip
-_TABLES = ("training", "_buffers", "_parameters", "_modules")
 _REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
@@ -67,6 +68,7 @@ class Recorder:
         self.examples = examples
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
+        self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.kinds_asked = False  # whether the program asked for a dtype or rank
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
@@ -82,7 +84,7 @@ class Recorder:
         self._counting: CountingMode | None = None  # of the running operation, where that is not looked into
         self.takes_no_size = False  # whether the running operation takes no sizes
         self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
-        self.grad_regions: list[tuple[bool, Node]] = []
+        self.ambient = Ambient(self)
         self._contexts: list[Any] = []
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -130,26 +132,15 @@ class Recorder:
     def finish(self, result: Any) -> None:
         """Write the output of the program."""
         self.region = self.root
+        self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
-        output = graph.create_node("output", "output", (self.argument(result),))
+        value = self.argument(result)
+        if self.keeping is not None:
+            self.keeping.write()
+        output = graph.create_node("output", "output", (value,))
         if last.origin is not None and last.origin.module == "" and last.origin.source.startswith("return "):
             output.origin = last.origin
-
-    def refuse_kept_values(self) -> None:
-        """Raise CaptureError if the program keeps a value of its run in an attribute: that write would be lost."""
-        for module, shell in self.shells.all() if self.shells is not None else ():
-            own = {name: value for name, value in shell.__dict__.items() if name not in _TABLES}
-            for table in (own, shell._buffers, shell._parameters):
-                for name, value in table.items():
-                    if _holds_proxies(value):
-                        error = CaptureError(
-                            f"the program keeps a tensor or number in {type(module).__name__}.{name}; "
-                            "a captured program cannot write attributes yet",
-                            at=place_of_write(type(module), name),
-                            fix="return the value instead, or write in place: self.buffer.copy_(value)",
-                        )
-                        self.questions.refuse(error, "attribute")
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
@@ -178,6 +169,8 @@ class Recorder:
 
     def _record_leaf(self, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
         shadow = self.examples.module(module)
+        if self.keeping is not None and self.shells is not None:
+            self.keeping.write(self.shells.shell(module))  # it reads its own attributes
         return self.record("call_module", path, shadow, args, kwargs)
 
     def record_leaf_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -225,6 +218,8 @@ class Recorder:
 
     def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record one call of torch, or answer it from what is known."""
+        if function is torch._C._set_grad_enabled and (self.pending is not None or self.examples.is_running):
+            return function(*args)
         if self.pending is not None:
             if function is torch._C._set_grad_enabled:  # a context of the program is left
                 return function(*args)
@@ -235,7 +230,7 @@ class Recorder:
         name = tensor_method_name(function)
         if name is None:
             if function is torch._C._set_grad_enabled:
-                return self._set_grad_mode(*args)
+                return self.ambient.set_grad_mode(*args)
             if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
                 return function(*args, **kwargs)
             return self.record("call_function", function, function, args, kwargs)
@@ -310,18 +305,6 @@ class Recorder:
                 symbol.name = symbol.name or known
         return torch.Size(map(as_number, sizes))
 
-    def _set_grad_mode(self, enabled: bool) -> Any:
-        """Record where no_grad and enable_grad are entered and left: each region restores what was before it."""
-        before = torch.is_grad_enabled()
-        if self.grad_regions and self.grad_regions[-1][0] == enabled:
-            _, entered = self.grad_regions.pop()
-            self.node("call_function", exit_context, (entered,), {})
-        else:
-            manager = torch.enable_grad if enabled else torch.no_grad
-            node = self.node("call_function", enter_context, (manager,), {}, name=manager.__name__)
-            self.grad_regions.append((before, node))
-        return torch._C._set_grad_enabled(enabled)
-
     # ---- nodes
 
     def record(
@@ -331,6 +314,7 @@ class Recorder:
 
         `owner` comes before the arguments of the node: the object whose method is called.
         """
+        self.ambient.notice()
         self.takes_no_size = getattr(target, "__module__", None) == "_operator"
         example = self._on_examples(run, args, kwargs)
         node_args = (*owner, *[self.argument(arg) for arg in args])
@@ -461,6 +445,8 @@ class Recorder:
         if kind is OrderedDict:
             pairs = [(key, self.argument(item)) for key, item in value.items()]
             return self.node("call_function", OrderedDict, (pairs,), {}, "ordered")
+        if is_growing(value):
+            return value.node_of()
         if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
             return value
         fields = _constructor_fields(value)
@@ -517,7 +503,7 @@ class Recorder:
                 return tuple(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, list):
-            return [self._to_examples(item) for item in value]
+            return [self._to_examples(item) for item in list.__iter__(value)]
         if isinstance(value, dict):
             return {key: self._to_examples(item) for key, item in value.items()}
         if kind is slice:
@@ -593,6 +579,11 @@ class _RecordingMode(TorchFunctionMode):
         super().__init__()
         self._recorder = recorder
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        self._recorder.ambient.asked_for_class(sys._getframe(1))
+        return _RecordingMode
+
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -601,10 +592,6 @@ class _RecordingMode(TorchFunctionMode):
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
-
-
-def _holds_proxies(value: Any) -> bool:
-    return any(isinstance(leaf, TensorProxy) or symbol_of(leaf) is not None for leaf in leaves(value))
 
 
 def _name_of(target: Any) -> str:

@@ -19,6 +19,7 @@ from torch import nn
 
 from graphwright.capture.attributes import TrainingFlag
 from graphwright.capture.conversion import convert
+from graphwright.capture.growing import GrowingDict, is_growing
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.running import running
 from graphwright.capture.symbols import is_symbolic
@@ -134,6 +135,8 @@ class Runtime:
 
     def contains(self, item: Any, values: Any) -> Any:
         """`item in values`."""
+        if isinstance(values, GrowingDict):
+            return values.has(item)
         if not isinstance(values, tuple | list) or not (_symbolic(item) is not None or _holds_symbolic(values)):
             return item in values
         result: Any = False
@@ -178,6 +181,8 @@ class Runtime:
         recorder = running()
         if recorder is None:
             return function(*args, **kwargs)
+        if (function is len or function is bool) and args and is_growing(args[0]):
+            return args[0].length() if function is len else args[0].length() > 0
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
             return _every(recorder, function, args, kwargs)
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
@@ -312,6 +317,11 @@ def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
     return recorder.make("call_function", print, tuple(map(recorder.argument, args)), "print")
 
 
+def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    symbol = recorder.ambient.flag = args[0]
+    return function(bool(symbol.node.sample))
+
+
 _PLAIN_CALLABLES = (type, type(len))
 _CHECKS: dict[Any, type[Exception]] = {
     torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
@@ -326,6 +336,6 @@ def _is_check(function: Any) -> bool:
 _NUMERIC: dict[Any, Callable[..., Any]] = {
     int: _number, float: _number, round: _number, abs: _number, bool: _truth, len: _length, max: _extreme,
     min: _extreme, print: _printed, torch._assert: _asserted, **dict.fromkeys(_CHECKS, _checked),
-    divmod: lambda r, f, args, k: divmod(args[0], args[1]), pow: _number,
+    torch.set_grad_enabled: _grad_mode_set, divmod: lambda r, f, args, k: divmod(args[0], args[1]), pow: _number,
     **{getattr(math, name): _number for name in dir(math) if isinstance(getattr(math, name), type(builtins.len))},
 }  # fmt: skip

@@ -48,6 +48,8 @@ class SymbolicRecorder:
         self.numbers = _Numbers(self)
         self.questions = _Questions(cast(Any, self))
         self.joining = _Joining(self)
+        self.ambient = _Ambient(tracer)
+        self.keeping = None  # attributes are what they are found to be
         self.root = Region(graph=tracer.graph)
         self._region = self.root
         self._parameters: dict[Region, dict[str, Any]] = {self.root: tracer.parameter_proxy_cache}
@@ -84,11 +86,6 @@ class SymbolicRecorder:
     def scope(self) -> Any:
         """The module call that is running."""
         return self.tracer.scope
-
-    @property
-    def grad_regions(self) -> list[tuple[bool, Node]]:
-        """The regions of grad mode that are entered."""
-        return self.tracer._grad_regions
 
     @property
     def shells(self) -> Any:
@@ -159,6 +156,25 @@ class SymbolicRecorder:
             return None
         origin = site.resolve()
         return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
+
+class _Ambient:
+    """The regions of grad mode, which the tracer keeps."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    @property
+    def depth(self) -> int:
+        """How many regions the program is inside of."""
+        return len(self._tracer._grad_regions)
+
+    def forget(self, depth: int) -> None:
+        """Go back to an earlier depth."""
+        del self._tracer._grad_regions[depth:]
+
+    def notice(self) -> None:
+        """Everything is seen when it happens."""
 
 
 class _Joining:

@@ -253,10 +253,10 @@ def symbol_of(value: Any) -> Symbol | None:
 def leaves(value: Any) -> Iterator[Any]:
     """Iterate over the values in nested tuples, lists, dicts and slices."""
     if isinstance(value, tuple | list):
-        for item in value:
+        for item in list.__iter__(value) if isinstance(value, list) else value:
             yield from leaves(item)
     elif isinstance(value, dict):
-        for item in value.values():
+        for item in dict.values(value):
             yield from leaves(item)
     elif isinstance(value, slice):
         yield from leaves((value.start, value.stop, value.step))

@@ -28,6 +28,7 @@ from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import ExportFlags, watching
+from graphwright.capture.keeping import Keeping
 from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
@@ -262,12 +263,14 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
-        leaves = plan.leaves
-        watch = watching(leaves, recorder.questions.leaf_called) if leaves else contextlib.nullcontext()
-        with watch:
+        if recorder.shells is not None:
+            recorder.keeping = Keeping(recorder, recorder.shells)
+        with self._watch(recorder):
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
+                if recorder.keeping is not None:
+                    recorder.keeping.learn()
                 if recorder.questions.is_raised_by_user(error):
                     recorder.questions.write_raise(error)
                     result = None
@@ -276,11 +279,21 @@ class Program:
                     if why is error:
                         raise
                     raise why from error
+        if recorder.keeping is not None:
+            recorder.keeping.learn()
         if plan.paths > plan.max_paths:
             raise recorder.questions.too_many_paths()
-        recorder.refuse_kept_values()
         recorder.finish(result)
         return _Run(recorder, inputs)
+
+    def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
+        """Have the recorder told of calls that it must not miss."""
+        leaves, keeping = recorder.plan.leaves, recorder.keeping
+        names = frozenset() if keeping is None else keeping.names_of_optionals
+        if not leaves and not names:
+            return contextlib.nullcontext()
+        entered = (lambda frame: None) if keeping is None else keeping.code_entered
+        return watching(leaves, recorder.questions.leaf_called, names, entered)
 
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
         signature = self.subject.signature(self.method)

@@ -37,6 +37,7 @@ from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
+from graphwright.ops import write_attribute
 
 __all__ = ["Writer", "attribute", "graph_to_source", "last_uses"]
 
@@ -116,7 +117,7 @@ def last_uses(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
                 if inner not in seen:
                     seen.add(inner)
                     dead.append(inner)
-        if not node.users and node._target is not operator.setitem:  # that one is written without a name
+        if not node.users and not (node._target is operator.setitem or node._target is write_attribute):  # no names
             dead.append(node)
         if dead and node._op not in _KEEPING:
             free[node] = dead
@@ -222,6 +223,8 @@ class Writer:
         if node._op == "call_module" and node.type is None:
             return f"{node._name} = {self.path(node._target)}({self.call(node._args, node._kwargs)})"  # type: ignore[arg-type]
         target = node._target
+        if target is write_attribute:
+            return self.write(node)
         is_statement = False
         if node._op == "call_function" and not node._kwargs:
             try:
@@ -248,6 +251,15 @@ class Writer:
     def name(self, node: Node) -> str:
         """The variable that holds a node's value."""
         return node.name
+
+    def write(self, node: Node) -> str:
+        """Write the statement that assigns an attribute."""
+        path, value = node._args
+        module, _, name = str(path).rpartition(".")
+        owner = self.path(module) if module else self.root
+        if _is_plain_name(name):
+            return f"{owner}.{name} = {self.value(value)}"
+        return f"{self.names.builtin('setattr')}({owner}, {name!r}, {self.value(value)})"
 
     # ---- expressions
 
@@ -335,6 +347,11 @@ class Writer:
                     return self.binary(binary, *args)
                 if target is operator.getitem:
                     return f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}]", PRIMARY
+                if target is operator.contains:
+                    return (
+                        f"{self.operand(args[1], COMPARISON + 1)} in {self.operand(args[0], COMPARISON + 1)}",
+                        COMPARISON,
+                    )
                 if target is getattr and isinstance(args[1], str) and _is_plain_name(args[1]):
                     return f"{self.operand(args[0], PRIMARY)}.{args[1]}", PRIMARY
             elif count == 1:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.operators import STATEMENTS
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, enter_context, exit_context, is_region, raise_error, unpack, while_loop
+from graphwright.ops import (
+    cond,
+    enter_context,
+    exit_context,
+    is_region,
+    raise_error,
+    unpack,
+    while_loop,
+    write_attribute,
+)
 
 if TYPE_CHECKING:
     from graphwright.codegen.blocks import Block
@@ -146,13 +155,14 @@ def may_stand_inside(node: Node) -> bool:
     return not origin.target
 
 
-_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error}
+_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute}
 
 
 def is_statement(node: Node) -> bool:
     """Tell whether a node is written as a statement, not as an expression."""
     try:
-        return node._op == "call_function" and node._target in _OWN_STATEMENTS and not node._kwargs
+        is_own = node._op == "call_function" and node._target in _OWN_STATEMENTS
+        return is_own and (not node._kwargs or node._target is enter_context)
     except TypeError:  # a callable object that has no hash
         return False
 
@@ -170,6 +180,8 @@ def _in_order_of_evaluation(node: Node) -> list[Node]:
     args = node._args
     if node._target is operator.setitem and is_statement(node):
         args = (args[-1], *args[:-1])
+    elif node._target is operator.contains:  # `k in a` evaluates k first
+        args = args[::-1]
     return [*nodes_in(args), *nodes_in(node._kwargs)]
 
 

@@ -24,7 +24,7 @@ from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, raise_error
+from graphwright.ops import cond, raise_error, write_attribute
 
 __all__ = ["graph_to_readable_source", "readable_source"]
 
@@ -168,6 +168,8 @@ class _ReadableWriter(Writer):
         if node._target is raise_error and node._args:
             error = self.value(node._args[0])
             return f"raise {error}({self.call(node._args[1:], {})})" if node._args[1:] else f"raise {error}"
+        if node._target is write_attribute:
+            return self.write(node)
         items = unpacked_items(node)
         if items:
             unused = self.names.new("_") if None in items else ""

@@ -7,7 +7,7 @@ Read node.py first, then graph.py. No torch in here.
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
 from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
-from graphwright.ir.lint import CHECKS, lint, register_signature
+from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
@@ -67,6 +67,7 @@ __all__ = [
     "qualified_name",
     "register_home",
     "register_signature",
+    "register_writer",
     "restore_node",
     "set_current_meta",
     "short_name",

@@ -14,7 +14,7 @@ from graphwright.ir.text import format_node
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
 
-__all__ = ["CHECKS", "lint", "register_signature"]
+__all__ = ["CHECKS", "lint", "register_signature", "register_writer"]
 
 # Number -> what must hold. `lint` raises "[GW3] ..." for the first that does not.
 CHECKS = {
@@ -31,11 +31,17 @@ CHECKS = {
 
 _CALLS_BY_NAME = frozenset({"get_attr", "call_method", "call_module"})
 _SIGNATURES: dict[Any, Callable[[Node], str | None]] = {}
+_WRITERS: list[Callable[..., Any]] = []
 
 
 def register_signature(function: Callable[..., Any], check: Callable[[Node], str | None]) -> None:
     """Have lint check the calls of a function: `check` says what is wrong with a node, or None."""
     _SIGNATURES[function] = check
+
+
+def register_writer(function: Callable[..., Any]) -> None:
+    """Have lint check that the calls of a function name, as their first argument, an attribute of a module."""
+    _WRITERS.append(function)
 
 
 def lint(graph: Graph) -> None:
@@ -50,7 +56,10 @@ def lint(graph: Graph) -> None:
     if graph.owning_module is not None:
         for node in by_name:
             if node._op in ("call_module", "get_attr"):
-                _check_target_exists(node, graph.owning_module)
+                _check_target_exists(node, str(node._target), graph.owning_module)
+        for node in graph.nodes:
+            if any(node._target is writer for writer in _WRITERS):
+                _check_write(node, graph.owning_module)
 
 
 def _named_if_well_formed(graph: Graph) -> list[Node] | None:
@@ -231,9 +240,19 @@ def _check_region(node: Node, owner: Any) -> None:
         lint(body)
 
 
-def _check_target_exists(node: Node, owner: Any) -> None:
+def _check_write(node: Node, owner: Any) -> None:
+    """Check that what an attribute is written of is there; the attribute itself may come with the write."""
+    args = node._args
+    if len(args) != 2 or node._kwargs or type(args[0]) is not str or not all(args[0].split(".")):
+        _fail(8, node, f"{node.name!r} takes the dotted path of an attribute and a value, by position")
+    module, _, _ = args[0].rpartition(".")
+    if module:
+        _check_target_exists(node, module, owner)
+
+
+def _check_target_exists(node: Node, target: str, owner: Any) -> None:
     """Follow the dotted path, saying which step of it is missing."""
-    value, target = owner, str(node._target)
+    value = owner
     for atom in target.split("."):
         if not hasattr(value, atom):
             where = type(value).__name__

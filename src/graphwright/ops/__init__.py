@@ -14,6 +14,7 @@ from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_lo
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
+from graphwright.ops.state import write_attribute, written_attributes
 from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
 
 __all__ = [
@@ -46,6 +47,8 @@ __all__ = [
     "type_matches",
     "unpack",
     "while_loop",
+    "write_attribute",
+    "written_attributes",
 ]
 
 # Where functions live that do not say so themselves.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graphwright.capture import symbolic_trace
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node, map_arg, nodes_in
-from graphwright.ops import is_impure
+from graphwright.ops import is_impure, written_attributes
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "inline_module", "split_const_subgraphs"]
@@ -147,6 +147,8 @@ def _constant_nodes(gm: GraphModule, skip: Callable[[Node], bool] | None) -> dic
     """The nodes whose values are the same in every call."""
     graph = graph_of(gm)
     varying = {node for node in graph.nodes if node.op != "get_attr" and _has_effect(node, gm)}
+    kept = written_attributes(graph)
+    varying |= {node for node in graph.nodes if node.op == "get_attr" and node.target in kept}
     written = _with_bases({used for node in varying if node.op != "output" for used in node.all_input_nodes})
     constant: dict[Node, None] = {}
     for node in graph.nodes:

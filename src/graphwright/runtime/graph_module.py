@@ -17,7 +17,8 @@ from torch import nn
 from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_to_readable_source, is_plain
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
-from graphwright.runtime.attributes import assign_attribute, copy_attribute
+from graphwright.ops import written_attributes
+from graphwright.runtime.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.entries import STATE, Entry, Graphs
 from graphwright.runtime.failures import note_origin, print_failure
@@ -150,6 +151,11 @@ class GraphModule(nn.Module):
         type(self).__name__ = class_name
         used = dict.fromkeys(node.target for node in graph.all_nodes() if node._op in ("call_module", "get_attr"))
         if isinstance(root, nn.Module):
+            # What the program writes may come with the write; the module that it writes to must be there.
+            written = [
+                path if has_attribute(root, path) else _flag_of_owner(path) for path in written_attributes(graph)
+            ]
+            used.update(dict.fromkeys(sorted(written)))
             self.training = root.training
             for target in used:
                 if target in graph.constants and not hasattr(root, target):
@@ -592,6 +598,12 @@ def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any]
         **(extra or {}),
     }
     return type(home)(name, bases, namespace)
+
+
+def _flag_of_owner(path: str) -> str:
+    """The path of an attribute that every module has, of the module that this path leads through."""
+    owner, dot, _ = path.rpartition(".")
+    return f"{owner}{dot}training"
 
 
 def _mentions_float_dtype(node: Node) -> bool:

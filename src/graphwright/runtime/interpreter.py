@@ -22,7 +22,7 @@ from graphwright.ir import (
     nodes_in,
     set_current_meta,
 )
-from graphwright.ops import enter_context, exit_context
+from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime.graph_module import graph_of
 
 __all__ = ["Interpreter"]
@@ -45,6 +45,8 @@ class Interpreter:
     def __init__(self, module: nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
         self.module = module
         self.graph = graph_of(module) if graph is None else graph
+        for body in self.graph.all_graphs():
+            body.owning_module = body.owning_module or self.graph.owning_module  # which runs it
         self.submodules = dict(module.named_modules())
         self.env: dict[Node, Any] = {}
         self.name = "Interpreter"
@@ -202,6 +204,8 @@ class Interpreter:
         """Call a function."""
         if type(target) is str:
             raise AssertionError(f"target should not be a string for call_function: {target!r}")
+        if target is write_attribute:
+            return self.write_attribute(*args)
         return target(*args, **kwargs)  # type: ignore[operator]
 
     def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -230,6 +234,14 @@ class Interpreter:
                 )
             value = getattr(value, atom)
         return value
+
+    def write_attribute(self, path: str, value: Any) -> None:
+        """Assign an attribute of the module or one inside it. Raises GraphError where the path leads to no module."""
+        owner, _, name = path.rpartition(".")
+        module = self.fetch_attr(owner) if owner else self.module
+        if not isinstance(module, nn.Module):
+            raise GraphError(f"{path!r} is no attribute of a module", fix="lint the graph to see which node")
+        setattr(module, name, value)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return a node's arguments with values in place of nodes."""

@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 
 from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph
+from graphwright.ops import write_attribute
 from graphwright.runtime.captured import users_names
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
@@ -179,6 +180,8 @@ class _Rebuilding:
         for node in graph.all_nodes():
             if node.op in ("get_attr", "call_module"):
                 _check_path(module, str(node.target), node.op)
+            elif node.target is write_attribute:
+                _check_written(module, node.args)
         graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
         graph._meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()} or None
         return graph
@@ -223,6 +226,25 @@ def _check_path(module: nn.Module, path: str, op: str) -> None:
         )
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")
+
+
+def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:
+    """Refuse a write to anything but a plain attribute or tensor of a module: never to what modules work by."""
+    if len(args) != 2 or type(args[0]) is not str:
+        raise damaged("a write of an attribute does not name it")
+    path = args[0]
+    owner, _, name = path.rpartition(".")
+    if owner:
+        _check_path(module, owner, "call_module")
+    held = module.get_submodule(owner)
+    tables = (held._parameters, held._buffers, held.__dict__)
+    is_known = name == "training" or any(name in table for table in tables) or not hasattr(type(held), name)
+    if not name.isidentifier() or name.startswith("__") or not is_known or name in _NEVER_WRITTEN:
+        raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+
+
+# What every module works by: its tables, hooks and methods, and the state of a captured module.
+_NEVER_WRITTEN = frozenset({*dir(nn.Module()), *dir(GraphModule), _STATE}) - {"training"}
 
 
 def _slots_of(kind: type) -> set[str]:

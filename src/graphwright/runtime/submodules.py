@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from graphwright.ir import Graph
+from graphwright.ops import write_attribute
 
 __all__ = ["add_submodule", "delete_submodule", "delete_unused_submodules"]
 
@@ -43,9 +44,10 @@ def delete_unused_submodules(root: nn.Module, graph: Graph) -> None:
     used: set[str] = set()  # what nodes name, and everything below
     on_the_way: set[str] = {""}
     for node in graph.all_nodes():
-        if node.op in ("call_module", "get_attr"):
-            used.add(str(node.target))
-            atoms = str(node.target).split(".")
+        if node.op in ("call_module", "get_attr") or node.target is write_attribute:
+            path = str(node.args[0] if node.target is write_attribute else node.target)
+            used.add(path)
+            atoms = path.split(".")
             on_the_way.update(".".join(atoms[:length]) for length in range(1, len(atoms) + 1))
     for path in [path for path, _ in root.named_modules()]:
         atoms = path.split(".")

@@ -21,7 +21,7 @@ import torch.utils.checkpoint
 from torch import nn
 
 from graphwright.errors import LoadError
-from graphwright.ops import cond, enter_context, exit_context, for_loop, raise_error, while_loop
+from graphwright.ops import cond, enter_context, exit_context, for_loop, raise_error, while_loop, write_attribute
 from graphwright.runtime.references import Reference, reference_to
 
 __all__ = ["Trust", "name_of", "source_hash"]
@@ -37,7 +37,7 @@ _OPEN = frozenset({
     "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
     "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.random", "torch.fft",
     "torch.linalg", "torch.special",
-    "graphwright.ops.regions", "graphwright.ops.statements",
+    "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.ops.state",
     "graphwright.runtime.dispatch", "graphwright.runtime.guards",
 })  # fmt: skip
 _OPEN_FAMILIES = (
@@ -90,7 +90,7 @@ _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, 
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collections.OrderedDict)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
-    getattr, hasattr, cond, while_loop, for_loop, enter_context, exit_context, raise_error,
+    getattr, hasattr, cond, while_loop, for_loop, enter_context, exit_context, raise_error, write_attribute,
     torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (

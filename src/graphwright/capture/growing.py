@@ -1,0 +1,198 @@
+"""Lists and dicts in attributes to which a program adds, from call to call.
+
+What is in them differs from call to call, so nothing of it is known while the program is captured but what kind of
+value each holds: every read and every write is a node, where it happens.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.plan import Restart
+from graphwright.capture.running import refusal
+from graphwright.capture.symbols import as_number, is_symbolic
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["GrowingDict", "GrowingList", "is_growing"]
+
+_MISSING: Any = object()
+
+
+class _Growing:
+    """What lists and dicts share: the attribute that holds them, and how an item is made of its node."""
+
+    name: str
+    recorder: Recorder
+    _read: Callable[[], Node]
+    _item: Callable[[Any, Node, str], Any]
+
+    def _start(
+        self,
+        name: str,
+        recorder: Recorder,
+        read: Callable[[], Node],
+        item: Callable[[Any, Node, str], Any],
+        give_up: Callable[[], None] | None = None,
+    ) -> None:
+        """`give_up` has the next pass take the container for one that does not grow."""
+        self.name, self.recorder, self._read, self._item, self._give_up = name, recorder, read, item, give_up
+
+    def node_of(self) -> Node:
+        """The node that reads the container."""
+        return self._read()
+
+    def length(self) -> Any:
+        """How many items there are: a number of the program."""
+        node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
+        return as_number(self.recorder.numbers.input_symbol(node, self._known_length()))
+
+    def _known_length(self) -> int:
+        raise NotImplementedError
+
+    def _call(self, method: str, *args: Any) -> Node:
+        arguments = [self.recorder.argument(arg) for arg in args]
+        return self.recorder.node("call_method", method, (self._read(), *arguments), {}, method)
+
+    def _key(self, key: Any) -> Any:
+        if is_symbolic(key):
+            return self.recorder.argument(key)
+        return key
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        if self._give_up is not None:
+            self._give_up()
+            raise self.recorder.questions.restart(Restart(f"{self.name} is read as a whole"))
+        raise refusal(
+            CaptureError(
+                f"the program goes over {self.name}, to which it adds from call to call",
+                at=self.recorder.where(),
+                fix="read single items of it, or pass it whole to an operation",
+            )
+        )
+
+
+class GrowingDict(_Growing, dict):  # type: ignore[type-arg]
+    """A dict to which the program adds: `kinds` tells what kind of value each key has, where it has one."""
+
+    def __init__(self, content: dict[Any, Any], kinds: dict[Any, Any], *start: Any) -> None:
+        dict.__init__(self, content)
+        self.kinds = kinds
+        self._start(*start)
+
+    def _known_length(self) -> int:
+        return dict.__len__(self)
+
+    def has(self, key: Any) -> Any:
+        """`key in self`: a bool of the program."""
+        node = self.recorder.node("call_function", operator.contains, (self._read(), key), {}, "contains")
+        return as_number(self.recorder.numbers.input_symbol(node, dict.__contains__(self, key)))
+
+    def __contains__(self, key: Any) -> bool:
+        return bool(self.has(key))
+
+    def __getitem__(self, key: Any) -> Any:
+        if key not in self.kinds:
+            raise KeyError(key)
+        node = self.recorder.node("call_function", operator.getitem, (self._read(), key), {}, "getitem")
+        return self._item(self.kinds[key], node, f"{self.name}[{key!r}]")
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if key not in self.kinds:
+            return default
+        return self[key] if self.has(key) else default
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        arguments = (self._read(), key, self.recorder.argument(value))
+        self.recorder.node("call_function", operator.setitem, arguments, {})
+        dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.recorder.node("call_function", operator.delitem, (self._read(), key), {})
+
+    def update(self, *others: Any, **items: Any) -> None:
+        for key, value in dict(*others, **items).items():
+            self[key] = value
+
+    def clear(self) -> None:
+        self._call("clear")
+
+    __iter__ = keys = values = items = pop = popitem = setdefault = copy = _Growing._refuse
+    __or__ = __ior__ = __reversed__ = _Growing._refuse
+    __eq__ = __ne__ = _Growing._refuse
+    __hash__ = None
+
+    def __len__(self) -> int:
+        return int(self.length())
+
+    def __bool__(self) -> bool:
+        return bool(self.length() > 0)
+
+
+class GrowingList(_Growing, list):  # type: ignore[type-arg]
+    """A list to which the program adds: its items are of one kind. What it removes stays here, as an example."""
+
+    def __init__(self, content: list[Any], kind: Any, *start: Any) -> None:
+        list.__init__(self, content)
+        self.kind = kind
+        self._start(*start)
+
+    def _known_length(self) -> int:
+        return list.__len__(self)
+
+    def append(self, value: Any) -> None:
+        self._call("append", value)
+        list.append(self, value)
+
+    def extend(self, values: Iterable[Any]) -> None:
+        for value in [*values]:
+            self.append(value)
+
+    def __iadd__(self, values: Iterable[Any]) -> GrowingList:  # type: ignore[misc]
+        self.extend(values)
+        return self
+
+    def insert(self, index: Any, value: Any) -> None:
+        self._call("insert", index, value)
+        list.insert(self, 0, value)
+
+    def clear(self) -> None:
+        self._call("clear")
+
+    def pop(self, index: Any = -1) -> Any:
+        node = self._call("pop", index)
+        return self._item(self.kind, node, self.name)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            self._refuse()
+        node = self.recorder.node("call_function", operator.getitem, (self._read(), self._key(index)), {}, "getitem")
+        return self._item(self.kind, node, self.name)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        arguments = (self._read(), self._key(index), self.recorder.argument(value))
+        self.recorder.node("call_function", operator.setitem, arguments, {})
+
+    def __delitem__(self, index: Any) -> None:
+        self.recorder.node("call_function", operator.delitem, (self._read(), self._key(index)), {})
+
+    __iter__ = remove = sort = reverse = index = count = copy = _Growing._refuse
+    __add__ = __mul__ = __contains__ = __reversed__ = _Growing._refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _Growing._refuse
+    __hash__ = None
+
+    def __len__(self) -> int:
+        return int(self.length())
+
+    def __bool__(self) -> bool:
+        return bool(self.length() > 0)
+
+
+def is_growing(value: Any) -> bool:
+    """Tell whether a value is a list or dict to which the program adds from call to call."""
+    return isinstance(value, _Growing)
