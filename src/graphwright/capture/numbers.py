@@ -116,6 +116,8 @@ class Numbers:
                 name = symbol.name or (symbol.site.resolve().target if symbol.site is not None else "")
                 node = self._recorder.node("call_function", symbol.function, args, {}, symbol.function.__name__, name)
             self._recorder.region.numbers[symbol] = node
+        if self._recorder.region is not self._recorder.root:
+            self._recorder.transforms.note(node, symbol.hint if symbol.has_value else symbol.sample)
         return node
 
     def truth(self, value: Any) -> Any:

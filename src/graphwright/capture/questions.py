@@ -30,6 +30,7 @@ from graphwright.capture.obstacles import Category
 from graphwright.capture.origins import is_handled, place_of, user_frame
 from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
+from graphwright.capture.slices import is_of_slice
 from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
@@ -41,7 +42,7 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["DataQuestion", "Fork", "Questions", "TracerWarning", "is_torch"]
+__all__ = ["BOUNDARIES", "DataQuestion", "Fork", "Questions", "TracerWarning", "is_torch"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _NUMBERS = re.compile(r"\d+")
@@ -50,7 +51,7 @@ _NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the 
 _CHECKS = tuple(
     check.__code__ for check in (torch._assert, torch._check_with, torch._check, torch._check_value, torch._check_index)
 )
-_BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
+BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
 
 
 class TracerWarning(UserWarning):
@@ -104,6 +105,8 @@ class Questions:
         way = self._recorder.plan.ways.get(place)
         if way == "follow":
             return self.of_example(subject)
+        if is_of_slice(self._recorder.region, subject):
+            return self.refuse_data(subject)
         is_asked_by_user = self.is_asked_by_user()
         control_flow = self._recorder.plan.control_flow
         if control_flow == "error":
@@ -172,6 +175,8 @@ class Questions:
     def _fork(self, subject: Any, key: Any, place: Any) -> bool:
         """Answer with what the plan says for this fork; the capture is made again for the other answer."""
         region = self._recorder.region
+        if any(around.transform for around in region.all()):  # the body of a transform cannot go on after it
+            return bool(self.refuse_data(subject) if self.is_data(subject) else self.guard(subject))
         if region.outer is not None:  # the branch around it forks instead
             while region.outer.outer is not None:
                 region = region.outer
@@ -249,7 +254,7 @@ class Questions:
         codes: set[CodeType] = set()
         if frame is None or is_converted(frame.f_code):
             return codes
-        while frame is not None and frame.f_code not in _BOUNDARIES:
+        while frame is not None and frame.f_code not in BOUNDARIES:
             code = frame.f_code
             if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in _NESTED):
                 if not can_convert(code):
@@ -282,6 +287,8 @@ class Questions:
         key = self.key_of(subject)
         if key in self.known:
             return then() if self.known[key] else other()
+        if way != "follow" and is_of_slice(self._recorder.region, subject):
+            return then() if self.refuse_data(subject) else other()
         if way == "guard":
             assert isinstance(subject, Symbol)
             return then() if self.guard(subject) else other()
@@ -323,7 +330,7 @@ class Questions:
     def raising(self, error: Any) -> Any:
         """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
         region = self._recorder.region
-        if region.outer is None:
+        if region.outer is None or region.transform:
             return error
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not region.frame:
@@ -370,6 +377,8 @@ class Questions:
         """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
         what = f" ({name.strip('_')})" if name else ""
         asked = "the data of a tensor" if self.is_data(subject) else "a size or flag"
+        if is_of_slice(self._recorder.region, subject):
+            asked = "the data of a slice inside torch.vmap, where the program runs once for all slices"
         question = DataQuestion(
             f"the program asks for {asked}{what}, which is known only when it runs",
             at=self._recorder.where(),

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.ambient import Ambient
 from graphwright.capture.branches import Raised, State, Unbound
+from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
@@ -37,24 +38,23 @@ from graphwright.capture.spellings import (
     KIND_METHODS,
     PIECES,
     RESHAPES_IN_PLACE,
+    name_of_target,
     operator_call,
     property_name,
     tensor_method_name,
+    written_argument,
 )
 from graphwright.capture.staging import run
 from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
-from graphwright.errors import CaptureError
-from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg
+from graphwright.capture.transforms import Transforms
+from graphwright.errors import CaptureError, GraphError
+from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, mark_opaque
 
 __all__ = ["Recorder"]
 
-_IN_PLACE = frozenset({
-    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.imatmul,
-    operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
-})  # fmt: skip
 _REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
@@ -77,6 +77,8 @@ class Recorder:
         self.numbers = Numbers(self)
         self.questions = Questions(self)
         self.joining = Joining(self)
+        self.transforms = Transforms(self)
+        self.callers = Callers(self)
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self.is_running = False
@@ -111,6 +113,7 @@ class Recorder:
             pass
         finally:
             self.is_running = False
+            self.callers.forget()
         pending, self.pending = self.pending, None
         if pending is not None:
             raise pending.error.with_traceback(pending.__traceback__) if isinstance(pending, Refusal) else pending
@@ -146,6 +149,7 @@ class Recorder:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
         shells = self.shells
         path = "" if shells is None else shells.path(module) or ""
+        self.callers.look_at_call()
         outer = self.scope
         count = self._calls.get(path, 0)
         self._calls[path] = count + 1
@@ -188,6 +192,14 @@ class Recorder:
             return self._opaque("call_method", "__call__", run, args, kwargs, (node,))
         node = self.node("get_attr", path, (), {}, path)
         return self._opaque("call_method", function.__name__, run, args, kwargs, (node,))
+
+    def _opaque_items(self, value: Any, node: Node) -> Any:
+        """Give what an operation that is not looked into computes: its numbers are those of a run."""
+        before, self._numbers_are_data = self._numbers_are_data, True
+        try:
+            return self._items(value, node)
+        finally:
+            self._numbers_are_data = before
 
     def _opaque(
         self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
@@ -324,15 +336,15 @@ class Recorder:
             mark_opaque(node, self._counting.count)
         elif op != "call_module":
             self.calls.recorded += 1
-        changed = _written_argument(op, target, args, kwargs)
+        changed = written_argument(op, target, args, kwargs)
         if isinstance(changed, torch.Tensor) and example is self._to_examples(changed):
             return changed
         if isinstance(example, torch.Tensor):
             proxy = TensorProxy.make(self, example, node)
-            proxy.fixed = fixed_sizes(_name_of(target), args, kwargs, example)
+            proxy.fixed = fixed_sizes(name_of_target(target), args, kwargs, example)
             return proxy
         names = self._unpacked_names()
-        if isinstance(example, tuple | list) and (_name_of(target) in PIECES or len(names) == len(example)):
+        if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names)
 
@@ -354,6 +366,7 @@ class Recorder:
         frame = user_frame(sys._getframe(1)) if self.is_running else None
         if frame is None:
             return self._create(op, target, args, kwargs, name or part or None)
+        self.callers.look(frame)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = _module_name(target)
@@ -363,18 +376,21 @@ class Recorder:
 
     def _create(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None) -> Node:
         region = self.region
-        if region.outer is not None:
-            try:
+        try:
+            if region.outer is not None:
                 args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
-            except LookupError:
-                error = CaptureError(
-                    "a value that was computed in one branch is used after it",
-                    at=self.where(),
-                    fix="return it from the branch, or give it to a variable that both branches assign",
-                )
-                self.questions.refuse(error, "value")
-                args, kwargs = map_arg((args, kwargs), lambda node: None)
-        return region.graph.create_node(op, target, args, kwargs, name)
+            return region.graph.create_node(op, target, args, kwargs, name)
+        except (LookupError, GraphError):
+            if all(node.graph is region.graph for node in nodes_in((args, kwargs))):
+                raise
+            error = CaptureError(
+                "a value that was computed in one branch, or in a function given to torch.vmap, is used outside",
+                at=self.where(),
+                fix="return it from there, or give it to a variable that both branches assign",
+            )
+            self.questions.refuse(error, "value")
+            args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
+            return region.graph.create_node(op, target, args, kwargs, name)
 
     def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
         """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
@@ -419,12 +435,16 @@ class Recorder:
         if kind in ATOMS:
             return value
         if kind is TensorProxy:
-            return value.node_of()
+            node = value.node_of()
+            return node if self.region is self.root else self.transforms.note(node, value.example)
         symbol = symbol_of(value)
         if symbol is not None:
             return self.numbers.node_of_symbol(symbol)
         if isinstance(value, torch.Tensor):
             return self._attribute_node(value)
+        whole = self.transforms.node_of_whole(value)
+        if whole is not None:
+            return whole
         if kind is torch.device:
             known = self._devices.get(id(value))
             return value if known is None else self._device_node(known[1])
@@ -463,7 +483,7 @@ class Recorder:
     def _device_node(self, tensor: TensorProxy) -> Node:
         node = self.region.attributes.get(id(tensor))
         if node is None:
-            node = self.node("call_function", getattr, (tensor.node_of(), "device"), {}, "device")
+            node = self.node("call_function", getattr, (self.argument(tensor), "device"), {}, "device")
             self.region.attributes[id(tensor)] = node
             self.keep.append(tensor)
         return node
@@ -592,28 +612,6 @@ class _RecordingMode(TorchFunctionMode):
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
-
-
-def _name_of(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", "")
-
-
-def _written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
-    """The argument that an operation writes to and gives back, if it does."""
-    if "out" in kwargs:
-        return kwargs["out"]
-    if not args:
-        return None
-    name = _name_of(target)
-    if op == "call_method":
-        is_in_place = name.endswith("_") and not name.endswith("__")
-    else:
-        is_in_place = (
-            target in _IN_PLACE
-            or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_"))
-            or bool(kwargs.get("inplace"))
-        )
-    return args[0] if is_in_place else None
 
 
 def _module_name(path: str) -> str:

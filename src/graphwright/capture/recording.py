@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import dis
 import enum
 import opcode
@@ -245,6 +246,8 @@ class TracerBase:
             return {self._key(key): self.create_arg(item) for key, item in a.items()}
         if isinstance(a, Node):
             return a
+        if kind is Graph:  # the body of a branch: two nodes never share one
+            return copy.deepcopy(a)
         if hasattr(kind, "__dataclass_fields__") and not isinstance(a, type):
             fields = {name: self.create_arg(getattr(a, name)) for name in kind.__dataclass_fields__}
             return self.create_node("call_function", kind, (), fields)

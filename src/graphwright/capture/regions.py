@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -28,19 +29,21 @@ class Region:
         self.outer = outer
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
+        self.transform = ""  # the function of torch that the body is given to
         self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}
 
-    def number(self, symbol: Symbol) -> Node | None:
-        """The node that computes a number, here or in a region around."""
+    def all(self) -> Iterator[Region]:
+        """Iterate over this region and those around it."""
         region: Region | None = self
         while region is not None:
-            node = region.numbers.get(symbol)
-            if node is not None:
-                return node
+            yield region
             region = region.outer
-        return None
+
+    def number(self, symbol: Symbol) -> Node | None:
+        """The node that computes a number, here or in a region around."""
+        return next((region.numbers[symbol] for region in self.all() if symbol in region.numbers), None)
 
     def lift(self, node: Node) -> Node:
         """Return the node that stands for a value in this region."""

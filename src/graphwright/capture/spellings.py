@@ -16,8 +16,8 @@ import torch
 from torch.overrides import is_tensor_method_or_property
 
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "operator_call", "property_name",
-    "tensor_method_name",
+    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "name_of_target", "operator_call",
+    "property_name", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -120,3 +120,29 @@ def operator_call(
         function = _UNARY.get(name)
         return None if function is None else (function, args)
     return None
+
+
+_IN_PLACE_FUNCTIONS = frozenset({*_IN_PLACE.values(), operator.imatmul})
+
+
+def name_of_target(target: Any) -> str:
+    """The name of a function or method."""
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
+
+
+def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    """The argument that an operation writes to and gives back, if it does."""
+    if "out" in kwargs:
+        return kwargs["out"]
+    if not args:
+        return None
+    name = name_of_target(target)
+    if op == "call_method":
+        is_in_place = name.endswith("_") and not name.endswith("__")
+    else:
+        is_in_place = (
+            target in _IN_PLACE_FUNCTIONS
+            or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_"))
+            or bool(kwargs.get("inplace"))
+        )
+    return args[0] if is_in_place else None

@@ -190,6 +190,9 @@ class Runtime:
             return numeric(recorder, function, args, kwargs)
         if recorder.plan.leaves and is_leaf(function, recorder.plan.leaves):
             return recorder.record_leaf_function(function, args, kwargs)
+        handler = None if recorder.transforms is None else recorder.transforms.handler(function)
+        if handler is not None:
+            return handler(*args, **kwargs)
         if isinstance(function, nn.Module) and recorder.shells is not None:
             function = recorder.shells.shell(function)
         if recorder.states and isinstance(owner := getattr(function, "__self__", None), nn.Module):

@@ -50,6 +50,7 @@ class SymbolicRecorder:
         self.joining = _Joining(self)
         self.ambient = _Ambient(tracer)
         self.keeping = None  # attributes are what they are found to be
+        self.transforms = None  # what torch.vmap gives to a function needs examples
         self.root = Region(graph=tracer.graph)
         self._region = self.root
         self._parameters: dict[Region, dict[str, Any]] = {self.root: tracer.parameter_proxy_cache}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from graphwright.capture.running import refusal
 from graphwright.errors import CaptureError
@@ -109,12 +110,8 @@ class TensorProxy(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        raise refusal(
-            CaptureError(
-                f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
-                fix="make the calling function a leaf: leaf_functions=[...]",
-            )
-        )
+        proxy = next(leaf for leaf in tree_leaves((args, kwargs)) if type(leaf) is TensorProxy)
+        raise proxy.recorder.callers.reached_cpp(function)
 
 
 def is_optional(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond
+from graphwright.ops import cond, transformed
 
 __all__ = ["erase_unused"]
 
@@ -25,6 +25,9 @@ def erase_unused(graph: Graph) -> None:
                 erase_unused(body)
             _drop_results(node)
             _drop_operands(node)
+        if node.target is transformed:
+            erase_unused(node.args[1])
+            _drop_closed_over(node)
         if node.users or node.op in ("placeholder", "output"):
             continue
         if node.op == "get_attr" or node.target in _WITHOUT_EFFECT or (node.target is cond and _is_empty(node)):
@@ -77,3 +80,16 @@ def _drop_operands(node: Node) -> None:
                 placeholder.graph.erase_node(placeholder)
     kept = tuple(operand for operand, is_used in zip(operands, used, strict=True) if is_used)
     node.args = (pred, true, false, kept)
+
+
+def _drop_closed_over(node: Node) -> None:
+    """Remove the operands that the body of a transform does not use."""
+    transform, body, inputs, operands, options = node.args
+    placeholders = [inner for inner in body.nodes if inner.op == "placeholder"]
+    pairs = list(zip(placeholders[len(placeholders) - len(operands) :], operands, strict=True))
+    for placeholder, _ in pairs:
+        if not placeholder.users:
+            body.erase_node(placeholder)
+    kept = tuple(operand for placeholder, operand in pairs if placeholder.users)
+    if len(kept) < len(operands):
+        node.args = (transform, body, inputs, kept, options)

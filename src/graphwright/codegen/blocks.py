@@ -6,6 +6,7 @@ branch gives values to are assigned inside it; where its value is what the progr
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,10 @@ class _Lines:
                 out += self._inside(node, body, indent)
             else:
                 out.append(Line(node, "", indent + wrap(header, indent)))
+                comments = copy.copy(self._comments)
                 out += self._inside(node, body, indent + "    ") or [Line(node, "", f"{indent}    pass")]
+                if header.startswith("def "):  # what comes after it goes on with the statement before it
+                    self._comments = comments
         return out
 
     def _inside(self, node: Node, body: list[_ReadableWriter | str], indent: str) -> list[Line]:

@@ -18,6 +18,7 @@ from graphwright.ops import (
     exit_context,
     is_region,
     raise_error,
+    transformed,
     unpack,
     while_loop,
     write_attribute,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
     from graphwright.ir import Origin
 
-__all__ = ["Statement", "is_statement", "statement_key", "statements_of", "unpacked_items"]
+__all__ = ["Statement", "is_statement", "statement_key", "statements_of", "unpacked_items", "unpacking_of"]
 
 # The node, the text of its statement (a block for a branch or loop), the named values that it reads.
 Statement = tuple[Node, "str | Block", list[Node]]
@@ -63,7 +64,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         mentioned = _in_order_of_evaluation(node)
         held = _held(waiting, mentioned, node)
         block: Block | None = None
-        if is_region(node):
+        if is_region(node) or node._target is transformed:
             settle(len(waiting) - len(held))
             block = writer.block(node)
         waits = block is None and may_stand_inside(node)
@@ -83,7 +84,9 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
                     plan.append((node, writer.result(node), read))
             else:
                 plan.append((node, block or writer.statement(node), read))
-            unpacked.update(item for item in unpacked_items(node) or () if item is not None)
+            unpacking = node if node._target is not transformed else unpacking_of(node)
+            if unpacking is not None:
+                unpacked.update(item for item in (unpacking, *(unpacked_items(unpacking) or ())) if item is not None)
         for used in held:
             del inside[used]
         if held:
@@ -100,6 +103,8 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
 
 def _held(waiting: list[Node], mentioned: list[Node], node: Node) -> list[Node]:
     """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
+    if node._target is transformed:
+        return []
     if is_region(node):  # only the condition: operands are used inside, once, more often or not at all
         mentioned = [used for used in mentioned[:1] if used is node._args[0]] if node._target is not while_loop else []
     order = {used: i for i, used in enumerate(mentioned)}
@@ -127,7 +132,14 @@ def unpacked_items(node: Node) -> list[Node | None] | None:
         if user is not following or type(index) is not int or not 0 <= index < len(items) or items[index] is not None:
             return None
         items[index] = user
-    return items if len(items) > 1 or is_region(node) else None
+    return items if len(items) > 1 or node._target is unpack or is_region(node) else None
+
+
+def unpacking_of(node: Node) -> Node | None:
+    """The node after this one that only takes its value apart, where that is all that is done with it."""
+    following = node._next
+    is_alone = list(node.users) == [following] and following._target is unpack
+    return following if is_alone and unpacked_items(following) else None
 
 
 def _count_of_values(node: Node) -> int | None:
@@ -145,6 +157,8 @@ def _count_of_values(node: Node) -> int | None:
 def may_stand_inside(node: Node) -> bool:
     """Tell whether a node is an expression that the source does not name and exactly one place reads."""
     if node.type is not None or len(node.users) != 1 or is_statement(node) or node._op == "output":
+        return False
+    if node._target is unpack and unpacked_items(node):  # `a, = value`
         return False
     (user,) = node.users
     if sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs))) != 1:

@@ -18,13 +18,14 @@ from typing import Any
 from graphwright.codegen.blocks import Block, Text, assignments, block_of, branch_expression, lines_of
 from graphwright.codegen.function import Writer, attribute
 from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
-from graphwright.codegen.operators import ATOM, INPLACE, NOT
+from graphwright.codegen.operators import ATOM, INPLACE, NOT, PRIMARY
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
+from graphwright.codegen.transforms import transform_block
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, raise_error, write_attribute
+from graphwright.ops import cond, raise_error, transformed, write_attribute
 
 __all__ = ["graph_to_readable_source", "readable_source"]
 
@@ -118,7 +119,7 @@ class _ReadableWriter(Writer):
         """Write a region as a compound statement; None where it is an expression."""
         if node._target is cond and branch_expression(self, node) is not None:
             return None
-        return block_of(self, node)
+        return transform_block(self, node) if node._target is transformed else block_of(self, node)
 
     def negation(self, pred: Any) -> str:
         """Write that a condition does not hold."""
@@ -174,6 +175,7 @@ class _ReadableWriter(Writer):
         if items:
             unused = self.names.new("_") if None in items else ""
             left = ", ".join(unused if item is None else self.name(item) for item in items)
+            left += "," if len(items) == 1 else ""
             return f"{left} = {self.value(node._args[0])}"
         if node.users:
             return self.assignment(node)
@@ -222,6 +224,8 @@ class _ReadableWriter(Writer):
         """Write what a node computes, and say how tightly the text binds."""
         if node._target is cond:
             return branch_expression(self, node) or super().expression(node)
+        if node._op == "call_method" and node._target == "__call__" and node._args:
+            return f"{self.operand(node._args[0], PRIMARY)}({self.call(node._args[1:], node._kwargs)})", PRIMARY
         return super().expression(node)
 
     def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:

@@ -86,6 +86,9 @@ class Globals:
         return text
 
     def _spell(self, target: Any) -> str:
+        owner = getattr(target, "__self__", None)
+        if type(target) is types.MethodType and isinstance(owner, type):  # of a class: MyFunction.apply
+            return f"{self.function(owner)}.{target.__name__}"
         try:
             path = qualified_name(target)
         except GraphError:

@@ -26,7 +26,7 @@ CHECKS = {
     6: "placeholders come first, and their targets are different names of parameters",
     7: "there is at most one output, it is last and nothing uses it",
     8: "call_module and get_attr targets exist in the owning module",
-    9: "a branch or loop gives each of its bodies as many values as that has inputs, and each body holds by itself",
+    9: "a branch, loop or transform gives a body as many values as that has inputs, and each body holds by itself",
 }
 
 _CALLS_BY_NAME = frozenset({"get_attr", "call_method", "call_module"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.errors import GraphError
@@ -48,6 +48,8 @@ def qualified_name(function: Any) -> str:
     name: str = getattr(function, "__name__", "")
     if getattr(builtins, name, None) is function:
         return f"builtins.{name}"
+    if type(function) is MethodType and isinstance(function.__self__, type):  # of a class: MyFunction.apply
+        return f"{qualified_name(function.__self__)}.{name}"
     module: str | None = getattr(function, "__module__", None)
     home = sys.modules.get(module) if module else None
     if home is None or getattr(home, name, None) is not function:

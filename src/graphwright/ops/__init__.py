@@ -10,12 +10,13 @@ from graphwright.ops.annotations import create_type_hint, type_matches
 from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
 from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_effect, is_impure, is_inplace, is_random
-from graphwright.ops.regions import REGIONS, cond, for_loop, is_region, while_loop
+from graphwright.ops.regions import cond, for_loop, is_region, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import write_attribute, written_attributes
 from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
+from graphwright.ops.transforms import TRANSFORMS, TransformKind, transformed
 
 __all__ = [
     "BASE_TYPES",
@@ -23,9 +24,10 @@ __all__ = [
     "has_side_effect",
     "register_containers",
     "RANDOM_FUNCTIONS",
-    "REGIONS",
+    "TRANSFORMS",
     "ArgsKwargsPair",
     "TorchSpelling",
+    "TransformKind",
     "check_for_mutable_operation",
     "cond",
     "create_type_hint",
@@ -44,6 +46,7 @@ __all__ = [
     "raise_error",
     "schemas_of",
     "signature_of_schema",
+    "transformed",
     "type_matches",
     "unpack",
     "while_loop",

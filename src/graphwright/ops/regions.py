@@ -13,7 +13,7 @@ from typing import Any
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, register_signature
 
-__all__ = ["REGIONS", "cond", "for_loop", "is_region", "while_loop"]
+__all__ = ["Body", "cond", "for_loop", "is_region", "run_body", "while_loop"]
 
 Body = Graph | Callable[..., Any]
 
@@ -24,7 +24,7 @@ def cond(pred: Any, true: Body, false: Body, operands: Sequence[Any] = ()) -> An
     >>> cond(3 > 2, lambda x: x + 1, lambda x: x - 1, (10,))
     11
     """
-    return _run(true if pred else false, operands)
+    return run_body(true if pred else false, operands)
 
 
 def while_loop(test: Body, body: Body, carried: Sequence[Any], operands: Sequence[Any] = ()) -> tuple[Any, ...]:
@@ -36,8 +36,8 @@ def while_loop(test: Body, body: Body, carried: Sequence[Any], operands: Sequenc
     (243,)
     """
     values = tuple(carried)
-    while _run(test, (*values, *operands)):
-        values = tuple(_run(body, (*values, *operands)))
+    while run_body(test, (*values, *operands)):
+        values = tuple(run_body(body, (*values, *operands)))
     return values
 
 
@@ -53,11 +53,8 @@ def for_loop(
     """
     values = tuple(carried)
     for item in iterable:
-        values = tuple(_run(body, (item, *values, *operands)))
+        values = tuple(run_body(body, (item, *values, *operands)))
     return values
-
-
-REGIONS = frozenset({cond, while_loop, for_loop})
 
 
 def is_region(node: Node) -> bool:
@@ -65,7 +62,8 @@ def is_region(node: Node) -> bool:
     return node.op == "call_function" and (node.target is cond or node.target is while_loop or node.target is for_loop)
 
 
-def _run(body: Body, operands: Sequence[Any]) -> Any:
+def run_body(body: Body, operands: Sequence[Any]) -> Any:
+    """Run a body: a graph with the module that owns it, or any function."""
     if not isinstance(body, Graph):
         return body(*operands)
     owner = body.owning_module

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from graphwright.errors import GraphwrightError, LoadError
-from graphwright.ir import Graph
+from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import write_attribute
 from graphwright.runtime.captured import users_names
 from graphwright.runtime.entries import Entry
@@ -179,7 +179,7 @@ class _Rebuilding:
         graph = self._graphs.graph(record["nodes"])
         for node in graph.all_nodes():
             if node.op in ("get_attr", "call_module"):
-                _check_path(module, str(node.target), node.op)
+                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node))
             elif node.target is write_attribute:
                 _check_written(module, node.args)
         graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
@@ -203,7 +203,18 @@ def _member(name: Any) -> str:
     return name
 
 
-def _check_path(module: nn.Module, path: str, op: str) -> None:
+def _is_called_with_parameters(node: Node) -> bool:
+    """Tell whether all that is done with a module is to call it with other parameters."""
+    return bool(node.users) and all(
+        user.target is torch.func.functional_call
+        and len(user.args) > 1
+        and user.args[0] is node
+        and all(used is not node for used in nodes_in((user.args[1:], user.kwargs)))
+        for user in node.users
+    )
+
+
+def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) -> None:
     """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
     value: Any = module
     for atom in path.split("."):
@@ -220,6 +231,8 @@ def _check_path(module: nn.Module, path: str, op: str) -> None:
             raise LoadError(f"a file may not read {path!r}", fix="load files only from those you trust")
         else:
             value = getattr(value, atom)
+    if is_called and isinstance(value, nn.Module):
+        return
     if op == "get_attr" and holds_module(value):  # whose methods and tables would be within reach
         raise LoadError(
             f"a file may not use the module {path!r} as a value of its graph", fix="call it, or its tensors"

@@ -13,7 +13,7 @@ import torch.utils.checkpoint
 
 from graphwright.errors import ExportError, GraphError, LoadError
 from graphwright.ir import Graph, Node, Origin, nodes_in
-from graphwright.ops import REGIONS, cond, enter_context, for_loop, raise_error, while_loop
+from graphwright.ops import cond, enter_context, for_loop, raise_error, transformed, while_loop
 from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.trust import Trust, source_hash
 
@@ -24,7 +24,7 @@ _READS_ATTRIBUTE = (getattr, hasattr)
 # What calls one of its arguments, which must be a function that the file names, or a body.
 _CALLS_KEY = (sorted, min, max)
 _CALLS_FIRST = (enter_context, raise_error, torch.utils.checkpoint.checkpoint)
-_BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,)}
+_BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
 _FIX = "load files only from those you trust"
 
 
@@ -169,8 +169,10 @@ class GraphReader:
                 shown = args[1] if len(args) > 1 else None
                 raise LoadError(f"a file may not read the attribute {shown!r}", fix=_FIX)
             called = [kwargs["key"]] if "key" in kwargs and target in _CALLS_KEY else []
-            if target in REGIONS:
+            if target in _BODIES:
                 called += [args[i] for i in _BODIES[target] if i < len(args)]
+                if target is transformed and isinstance(args[-1], dict):
+                    called.append(args[-1].get("context_fn"))  # of a checkpoint
             elif target in _CALLS_FIRST:
                 called += args[:1]
             if any(isinstance(value, Node) for value in called):

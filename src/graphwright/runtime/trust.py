@@ -21,7 +21,16 @@ import torch.utils.checkpoint
 from torch import nn
 
 from graphwright.errors import LoadError
-from graphwright.ops import cond, enter_context, exit_context, for_loop, raise_error, while_loop, write_attribute
+from graphwright.ops import (
+    cond,
+    enter_context,
+    exit_context,
+    for_loop,
+    raise_error,
+    transformed,
+    while_loop,
+    write_attribute,
+)
 from graphwright.runtime.references import Reference, reference_to
 
 __all__ = ["Trust", "name_of", "source_hash"]
@@ -38,7 +47,7 @@ _OPEN = frozenset({
     "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.random", "torch.fft",
     "torch.linalg", "torch.special",
     "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.ops.state",
-    "graphwright.runtime.dispatch", "graphwright.runtime.guards",
+    "graphwright.ops.transforms", "graphwright.runtime.dispatch", "graphwright.runtime.guards",
 })  # fmt: skip
 _OPEN_FAMILIES = (
     "torch.nn", "torch.ao.nn", "torch.ao.quantization.stubs", "torch._ops.aten", "torch._ops.prims",
@@ -90,8 +99,8 @@ _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, 
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collections.OrderedDict)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
-    getattr, hasattr, cond, while_loop, for_loop, enter_context, exit_context, raise_error, write_attribute,
-    torch.utils.checkpoint.checkpoint,
+    getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error,
+    write_attribute, torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
@@ -280,7 +289,7 @@ class Trust:
             return is_operator or is_context or name in _OPEN_TORCH
         if own.startswith("graphwright.runtime.") and isinstance(value, type) and issubclass(value, nn.Module):
             return True
-        if value is torch.autocast or value is torch.utils.checkpoint.checkpoint:
+        if value in (torch.autocast, torch.utils.checkpoint.checkpoint, torch.func.functional_call):
             return True
         is_family = any(own == family or own.startswith(f"{family}.") for family in _OPEN_FAMILIES)
         is_family = is_family and (own.startswith("torch._ops.") or "._" not in own)

@@ -1,0 +1,125 @@
+"""Calls that a capture must see by what calls them: `torch.vmap(f)(x)`, `MyFunction.apply(x)`.
+
+They come through the runtime of converted functions. Where the calling function is not converted yet, the first thing
+that happens inside the call - an operation, the call of a module, a tensor that reaches C++ - finds torch's function on
+the stack: the caller is then converted, and the capture starts again.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.origins import user_frame
+from graphwright.capture.questions import BOUNDARIES, TracerWarning
+from graphwright.capture.running import refusal
+from graphwright.capture.transforms import BY_CODE, MADE
+from graphwright.capture.whole_calls import inline
+from graphwright.errors import CaptureError
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["Callers"]
+
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_FUNCTIONAL_CALL = torch.func.functional_call.__code__
+_SEEN = frozenset({*BY_CODE, *MADE, _APPLY, _FUNCTIONAL_CALL})
+_FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
+
+
+class Callers:
+    """Looks for such calls on the stack of one capture."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._last: FrameType | None = None
+        self._followed: set[Any] = set()  # autograd functions whose operations are recorded after all
+
+    def forget(self) -> None:
+        """Keep no frame alive."""
+        self._last = None
+
+    def look(self, frame: FrameType) -> None:
+        """An operation was recorded for this frame of the program: see that no unseen call is around it."""
+        if frame is not self._last:
+            self._last = frame
+            found = _outermost(frame.f_back)
+            if found is not None:
+                self._met(found)
+
+    def look_at_call(self) -> None:
+        """A module is called: see that it is not by a call that nobody saw."""
+        frame = sys._getframe(2)
+        inner = user_frame(frame)
+        found = None if inner is None else _outermost(inner) or _between(frame, inner)
+        if found is not None:
+            self._met(found)
+
+    def reached_cpp(self, function: Any) -> BaseException:
+        """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
+        recorder = self._recorder
+        if recorder.pending is not None:
+            return recorder.pending
+        frame = user_frame(sys._getframe(1))
+        if recorder.is_running and frame is not None:
+            found = _between(sys._getframe(1), frame) or _outermost(frame)
+            codes = recorder.questions.convertible(user_frame(found) if found is not None else frame)
+            if codes:
+                return recorder.questions.restart(recorder.plan.convert(codes))
+        return refusal(
+            CaptureError(
+                f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
+                at=recorder.where() if recorder.is_running else None,
+                fix="make the calling function a leaf: leaf_functions=[...]",
+            )
+        )
+
+    def _met(self, found: FrameType) -> None:
+        """A call was not seen: have its caller converted; where that cannot be, do without or refuse."""
+        recorder = self._recorder
+        codes = recorder.questions.convertible(user_frame(found))
+        if codes:
+            raise recorder.questions.restart(recorder.plan.convert(codes))
+        if found.f_code is _APPLY:
+            self.follow(found.f_locals.get("cls"))
+        elif BY_CODE.get(found.f_code) != "torch.utils.checkpoint.checkpoint":
+            name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
+            error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
+            raise refusal(error)
+
+    def follow(self, function: Any) -> None:
+        """Say that an autograd function's own backward is lost: its operations are recorded."""
+        if function not in self._followed:
+            self._followed.add(function)
+            warnings.warn(
+                f"at {self._recorder.where()}: the operations of {function.__name__}.forward are captured one by one: "
+                "its own backward is not that of the captured program",
+                TracerWarning,
+                stacklevel=2,
+            )
+
+
+_ENDS = frozenset({*BOUNDARIES, inline.__code__})
+
+
+def _outermost(frame: FrameType | None) -> FrameType | None:
+    """The outermost call of torch's on the stack that should have been seen, up to the nearest call of a module."""
+    found = None
+    while frame is not None and frame.f_code not in _ENDS:
+        if frame.f_code in _SEEN:
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _between(frame: FrameType | None, last: FrameType) -> FrameType | None:
+    found = None
+    while frame is not None and frame is not last:
+        found = frame if frame.f_code in _SEEN else found
+        frame = frame.f_back
+    return found

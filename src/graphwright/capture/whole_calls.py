@@ -1,0 +1,69 @@
+"""Calls that become one node as they are: `MyFunction.apply(x)`, with a backward of its own, and functional_call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.running import refusal
+from graphwright.capture.symbols import leaves, symbol_of
+from graphwright.errors import CaptureError
+from graphwright.runtime import Shells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["inline", "whole_call"]
+
+_APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+_SIGNATURE = inspect.signature(torch.func.functional_call)
+
+
+def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
+    """What to call in place of a function whose calls stay whole; None for others."""
+    if type(function) is MethodType and function.__func__ is _APPLY and isinstance(function.__self__, type):
+        return functools.partial(_apply, recorder, function)
+    if type(function) is FunctionType and function is torch.func.functional_call:
+        return functools.partial(_functional_call, recorder)
+    return None
+
+
+def _apply(recorder: Recorder, function: MethodType, *args: Any, **kwargs: Any) -> Any:
+    """Record a call of an autograd function; where it takes modules and the like, the operations of its forward."""
+    held = list(leaves((args, kwargs)))
+    if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):
+        return function(*args, **kwargs)
+    if any(isinstance(leaf, nn.Module) for leaf in held):
+        recorder.callers.follow(function.__self__)
+        return inline(function, args, kwargs)
+    return recorder._opaque("call_function", function, function, args, kwargs)
+
+
+def _functional_call(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    """Record the call of a module with other parameters; a module of nobody's is run on a copy with these."""
+    given = _SIGNATURE.bind(*args, **kwargs).arguments
+    module, values, inputs = given.pop("module"), given.pop("parameter_and_buffer_dicts"), given.pop("args", None)
+    shells = recorder.shells
+    path = shells.path(module) if shells is not None else None
+    if shells is None or path is None:
+        copied = Shells(module).root  # it has the parameters that it is given for a while
+        return inline(torch.func.functional_call, (copied, values, inputs), given)
+    if not path:
+        message = "functional_call of the module that is being captured, inside its own forward"
+        raise refusal(CaptureError(message, at=recorder.where()))
+    node = recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
+    stand_in = recorder.examples.module(shells.original(module))
+    run = functools.partial(torch.func.functional_call, stand_in)
+    return recorder.record("call_function", torch.func.functional_call, run, (values, inputs), given, (node,))
+
+
+def inline(function: Any, args: Any, kwargs: Any) -> Any:
+    """Call what is not recorded as a whole; the calls around it are known."""
+    return function(*args, **kwargs)

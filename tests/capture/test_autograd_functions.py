@@ -1,0 +1,192 @@
+"""`MyFunction.apply(x)` is one node: the backward of the captured program is the one that was written."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import Interpreter, TracerWarning, trace
+
+
+class StraightThrough(torch.autograd.Function):
+    """Signs, whose gradient is that of the identity, 5 times."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float = 1.0) -> Tensor:
+        return torch.sign(x) * scale
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient * 5, None
+
+
+class Reversed(torch.autograd.Function):
+    """The identity with a negative gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: float) -> Tensor:
+        ctx.alpha = alpha
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return -ctx.alpha * gradient, None
+
+
+class Pair(torch.autograd.Function):
+    """Product and sum, in the form with setup_context, with a gradient of its own; it may be batched."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> Any:
+        return x * y, x + y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, product: Tensor, total: Tensor) -> Any:
+        x, y = ctx.saved_tensors
+        return product * y * 2 + total, product * x + total
+
+
+class WithLayer(torch.autograd.Function):
+    """Takes a module, which no graph has as a value."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: nn.Module) -> Tensor:
+        return layer(x) + 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient, None
+
+
+def quantize(x: Tensor) -> Tensor:
+    return StraightThrough.apply(x)
+
+
+def straight(self: Any, x: Tensor) -> Any:
+    return StraightThrough.apply(x * self.weight) + StraightThrough.apply(self.weight, 2.0)
+
+
+def reversal(self: Any, x: Tensor) -> Any:
+    return Reversed.apply(self.layer(x), self.alpha) * self.weight
+
+
+def pair(self: Any, x: Tensor) -> Any:
+    product, total = Pair.apply(x, self.weight.expand_as(x))
+    return product * total
+
+
+def batched(self: Any, x: Tensor) -> Any:
+    return torch.vmap(lambda v: Pair.apply(v, self.weight)[0])(x)
+
+
+def in_a_branch(self: Any, x: Tensor) -> Any:
+    if x.sum() > 0:
+        y = StraightThrough.apply(x)
+    else:
+        y = Reversed.apply(x, 2.0)
+    return y * self.weight
+
+
+def through_a_helper(self: Any, x: Tensor) -> Any:
+    return quantize(x) * self.weight
+
+
+def renamed(self: Any, x: Tensor) -> Any:
+    apply = StraightThrough.apply
+    return apply(x, x.size(0)) * self.weight
+
+
+class Net(nn.Module):
+    def __init__(self, program: Callable[..., Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.program = program
+        self.alpha = 0.5
+        self.layer = nn.Linear(8, 8)
+        self.weight = nn.Parameter(torch.randn(8))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.program(self, x)
+
+
+def outcome(model: nn.Module, x: Tensor) -> Any:
+    model.zero_grad()
+    x = x.clone().requires_grad_()
+    y = model(x)
+    (y**2).sum().backward()
+    return y, x.grad, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(
+    "program", [straight, reversal, pair, batched, in_a_branch, through_a_helper, renamed], ids=lambda f: f.__name__
+)
+def test_values_and_gradients_are_eagers(program: Any, tmp_path: Path) -> None:
+    model = Net(program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gm = trace(model, (torch.randn(3, 8),))
+    gm.graph.lint()
+    graphwright.save(gm, tmp_path / "model.gw", strict=True)
+    loaded = graphwright.load(tmp_path / "model.gw", allow=["tests.capture.test_autograd_functions"])
+    for x in (torch.rand(4, 8), -torch.rand(5, 8)):
+        expected = outcome(model, x)
+        for way in (gm, copy.deepcopy(gm), pickle.loads(pickle.dumps(gm)), loaded):
+            torch.testing.assert_close(outcome(way, x), expected)
+        assert torch.equal(Interpreter(gm).run(x), expected[0])
+
+
+def test_the_graph_and_the_code_name_the_function() -> None:
+    gm = trace(Net(straight), (torch.randn(3, 8),))
+    assert "return StraightThrough.apply(x * weight) + StraightThrough.apply(weight, 2.0)" in gm.code
+    (first, second) = gm.graph.find_nodes(op="call_function", target=StraightThrough.apply)
+    assert "[target=tests.capture.test_autograd_functions.StraightThrough.apply]" in first.format_node()
+    assert second.args[1] == 2.0
+
+
+def test_what_takes_a_module_loses_its_backward_with_a_warning() -> None:
+    def program(self: Any, x: Tensor) -> Any:
+        return WithLayer.apply(x, self.layer)
+
+    model = Net(program)
+    with pytest.warns(TracerWarning, match=r"the operations of WithLayer.forward are captured one by one"):
+        gm = trace(model, (torch.randn(3, 8),))
+    x = torch.randn(4, 8)
+    assert torch.equal(gm(x), model(x))
+
+
+def test_a_call_by_c_code_loses_its_backward_with_a_warning() -> None:
+    def program(x: Tensor) -> Tensor:
+        return next(map(StraightThrough.apply, [x]))
+
+    with pytest.warns(TracerWarning, match=r"the operations of StraightThrough.forward"):
+        gm = trace(program, (torch.randn(3),))
+    x = torch.randn(4)
+    assert torch.equal(gm(x), program(x))
+
+
+def test_without_tensors_it_is_just_called() -> None:
+    class Count(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, n: int) -> int:
+            return n + 1
+
+    def program(x: Tensor) -> Any:
+        return x * int(Count.apply(2)) + StraightThrough.apply(x)  # type: ignore[no-untyped-call]
+
+    gm = trace(program, (torch.ones(2),))
+    assert torch.equal(gm(torch.ones(3)), torch.full((3,), 4.0))
