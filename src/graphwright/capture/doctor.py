@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import linecache
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, FrameType, FunctionType
@@ -63,7 +62,7 @@ def doctor(
     """
     program = program_of(root, args, kwargs, leaf_modules)
     leaves, options = tuple(leaf_functions), (frozenset(static), frozenset(dynamic))
-    obstacles = Obstacles(_place_of(program.function))
+    obstacles = Obstacles(program.place)
     added: set[str] = set()
     try:
         gm = trace(
@@ -160,14 +159,3 @@ class _Search:
 
 def _frames(error: BaseException) -> list[FrameType]:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__) if user_frame(frame) is frame]
-
-
-def _place_of(function: Callable[..., Any]) -> str:
-    """The line where a function is defined."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        return ""
-    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
-    skipped = next((i for i, line in enumerate(lines) if "def " in line or "lambda" in line), 0)
-    line = code.co_firstlineno + skipped
-    return f"{code.co_filename}:{line}: {linecache.getline(code.co_filename, line).strip()}"

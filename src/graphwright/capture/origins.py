@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import itertools
 import os
 import sys
@@ -21,7 +22,7 @@ from graphwright.capture.code_table import CodeTable
 from graphwright.capture.sources import source_of
 from graphwright.ir import Origin
 
-__all__ = ["CallSite", "Scope", "ScopeContextManager", "is_handled", "place_of", "user_frame"]
+__all__ = ["CallSite", "Scope", "ScopeContextManager", "definition_line", "is_handled", "place_of", "user_frame"]
 
 _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
@@ -205,6 +206,17 @@ def _find_place(code: CodeType, instruction: int) -> Place:
     target = targets if isinstance(targets, str) else ""
     text = source.line(statement.lineno)
     return Place(line, column, end_column, statement.lineno, text, target, () if target else tuple(targets))
+
+
+def definition_line(function: Any) -> str:
+    """The line where a function is defined, as "file.py:3: def f(x):"; empty where there is no source."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ""
+    source, line = source_of(code.co_filename), code.co_firstlineno
+    while source.line(line).startswith("@"):
+        line += 1
+    return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
 
 
 def is_handled(frame: FrameType) -> bool:

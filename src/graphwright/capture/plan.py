@@ -49,10 +49,12 @@ class Log:
         """Note why there is one more pass."""
         self.restarts.append(ReportEntry("restart", why, str(at or "")))
 
-    def facts(self, attempt: str, paths: int, calls: Calls) -> CaptureFacts:
-        """The facts of the capture that held."""
+    def facts(self, attempt: str, paths: int, calls: Calls, place: str) -> CaptureFacts:
+        """The facts of the capture that held, of the program that is defined at a place."""
         seconds = time.perf_counter() - self.started
-        return CaptureFacts(attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts))
+        return CaptureFacts(
+            attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts), place
+        )
 
 
 @dataclasses.dataclass

@@ -29,6 +29,7 @@ from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import ExportFlags, watching
 from graphwright.capture.keeping import Keeping
+from graphwright.capture.origins import definition_line
 from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
@@ -215,6 +216,7 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
+        self.place = definition_line(self.function)
         self.log = Log()
 
     def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
@@ -230,7 +232,7 @@ class Program:
         run.inputs.guard()
         erase_unused(graph)
         graph.lint()
-        keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls))
+        keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 
     def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:

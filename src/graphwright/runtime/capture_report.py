@@ -10,7 +10,7 @@ from typing import Any
 from graphwright.errors import MissingAttributeError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
-from graphwright.runtime.guards import CAPTURE, guards_of
+from graphwright.runtime.guards import CAPTURE, Guard, guards_of
 
 __all__ = [
     "CaptureFacts",
@@ -57,7 +57,8 @@ class CaptureFacts:
 
     `attempt` is the way that held: "captured", "captured as for export", "captured on real values", ... A pass is one
     run of the program on stand-ins, for whatever reason; `restarts` has the reasons. `recorded` counts the torch
-    calls of the program that became nodes, `hidden` those inside calls that were not looked into.
+    calls of the program that became nodes, `hidden` those inside calls that were not looked into. `place` is where the
+    program is defined.
     """
 
     attempt: str
@@ -67,6 +68,7 @@ class CaptureFacts:
     recorded: int
     hidden: int
     restarts: tuple[ReportEntry, ...] = ()
+    place: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,12 +147,20 @@ def report_of(graph: Graph) -> CaptureReport:
         )
     restarts = tuple([ReportEntry("restart", *entry) for entry in kept["restarts"]])
     facts = CaptureFacts(**{**kept, "restarts": restarts})
-    return CaptureReport(facts, sum(1 for _ in graph.all_nodes()), (*restarts, *entries_of(graph)))
+    return CaptureReport(facts, sum(1 for _ in graph.all_nodes()), (*restarts, *entries_of(graph, facts.place)))
 
 
-def entries_of(graph: Graph) -> list[ReportEntry]:
-    """List the guards of a graph, then its branches, forks and opaque calls in their order."""
-    guards = [ReportEntry("guard", guard.what, guard.at) for guard in guards_of(graph)]
+def entries_of(graph: Graph, place: str = "") -> list[ReportEntry]:
+    """List the guards of a graph, then its branches, forks and opaque calls in their order.
+
+    Guards on inputs are `place`d where the program is defined.
+    """
+
+    def at(guard: Guard) -> str:
+        has_line = ":" in guard.at or CAPTURE in (guard.node._meta or {})
+        return guard.at if has_line else place or guard.at
+
+    guards = [ReportEntry("guard", guard.what, at(guard)) for guard in guards_of(graph)]
     return [*guards, *[entry for node in graph.all_nodes() if (entry := _entry(node)) is not None]]
 
 
@@ -184,6 +194,7 @@ def _joined(facts: list[CaptureFacts]) -> CaptureFacts:
         sum(each.recorded for each in facts),
         sum(each.hidden for each in facts),
         restarts,
+        facts[0].place,
     )
 
 
