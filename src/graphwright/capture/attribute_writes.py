@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 import os
 from collections.abc import Iterator
 from types import FunctionType
 
 from torch import nn
+
+from graphwright.capture.sources import source_of
 
 __all__ = ["place_of_write"]
 
@@ -35,19 +36,12 @@ def _uses(function: FunctionType, name: str) -> Iterator[tuple[bool, str]]:
     code = function.__code__
     if name not in code.co_names:
         return
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
-            if first == code.co_firstlineno:
-                for part in ast.walk(node):
-                    if isinstance(part, ast.Attribute) and _is_own(part, name, code.co_varnames[:1]):
-                        text = linecache.getline(code.co_filename, part.lineno).strip()
-                        place = f"{os.path.basename(code.co_filename)}:{part.lineno}: {text}"
-                        yield isinstance(part.ctx, ast.Store), place
+    source = source_of(code.co_filename)
+    for definition in source.definitions.get((code.co_name, code.co_firstlineno), ()):
+        for part in ast.walk(definition):
+            if isinstance(part, ast.Attribute) and _is_own(part, name, code.co_varnames[:1]):
+                place = f"{os.path.basename(code.co_filename)}:{part.lineno}: {source.line(part.lineno)}"
+                yield isinstance(part.ctx, ast.Store), place
 
 
 def _is_own(node: ast.Attribute, name: str, owner: tuple[str, ...]) -> bool:

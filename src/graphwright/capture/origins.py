@@ -213,9 +213,9 @@ def definition_line(function: Any) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return ""
-    source, line = source_of(code.co_filename), code.co_firstlineno
-    while source.line(line).startswith("@"):
-        line += 1
+    source = source_of(code.co_filename)
+    found = source.definitions.get((code.co_name, code.co_firstlineno))
+    line = found[0].lineno if found else code.co_firstlineno  # decorators come first
     return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
 
 
