@@ -89,7 +89,9 @@ class GrowingDict(_Growing, dict):  # type: ignore[type-arg]
         return dict.__len__(self)
 
     def has(self, key: Any) -> Any:
-        """`key in self`: a bool of the program."""
+        """`key in self`: a bool of the program; False as long as no pass has shown that the program stores it."""
+        if key not in self.kinds:
+            return dict.__contains__(self, key)
         node = self.recorder.node("call_function", operator.contains, (self._read(), key), {}, "contains")
         return as_number(self.recorder.numbers.input_symbol(node, dict.__contains__(self, key)))
 
@@ -98,7 +100,7 @@ class GrowingDict(_Growing, dict):  # type: ignore[type-arg]
 
     def __getitem__(self, key: Any) -> Any:
         if key not in self.kinds:
-            raise KeyError(key)
+            return dict.__getitem__(self, key)  # just stored, for the first time
         node = self.recorder.node("call_function", operator.getitem, (self._read(), key), {}, "getitem")
         return self._item(self.kinds[key], node, f"{self.name}[{key!r}]")
 

@@ -277,11 +277,16 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        changed = False
-        for table in self._tables:
-            if table.keys is not None and table.before.keys() != _as_dict(table.now).keys():
-                changed |= self._learn_growth(table)
-        return Restart("the program adds to a list or dict") if changed else None
+        grown = [t for t in self._tables if t.keys is not None and t.before.keys() != _as_dict(t.now).keys()]
+        if not any([self._learn_growth(table) for table in grown]):
+            return None
+        alike = {(table.kind, table.path.rpartition(".")[2]) for table in grown if table.keys == ()}
+        for table in self._tables:  # what one module does, others of its class are about to do
+            place = table.path, table.keys
+            is_alike = table.keys == () and (table.kind, table.path.rpartition(".")[2]) in alike
+            if is_alike and type(table.now) is dict and place not in self._live:
+                self._live[place] = Grows(dict, {key: self._kind(value) for key, value in table.before.items()}, True)
+        return Restart("the program adds to a list or dict")
 
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
