@@ -6,6 +6,7 @@ import collections
 import inspect
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -360,3 +361,15 @@ def test_a_decorated_function_keeps_its_lines() -> None:
     assert f"# {first + 3}: if x.sum() > 0:" in code
     assert f"# {first + 5}: shifted = x * 2" in code
     assert "shifted = x_1 * 2" in code
+
+
+def warns(x: torch.Tensor) -> torch.Tensor:
+    warnings.warn("careful", stacklevel=1)
+    return x + 1 if x.sum() > 0 else x * x.size(0)
+
+
+def test_a_warning_of_the_program_is_given_once_for_its_line() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        trace(warns, (torch.ones(3),))
+    assert [(str(w.message), w.filename) for w in caught] == [("careful", __file__)]

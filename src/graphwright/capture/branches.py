@@ -149,6 +149,7 @@ class _Slot:
 
 def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
+    region.is_data = recorder.questions.is_data(subject)
     key = recorder.questions.key_of(subject)
     recorder.ambient.notice()
     depth = recorder.ambient.depth

@@ -550,6 +550,8 @@ class _Converter(ast.NodeTransformer):
             elif node.func.id != "super":
                 self.generic_visit(node)
             return node
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
+            return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
         if ast.unparse(node.func).rpartition(".")[2] in _CHECKS and not node.keywords:
             node.func = self.visit(node.func)
             node.args = [*map(self.visit, node.args[:1]), *map(self._message, node.args[1:])]

@@ -49,6 +49,8 @@ class Examples:
     def __init__(self, real: bool = False) -> None:
         self.is_real = real
         self.is_running = False  # whether an operation is run on stand-ins right now
+        # What is to be called before an operation is run, and after it: it may do what the program must not.
+        self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._modules: dict[int, nn.Module] = {}
@@ -82,6 +84,8 @@ class Examples:
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
+        if self.between is not None and not self.is_running:
+            self.between[0]()
         before, self.is_running = self.is_running, True
         try:
             with torch._C.DisableTorchFunction(), self._mode:
@@ -90,6 +94,8 @@ class Examples:
             raise stopping(NeedsRealValues(str(error))) from error
         finally:
             self.is_running = before
+            if self.between is not None and not before:
+                self.between[1]()
 
     def module(self, module: nn.Module) -> nn.Module:
         """Return a module of the same class whose parameters, buffers and children are stand-ins."""

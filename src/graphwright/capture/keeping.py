@@ -278,7 +278,8 @@ class Keeping:
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
         grown = [t for t in self._tables if t.keys is not None and t.before.keys() != _as_dict(t.now).keys()]
-        if not any([self._learn_growth(table) for table in grown]):
+        learned = [self._learn_growth(table) for table in grown]
+        if True not in learned:
             return None
         alike = {(table.kind, table.path.rpartition(".")[2]) for table in grown if table.keys == ()}
         for table in self._tables:  # what one module does, others of its class are about to do

@@ -27,7 +27,7 @@ from graphwright.capture.calls import Calls
 from graphwright.capture.conversion import can_convert, is_converted
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.obstacles import Category
-from graphwright.capture.origins import is_handled, place_of, user_frame
+from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
 from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.slices import is_of_slice
@@ -389,6 +389,22 @@ class Questions:
             raise question
         self._recorder.plan.obstacles.note("data", question.error)
         return self.of_example(subject) if answer is None else answer()
+
+    def refuse_draw(self, site: CallSite) -> None:
+        """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
+        region = self._recorder.region
+        while region.outer is not None:
+            if not region.is_data:
+                why = "one side draws random numbers of Python's or NumPy's"
+                raise self.restart(self._recorder.plan.change(region.place, "guard", why))
+            region = region.outer
+        origin = site.resolve()
+        error = CaptureError(
+            "the program draws random numbers of Python's or NumPy's, which the graph would keep for ever",
+            at=f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}",
+            fix="draw with torch, or keep the function that draws as one node: leaf_functions=[...]",
+        )
+        self.refuse(error, "data")
 
     def refuse(self, error: CaptureError, category: Category) -> None:
         """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""

@@ -30,6 +30,7 @@ class Region:
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
         self.transform = ""  # the function of torch that the body is given to
+        self.is_data = True  # whether data decides the branch
         self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}

@@ -31,6 +31,7 @@ from graphwright.capture.interception import ExportFlags, watching
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.origins import definition_line
 from graphwright.capture.plan import Log, Plan, Restart
+from graphwright.capture.python_draws import PythonDraws
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.staging import convert_methods
@@ -267,7 +268,8 @@ class Program:
         args, kwargs = inputs.bind(self.args, self.kwargs)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
-        with self._watch(recorder):
+        draws = PythonDraws(recorder)
+        with self._watch(recorder), draws.located() if plan.locates_draws else contextlib.nullcontext():
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
@@ -283,6 +285,9 @@ class Program:
                     raise why from error
         if recorder.keeping is not None:
             recorder.keeping.learn()
+        if draws.have_happened() and not plan.locates_draws:
+            plan.locates_draws = True
+            raise Restart("random numbers of Python or NumPy are drawn")
         if plan.paths > plan.max_paths:
             raise recorder.questions.too_many_paths()
         recorder.finish(result)
