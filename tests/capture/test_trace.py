@@ -321,3 +321,13 @@ class Upcast(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.linear(x)
         return x.to(torch.float64).to(x.dtype)
+
+
+def test_a_tensor_that_the_program_has_record_gradients() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.requires_grad = True
+        return y * 3
+
+    gm = trace(program, (torch.ones(2),))
+    assert "requires_grad_(True)" in gm.code and gm(torch.ones(2)).requires_grad

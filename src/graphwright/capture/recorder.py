@@ -270,7 +270,10 @@ class Recorder:
         if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
             example = self.examples.of(owner) if not isinstance(owner, TensorProxy) else owner.example
             if len(args) > 1:
-                self.record("call_function", setattr, setattr, (owner, name, args[1]), {})
+                if name == "requires_grad":  # which a file may say, too
+                    self.record("call_method", "requires_grad_", torch.Tensor.requires_grad_, (owner, args[1]), {})
+                else:
+                    self.record("call_function", setattr, setattr, (owner, name, args[1]), {})
                 return None
             if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
                 return self.record("call_function", getattr, getattr, (owner, name), {})
