@@ -14,7 +14,9 @@ from graphwright.capture import Diagnosis
 
 
 class Odd:
-    """No class that a graph can hold."""
+    """No class that a graph can hold: what its objects have is in no `__dict__`."""
+
+    __slots__ = ("value",)
 
 
 class Many(nn.Module):

@@ -28,6 +28,7 @@ from graphwright.ir import EMPTY_KWARGS, Graph, Node, Origin, bodies_of, map_arg
 from graphwright.ops import cond
 from graphwright.runtime import (
     CAPTURE,
+    attribute_names,
     choose,
     expect,
     expect_kinds,
@@ -42,7 +43,7 @@ __all__ = ["chosen_by_guards"]
 
 _GUARDS = (expect_kinds, expect_values, expect_tensors)
 _STEPS = (operator.getitem, getattr)  # from a container to what it holds
-_MEASURES = ("size", "dim", "numel", len, list)
+_MEASURES = ("size", "dim", "numel", len, list, attribute_names)
 _ARITHMETIC = frozenset({
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
     operator.neg, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, abs,

@@ -65,7 +65,8 @@ class Examples:
             if self.is_real:
                 stand_in = tensor.detach().clone().requires_grad_(tensor.requires_grad)
             else:
-                stand_in = self._mode.from_tensor(tensor, static_shapes=True)
+                leaf = tensor if tensor.is_leaf else tensor.detach().requires_grad_(tensor.requires_grad)
+                stand_in = self._mode.from_tensor(leaf, static_shapes=True)
         self._known[id(tensor)] = tensor, stand_in
         return stand_in
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 
 from graphwright.capture.entries import path_to, placeholder_of
+from graphwright.capture.objects import Objects, is_plain_object
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.symbols import as_number
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
-from graphwright.runtime import expect_kinds, expect_tensors, expect_values
+from graphwright.runtime import attribute_names, expect_kinds, expect_tensors, expect_values
 
 __all__ = ["Inputs"]
 
@@ -47,6 +48,7 @@ class Inputs:
         self._kinds: dict[str, tuple[Callable[[], Node], type]] = {}
         self._last: Node | None = None
         self._head: Node | None = None  # while the checks are written: what the next node comes after
+        self.objects = Objects(recorder)
         self.kinds_asked = False
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -138,18 +140,25 @@ class Inputs:
             self._known[f"len_{path}"] = self._call(len, make()), len(items)
             if kind is tuple:
                 return tuple(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            if hasattr(kind, "_fields"):
+                return kind(*items)
+            return self.objects.remember(kind(items), make) if isinstance(value, list) else kind(items)
         if isinstance(value, dict):
             if not value:
                 self._known[path] = make(), {}
-                return kind()
+                return self.objects.remember(kind(), make)
             self._known[f"keys_{path}"] = self._call(list, make()), list(value)
             held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
-            return kind(**held) if dataclasses.is_dataclass(kind) else kind(held)
+            return kind(**held) if dataclasses.is_dataclass(kind) else self.objects.remember(kind(held), make)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             names = [field.name for field in dataclasses.fields(value)]
             fields = {name: inner(name, getattr(value, name), self._field_maker(make, name)) for name in names}
             return dataclasses.replace(value, **fields)
+        if is_plain_object(value) and not callable(value):
+            own = vars(value)
+            self._known[f"names_{path}"] = self._call(attribute_names, make()), list(own)
+            held = {name: inner(name, item, self._field_maker(make, name)) for name, item in own.items()}
+            return self.objects.stand_in(value, make, held)
         if callable(value) and not isinstance(value, torch.nn.Module):
             self._kinds.pop(path, None)
             self._known[path] = make(), value

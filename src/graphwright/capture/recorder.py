@@ -10,7 +10,7 @@ import operator
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.numbers import Numbers
+from graphwright.capture.objects import Change, constructor_fields, is_plain_object
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
 from graphwright.capture.plan import Plan
 from graphwright.capture.questions import Questions, is_torch
@@ -38,6 +39,7 @@ from graphwright.capture.spellings import (
     KIND_METHODS,
     PIECES,
     RESHAPES_IN_PLACE,
+    module_name,
     name_of_target,
     operator_call,
     property_name,
@@ -51,7 +53,7 @@ from graphwright.capture.transforms import Transforms
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import unpack
-from graphwright.runtime import Shells, mark_opaque
+from graphwright.runtime import Shells, mark_opaque, new_object
 
 __all__ = ["Recorder"]
 
@@ -88,6 +90,8 @@ class Recorder:
         self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
+        self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self._is_finishing = False
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
     @property
@@ -132,15 +136,19 @@ class Recorder:
                     if isinstance(value, torch.Tensor):
                         self._paths.setdefault(id(value), prefix + name)
 
-    def finish(self, result: Any) -> None:
-        """Write the output of the program."""
+    def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
+        """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
         self.region = self.root
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
+        self._is_finishing = True  # nothing changes lists, dicts and objects any more
+        writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
         value = self.argument(result)
         if self.keeping is not None:
             self.keeping.write()
+        for function, args in writes:
+            self.node("call_function", function, args, {}, function.__name__)
         output = graph.create_node("output", "output", (value,))
         if last.origin is not None and last.origin.module == "" and last.origin.source.startswith("return "):
             output.origin = last.origin
@@ -372,7 +380,7 @@ class Recorder:
         self.callers.look(frame)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
-            wish = _module_name(target)
+            wish = module_name(target)
         node = self._create(op, target, args, kwargs, wish or None)
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         return node
@@ -453,6 +461,8 @@ class Recorder:
             return value if known is None else self._device_node(known[1])
         if isinstance(value, torch.Size) or kind is tuple:
             return tuple([self.argument(item) for item in value])
+        if self._is_finishing and id(value) in self.objects:  # among the inputs: itself, not one like it
+            return self.objects[id(value)]()
         if kind is list:
             return [self.argument(item) for item in value]
         if kind is slice:
@@ -472,9 +482,15 @@ class Recorder:
             return value.node_of()
         if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
             return value
-        fields = _constructor_fields(value)
+        fields = constructor_fields(value)
         if fields is not None:
             return self.node("call_function", kind, (), {name: self.argument(item) for name, item in fields.items()})
+        if self._is_finishing and is_plain_object(value):
+            attributes = {name: self.argument(item) for name, item in vars(value).items()}
+            made = self.node("call_function", new_object, (kind,), attributes, "made")
+            self.objects[id(value)] = lambda: made
+            self.keep.append(value)
+            return made
         error = CaptureError(
             f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
             at=self.where(),
@@ -502,7 +518,7 @@ class Recorder:
             self.keep.append(tensor)
         node = self.region.attributes.get(path)
         if node is None:
-            node = self.region.attributes[path] = self.node("get_attr", path, (), {}, _module_name(path))
+            node = self.region.attributes[path] = self.node("get_attr", path, (), {}, module_name(path))
         return node
 
     def _to_examples(self, value: Any) -> Any:
@@ -615,22 +631,3 @@ class _RecordingMode(TorchFunctionMode):
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
-
-
-def _module_name(path: str) -> str:
-    """The last telling part of a dotted path: `encoder.layer.0.self.query` -> query, `layer1.0` -> layer1_0."""
-    atoms = path.split(".")
-    start = len(atoms) - 1
-    while start > 0 and not atoms[start][:1].isalpha():
-        start -= 1
-    return "_".join(atoms[start:])
-
-
-def _constructor_fields(value: Any) -> dict[str, Any] | None:
-    """What to call a value's class with to make it again: the fields of a dataclass that are set."""
-    fields = getattr(type(value), "__dataclass_fields__", None)
-    if fields is None:
-        return None
-    if isinstance(value, dict):  # an output class that is both: what it holds is what counts
-        return dict(value) if set(value) <= set(fields) else None
-    return {name: getattr(value, name) for name, field in fields.items() if field.init}

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import is_tensor_method_or_property
 
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "name_of_target", "operator_call",
+    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "module_name", "name_of_target", "operator_call",
     "property_name", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
@@ -146,3 +146,12 @@ def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
             or bool(kwargs.get("inplace"))
         )
     return args[0] if is_in_place else None
+
+
+def module_name(path: str) -> str:
+    """The last telling part of a dotted path: `encoder.layer.0.self.query` -> query, `layer1.0` -> layer1_0."""
+    atoms = path.split(".")
+    start = len(atoms) - 1
+    while start > 0 and not atoms[start][:1].isalpha():
+        start -= 1
+    return "_".join(atoms[start:])

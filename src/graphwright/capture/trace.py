@@ -290,7 +290,7 @@ class Program:
             raise Restart("random numbers of Python or NumPy are drawn")
         if plan.paths > plan.max_paths:
             raise recorder.questions.too_many_paths()
-        recorder.finish(result)
+        recorder.finish(result, inputs.objects.changes())
         return _Run(recorder, inputs)
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:

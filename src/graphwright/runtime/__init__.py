@@ -47,6 +47,7 @@ from graphwright.runtime.lazy import (
 )
 from graphwright.runtime.loading import load
 from graphwright.runtime.loose_parts import BareModule, forward_from_source
+from graphwright.runtime.objects import attribute_names, new_object
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving import save
@@ -67,6 +68,7 @@ __all__ = [
     "ReportEntry",
     "Shells",
     "assign_attribute",
+    "attribute_names",
     "captured_module",
     "choose",
     "copy_attribute",
@@ -89,6 +91,7 @@ __all__ = [
     "make_graph_module",
     "mark_fork",
     "mark_opaque",
+    "new_object",
     "node_context",
     "read_attribute",
     "read_attributes",

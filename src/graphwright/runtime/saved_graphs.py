@@ -14,6 +14,7 @@ import torch.utils.checkpoint
 from graphwright.errors import ExportError, GraphError, LoadError
 from graphwright.ir import Graph, Node, Origin, nodes_in
 from graphwright.ops import cond, enter_context, for_loop, raise_error, transformed, while_loop
+from graphwright.runtime.objects import new_object
 from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.trust import Trust, source_hash
 
@@ -23,7 +24,7 @@ _PLACE = ("file", "line", "function", "source", "statement", "target", "module",
 _READS_ATTRIBUTE = (getattr, hasattr)
 # What calls one of its arguments, which must be a function that the file names, or a body.
 _CALLS_KEY = (sorted, min, max)
-_CALLS_FIRST = (enter_context, raise_error, torch.utils.checkpoint.checkpoint)
+_CALLS_FIRST = (new_object, enter_context, raise_error, torch.utils.checkpoint.checkpoint)
 _BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
 _FIX = "load files only from those you trust"
 

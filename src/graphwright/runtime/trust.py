@@ -48,6 +48,7 @@ _OPEN = frozenset({
     "torch.linalg", "torch.special",
     "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.ops.state",
     "graphwright.ops.transforms", "graphwright.runtime.dispatch", "graphwright.runtime.guards",
+    "graphwright.runtime.objects",
 })  # fmt: skip
 _OPEN_FAMILIES = (
     "torch.nn", "torch.ao.nn", "torch.ao.quantization.stubs", "torch._ops.aten", "torch._ops.prims",

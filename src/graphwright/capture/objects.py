@@ -1,0 +1,86 @@
+"""Objects of the user's own classes among the inputs: a stand-in for the capture, and what it changed, written back.
+
+The program runs on objects of the same classes whose attributes are symbolic. What it assigns to them, and what it
+puts into lists and dicts of the inputs, is compared with the start when the program ends, and becomes assignments at
+the end of the graph. So an error on the way leaves the caller's objects as they were.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["Change", "Objects", "constructor_fields", "is_plain_object"]
+
+Change = tuple[Any, ...]  # a function, then what to call it with
+
+_MISSING = object()
+
+
+def is_plain_object(value: Any) -> bool:
+    """Tell whether a value is an object of a class written in Python that keeps all it has in its `__dict__`."""
+    kind = type(value)
+    if isinstance(value, nn.Module | type) or not hasattr(value, "__dict__"):
+        return False
+    bases = [base for base in kind.__mro__ if base is not object]
+    return all(base.__module__ not in _NOT_PLAIN and not base.__dict__.get("__slots__") for base in bases) and (
+        kind.__new__ is object.__new__  # type: ignore[comparison-overlap]
+    )
+
+
+_NOT_PLAIN = ("builtins", "types", "torch")
+
+
+class Objects:
+    """The containers and objects among the inputs of one capture: how each started."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._held: list[tuple[Any, Any]] = []  # (value, what it held)
+
+    def stand_in(self, value: Any, make: Callable[[], Node], attributes: dict[str, Any]) -> Any:
+        """Make an object of the same class with other attributes, and remember it."""
+        made = object.__new__(type(value))
+        made.__dict__.update(attributes)
+        return self.remember(made, make)
+
+    def remember(self, value: Any, make: Callable[[], Node]) -> Any:
+        """Remember what a list, dict or object holds as the program starts."""
+        content = dict(vars(value)) if not isinstance(value, list | dict) else value.copy()
+        self._held.append((value, content))
+        self._recorder.objects[id(value)] = make
+        return value
+
+    def changes(self) -> Iterator[Change]:
+        """List what the program changed, as calls that do so: a function, the list, dict or object, and the rest."""
+        for value, before in self._held:
+            if isinstance(value, list):
+                if len(value) != len(before) or any(map(operator.is_not, value, before)):
+                    yield operator.setitem, value, slice(None), list(value)
+                continue
+            is_dict = isinstance(value, dict)
+            now = value if is_dict else vars(value)
+            for key in before:
+                if key not in now:
+                    yield operator.delitem if is_dict else delattr, value, key
+            for key, item in now.items():
+                if before.get(key, _MISSING) is not item:
+                    yield operator.setitem if is_dict else setattr, value, key, item
+
+
+def constructor_fields(value: Any) -> dict[str, Any] | None:
+    """What to call a value's class with to make it again: the fields of a dataclass that are set."""
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is None:
+        return None
+    if isinstance(value, dict):  # an output class that is both: what it holds is what counts
+        return dict(value) if set(value) <= set(fields) else None
+    return {name: getattr(value, name) for name, field in fields.items() if field.init}
