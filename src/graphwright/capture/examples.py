@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from graphwright.capture.draws import OwnDraws
+from graphwright.capture.replays import Replays
 from graphwright.capture.running import stopping
 
 __all__ = ["Examples", "NeedsRealValues"]
@@ -53,6 +54,7 @@ class Examples:
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
+        self.replays = Replays()
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
 
@@ -82,6 +84,11 @@ class Examples:
                     )
         with torch._C.DisableTorchFunction(), torch.enable_grad():
             return made.requires_grad_().view_as(made) if example.requires_grad else made
+
+    def repeat(self, function: Callable[..., Any], args: Any, kwargs: Any, is_opaque: bool) -> Any:
+        """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
+        self.replays.is_spoiled |= is_opaque
+        return self.run(function, args, kwargs) if self.is_real else self.replays.run(function, args, kwargs, self.run)
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""

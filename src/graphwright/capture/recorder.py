@@ -362,7 +362,7 @@ class Recorder:
     def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
         try:
-            return self.examples.run(run, self._to_examples(args), self._to_examples(kwargs))
+            return self.examples.repeat(run, self._to_examples(args), self._to_examples(kwargs), self._numbers_are_data)
         except Exception:
             if self.questions.is_caught_outside():
                 self.questions.guard_sizes(leaves((args, kwargs)))

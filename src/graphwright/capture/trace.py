@@ -215,6 +215,7 @@ class Program:
     ) -> None:
         self.subject, self.method, self.args, self.kwargs, self.is_leaf = subject, method, args, kwargs, is_leaf
         self.recorder: Recorder | None = None  # of the last pass
+        self.examples: Examples | None = None  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -247,6 +248,14 @@ class Program:
             run.inputs.kinds_asked |= other.inputs.kinds_asked
         return run
 
+    def _examples(self, attempt: _Attempt) -> Examples:
+        """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
+        known = self.examples
+        if known is None or known.is_real or attempt.real or known.replays.is_spoiled:
+            known = self.examples = Examples(attempt.real)
+        known.replays.start()
+        return known
+
     def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         if not attempt.export:
             return undoing(lambda: self._pass(plan, attempt, answers))
@@ -261,7 +270,7 @@ class Program:
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
         self.log.passes += 1
-        recorder = self.recorder = Recorder(Examples(attempt.real), self.is_leaf, plan)
+        recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan)
         function, signature = self._entry(recorder)
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
