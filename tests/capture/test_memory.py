@@ -61,7 +61,7 @@ def _alive() -> dict[str, int]:
     kinds = collections.Counter(map(type, gc.get_objects()))
     found = {kind.__name__: count for kind, count in kinds.items() if issubclass(kind, KINDS)}
     found["source"] = sum(name.startswith("<graphwright") for name in linecache.cache)
-    found["code"] = len(conversion._codes) + len(conversion._made) + len(origins._is_internal) + len(origins._places)
+    found["code"] = len(conversion._codes) + len(conversion._made) + len(origins._places)
     found["files"] = len(sources._parsed)
     return found
 

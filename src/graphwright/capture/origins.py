@@ -29,18 +29,20 @@ _INTERNAL = (
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
     copy.__file__,
 )
-_is_internal: CodeTable[bool] = CodeTable()
+_is_internal: dict[str, bool] = {}  # by file name
+_MOST_FILES = 10_000
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """Return the nearest frame, from this one outwards, that runs neither torch's nor this library's code."""
     while frame is not None:
-        code = frame.f_code
-        internal = _is_internal.get(code)
+        filename = frame.f_code.co_filename
+        internal = _is_internal.get(filename)
         if internal is None:
-            internal = _is_internal[code] = code.co_filename.startswith(_INTERNAL) and not code.co_filename.startswith(
-                _EXAMPLES
-            )
+            if len(_is_internal) >= _MOST_FILES:  # generated code has a name of its own each time
+                _is_internal.clear()
+            internal = filename.startswith(_INTERNAL) and not filename.startswith(_EXAMPLES)
+            _is_internal[filename] = internal
         if not internal:
             return frame
         frame = frame.f_back

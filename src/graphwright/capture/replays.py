@@ -69,7 +69,7 @@ def _key(function: Any, args: Any, kwargs: Any) -> Any:
     try:
         key = (
             function, _frozen(args), _frozen(kwargs), torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-            torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"),
+            torch._C._is_any_autocast_enabled(),
         )  # fmt: skip
         hash(key)
     except (_Unknown, TypeError):
