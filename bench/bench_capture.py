@@ -25,7 +25,7 @@ from models import _torchvision
 from results import duration, versions
 from timing import Case, interleave
 
-ROUNDS = 3
+ROUNDS = 5
 EAGER_RATIO, PASS_S = 1.5, 0.2  # the median capture takes at most so many eager forwards, and seconds per pass
 EXPORT_RATIO, MEDIAN_EXPORT_RATIO = 0.6, 0.4
 
@@ -145,7 +145,7 @@ def main() -> int:
             name, *map(duration, first), duration(ours.median_s), str(passes),
             str(sum(1 for _ in gm.graph.all_nodes())), duration(eager.median_s), duration(limit_s),
             duration(exported.median_s), f"{ours.ratio:.2f}", f"{ours.lowest_ratio:.2f}..{ours.highest_ratio:.2f}",
-            f"<= {EXPORT_RATIO}" if name in CHECKED else "", "pass" if passed else "FAIL",
+            f"<= {EXPORT_RATIO}" if name in CHECKED else "", ("pass" if passed else "FAIL") if name in CHECKED else "",
         ]  # fmt: skip
         print(f"| {' | '.join(cells)} |", flush=True)
     if ratios:
