@@ -115,7 +115,7 @@ class Failing(nn.Module):
             if self.how == "error":
                 raise KeyError("a model of its own mind")
             if self.how == "refusal":
-                return x.tolist()
+                return {x.sum().item(): x}
             return x.view(7, 7, 7)
 
 

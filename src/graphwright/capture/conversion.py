@@ -23,7 +23,7 @@ from typing import Any
 from graphwright.capture.code_table import CodeTable
 from graphwright.capture.sources import source_of
 
-__all__ = ["PREFIX", "can_convert", "convert", "converted_source", "is_converted", "original_code"]
+__all__ = ["NESTED", "PREFIX", "can_convert", "convert", "converted_source", "is_converted", "original_code"]
 
 _RUNTIME = "graphwright runtime"  # in the constants of converted code, replaced by the runtime itself
 PREFIX = "_gw_"
@@ -37,6 +37,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _codes: CodeTable[CodeType | None] = CodeTable()  # original -> converted; None where that cannot be
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
+NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
 def convert(function: FunctionType, runtime: Any) -> FunctionType | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from graphwright.capture.outside import ObjectProxy, object_node
 from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
@@ -40,6 +41,8 @@ class Joining:
             if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
                 raise Unlike(f"{x.dtype} of {x.dim()} dimensions on one side, {y.dtype} of {y.dim()} on the other")
             return "join"
+        if type(a) is ObjectProxy or type(b) is ObjectProxy:
+            raise Unlike("objects outside of torch")
         if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
             return "join"
         kind_a, kind_b = _number_kind(a), _number_kind(b)
@@ -55,12 +58,14 @@ class Joining:
         """The node of a value that only a run has, as far as there is one."""
         if isinstance(value, TensorProxy):
             return value._node
+        if type(value) is ObjectProxy:
+            return object_node(value)
         symbol = symbol_of(value)
         return None if symbol is None else self._recorder.region.number(symbol)
 
     def is_open(self, value: Any) -> bool:
         """Tell whether only a run has a value."""
-        return isinstance(value, TensorProxy) or is_symbolic(value)
+        return isinstance(value, TensorProxy) or is_symbolic(value) or type(value) is ObjectProxy
 
     def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""

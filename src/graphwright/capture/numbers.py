@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Argument, Node
@@ -75,6 +76,12 @@ class Numbers:
             symbol.sample = SAMPLES[kind] if sample is None else sample
         return symbol
 
+    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+        """The number that a node gives, which depends on data."""
+        symbol = self.data_symbol(hint, kind, "opaque", (node,))
+        self._recorder.region.numbers[symbol] = node
+        return as_number(symbol)
+
     def constant_symbol(self, value: Number) -> Symbol:
         """A plain number where torch wants a symbol beside another."""
         return Symbol(self._recorder, value, "constant", (value,), None)
@@ -104,10 +111,7 @@ class Numbers:
             return self._recorder.argument(symbol.args[0])
         node = self._recorder.region.number(symbol)
         if node is None:
-            args = tuple(
-                self.node_of_symbol(arg) if isinstance(arg, Symbol) else self._recorder.argument(arg)
-                for arg in symbol.args
-            )
+            args = tuple(map(self._operand, symbol.args))
             if symbol.function == "training":
                 node = self._recorder.node("get_attr", symbol.args[0], (), {}, "training")
             elif isinstance(symbol.function, str):
@@ -120,9 +124,14 @@ class Numbers:
             self._recorder.transforms.note(node, symbol.hint if symbol.has_value else symbol.sample)
         return node
 
+    def _operand(self, value: Any) -> Any:
+        if isinstance(value, Symbol):
+            return self.node_of_symbol(value)
+        return value if type(value) is Node else self._recorder.argument(value)
+
     def truth(self, value: Any) -> Any:
         """The truth of a value: a symbol for a symbolic one."""
-        if isinstance(value, TensorProxy):
+        if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else truth
             return as_number(self.data_symbol(hint, bool, bool, (value,)))
         symbol = symbol_of(value)
@@ -139,16 +148,16 @@ class Numbers:
 
     def hint(self, subject: Any) -> bool | None:
         """The truth of a value for the examples, None where they cannot tell."""
-        if isinstance(subject, TensorProxy):
+        if isinstance(subject, TensorProxy) or type(subject) is ObjectProxy:
             with torch._C.DisableTorchFunction():  # the recorder must not see it
-                return bool(subject.example) if self._recorder.examples.is_real else None
+                return bool(self._recorder._to_examples(subject)) if self._recorder.examples.is_real else None
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         assert symbol is not None
         return bool(symbol.hint) if symbol.has_value else None
 
     def negation(self, value: Any) -> Any:
         """`not value` of a symbolic value."""
-        if isinstance(value, TensorProxy):
+        if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else not truth
             return as_number(self.data_symbol(hint, bool, operator.not_, (value,)))
         symbol = symbol_of(value)
@@ -175,15 +184,19 @@ class Numbers:
 
     def length(self, value: Any) -> Any:
         """`len(value)` of a symbolic value."""
+        if type(value) is ObjectProxy:
+            return self._recorder.record("call_function", len, len, (value,), {})
         return as_number(self.size_symbol(value, 0)) if isinstance(value, TensorProxy) else len(value)
 
     def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A number that a function of Python's computes from numbers, symbolic ones among them."""
         symbols = []
         for value in args:
-            if isinstance(value, TensorProxy):
+            if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
                 if function in (int, float) and len(args) == 1:
                     return as_number(self._number_of(value, function))
+                if not isinstance(value, TensorProxy):
+                    return self._recorder.record("call_function", function, function, args, kwargs)
                 symbols.append(self.item(value))
             elif (known := symbol_of(value)) is not None:
                 symbols.append(known)
@@ -197,10 +210,12 @@ class Numbers:
             return as_number(symbols[0])
         return as_number(self.computed_symbol(function, tuple(symbols)))
 
-    def _number_of(self, tensor: TensorProxy, kind: Any) -> Symbol:
+    def _number_of(self, tensor: TensorProxy | ObjectProxy, kind: Any) -> Symbol:
         """`int(tensor)` or `float(tensor)`."""
         with torch._C.DisableTorchFunction():
-            hint = kind(tensor.example.detach()) if self._recorder.examples.is_real else UNKNOWN
+            example = self._recorder._to_examples(tensor)
+            example = example.detach() if isinstance(example, torch.Tensor) else example
+            hint = kind(example) if self._recorder.examples.is_real else UNKNOWN
         return self.data_symbol(hint, kind, kind, (tensor,))
 
     def item(self, tensor: TensorProxy) -> Symbol:

@@ -71,6 +71,7 @@ class Plan:
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
+    outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
@@ -94,6 +95,11 @@ class Plan:
         """Have one question answered another way."""
         self.ways[place] = way
         return Restart(f"{_WAYS[way]}: {why}", "" if place is None else _line(*place[:2]))
+
+    def outline(self, what: CodeType | str, name: str, why: str) -> Restart:
+        """Have a function or module recorded as one node."""
+        self.outlined.add(what)
+        return Restart(f"kept {name} as one node: {why}")
 
 
 _WAYS: dict[Way, str] = {

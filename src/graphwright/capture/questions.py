@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import os
 import re
 import sys
@@ -24,13 +23,15 @@ from torch import nn
 
 from graphwright.capture.branches import Raised, branch
 from graphwright.capture.calls import Calls
-from graphwright.capture.conversion import can_convert, is_converted
+from graphwright.capture.conversion import NESTED, can_convert, is_converted
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.obstacles import Category
 from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
+from graphwright.capture.outlining import outline
 from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.slices import is_of_slice
+from graphwright.capture.spellings import is_torch
 from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
@@ -42,11 +43,10 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["BOUNDARIES", "DataQuestion", "Fork", "Questions", "TracerWarning", "is_torch"]
+__all__ = ["BOUNDARIES", "DataQuestion", "Fork", "Questions", "TracerWarning"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _NUMBERS = re.compile(r"\d+")
-_NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # part of the function around them
 # What asks there is the program's condition.
 _CHECKS = tuple(
     check.__code__ for check in (torch._assert, torch._check_with, torch._check, torch._check_value, torch._check_index)
@@ -197,8 +197,9 @@ class Questions:
         return answer
 
     def subject_of(self, test: Any) -> Any:
-        """What decides a branch on a value: a tensor, or the symbol behind a number."""
-        return test if isinstance(test, TensorProxy) else symbol_of(test)
+        """What decides a branch on a value: the symbol behind a number, else the value itself."""
+        symbol = symbol_of(test)
+        return test if symbol is None else symbol
 
     def key_of(self, subject: Any) -> Any:
         """What tells a value from others."""
@@ -256,7 +257,7 @@ class Questions:
             return codes
         while frame is not None and frame.f_code not in BOUNDARIES:
             code = frame.f_code
-            if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in _NESTED):
+            if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in NESTED):
                 if not can_convert(code):
                     return set()
                 codes.add(code)
@@ -320,6 +321,14 @@ class Questions:
         if user_frame(frame) is frame and not is_converted(frame.f_code) and not self._recorder.examples.is_running:
             self._convert_for(optional, self.convertible(frame))
 
+    def convert_called(self, function: Any) -> None:
+        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if code is None or is_converted(code) or code in self._recorder.plan.converted:
+            return
+        if can_convert(code):
+            raise self.restart(self._recorder.plan.convert({code}))
+
     def _convert_for(self, optional: TensorProxy, codes: set[CodeType]) -> None:
         if codes:
             raise self.restart(self._recorder.plan.convert(codes))
@@ -379,6 +388,10 @@ class Questions:
         asked = "the data of a tensor" if self.is_data(subject) else "a size or flag"
         if is_of_slice(self._recorder.region, subject):
             asked = "the data of a slice inside torch.vmap, where the program runs once for all slices"
+        elif self._recorder.plan.control_flow == "stage":
+            restart = outline(self._recorder, sys._getframe(1), f"it asks for {asked}{what}")
+            if restart is not None:
+                raise self.restart(restart)
         question = DataQuestion(
             f"the program asks for {asked}{what}, which is known only when it runs",
             at=self._recorder.where(),
@@ -450,21 +463,6 @@ class Questions:
             return question
         self._recorder.plan.obstacles.note("paths", question.error)
         return self._recorder.plan.change(fork.place, "follow", question.error.message)
-
-
-def is_torch(function: Any) -> bool:
-    """Tell whether calling a function comes to the recorder before any of its code asks."""
-    if isinstance(getattr(function, "__self__", None), TensorProxy):
-        return True
-    home = getattr(function, "__module__", None) or ""
-    return home.partition(".")[0] == "torch" and (not isinstance(function, FunctionType) or function in _overridable())
-
-
-@functools.lru_cache(1)
-def _overridable() -> frozenset[Any]:
-    """The functions of torch, written in Python, that ask for an override first."""
-    groups = torch.overrides.get_overridable_functions().values()
-    return frozenset(function for group in groups for function in group if isinstance(function, FunctionType))
 
 
 def _outer_frame(frame: FrameType | None) -> FrameType | None:

@@ -13,11 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.ambient import Ambient
+from graphwright.capture.answers import asked, data_of, measure, read_property
 from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
@@ -29,9 +31,11 @@ from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change, constructor_fields, is_plain_object
+from graphwright.capture.opaque import record_leaf_module, record_outlined_module
 from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
+from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
 from graphwright.capture.plan import Plan
-from graphwright.capture.questions import Questions, is_torch
+from graphwright.capture.questions import Questions
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import (
@@ -39,6 +43,7 @@ from graphwright.capture.spellings import (
     KIND_METHODS,
     PIECES,
     RESHAPES_IN_PLACE,
+    TRUTHS,
     module_name,
     name_of_target,
     operator_call,
@@ -75,7 +80,7 @@ class Recorder:
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
         self.calls = Calls()
-        self._is_leaf = is_leaf
+        self.is_leaf = is_leaf
         self.numbers = Numbers(self)
         self.questions = Questions(self)
         self.joining = Joining(self)
@@ -84,10 +89,11 @@ class Recorder:
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self.is_running = False
-        self._numbers_are_data = False  # whether numbers that the running operation gives are other ones in each run
-        self._counting: CountingMode | None = None  # of the running operation, where that is not looked into
+        self.has_objects = False  # whether there are values outside of torch
+        self.gives_data = False  # whether numbers that the running operation gives are other ones in each run
+        self.counting: CountingMode | None = None  # of the running operation, where that is not looked into
         self.takes_no_size = False  # whether the running operation takes no sizes
-        self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
+        self.devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
@@ -150,8 +156,9 @@ class Recorder:
         for function, args in writes:
             self.node("call_function", function, args, {}, function.__name__)
         output = graph.create_node("output", "output", (value,))
-        if last.origin is not None and last.origin.module == "" and last.origin.source.startswith("return "):
-            output.origin = last.origin
+        origin = last.origin
+        if origin is not None and origin.module == "" and ("return " in origin.source or "lambda" in origin.function):
+            output.origin = origin
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
@@ -161,8 +168,10 @@ class Recorder:
         outer = self.scope
         count = self._calls.get(path, 0)
         self._calls[path] = count + 1
-        if self._is_leaf(module, path):
-            return self._record_leaf(module, path, args, kwargs)
+        if self.is_leaf(module, path):
+            return record_leaf_module(self, module, path, args, kwargs)
+        if path and path in self.plan.outlined:
+            return record_outlined_module(self, module, path, args, kwargs)
         if self.questions.has_optionals:
             self.questions.admit_optionals(shell.forward, args, kwargs)
         for state in self.states:
@@ -179,60 +188,13 @@ class Recorder:
                 self.questions._convert_for(found, self.questions.convertible(caller))
         return result
 
-    def _record_leaf(self, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
-        shadow = self.examples.module(module)
-        if self.keeping is not None and self.shells is not None:
-            self.keeping.write(self.shells.shell(module))  # it reads its own attributes
-        return self.record("call_module", path, shadow, args, kwargs)
-
-    def record_leaf_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record the call of a function of the user's as one node."""
-        owner = getattr(function, "__self__", None)
-        if not isinstance(owner, nn.Module) or self.shells is None:
-            if not any(isinstance(v, TensorProxy) or symbol_of(v) is not None for v in leaves((args, kwargs))):
-                return function(*args, **kwargs)
-            return self._opaque("call_function", function, function, args, kwargs)
-        path = self.shells.path(owner)
-        stand_in = self.examples.module(self.shells.original(owner))
-        run = getattr(stand_in, function.__name__)
-        if not path:  # a method of the module itself
-            node = self.node("get_attr", function.__name__, (), {}, function.__name__)
-            return self._opaque("call_method", "__call__", run, args, kwargs, (node,))
-        node = self.node("get_attr", path, (), {}, path)
-        return self._opaque("call_method", function.__name__, run, args, kwargs, (node,))
-
-    def _opaque_items(self, value: Any, node: Node) -> Any:
+    def opaque_items(self, value: Any, node: Node) -> Any:
         """Give what an operation that is not looked into computes: its numbers are those of a run."""
-        before, self._numbers_are_data = self._numbers_are_data, True
+        before, self.gives_data = self.gives_data, True
         try:
             return self._items(value, node)
         finally:
-            self._numbers_are_data = before
-
-    def _opaque(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
-    ) -> Any:
-        """Record the call of what is not looked into: the numbers that it gives depend on who knows what."""
-        run = getattr(run, "_torchdynamo_orig_callable", run)  # compiled code must not run on fake tensors
-        counting = CountingMode(self._is_leaf_anywhere)
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            # Of the modes that are entered only this one acts: it runs what it sees with all of them off.
-            with torch._C._EnableTorchFunction(), counting:
-                return run(*args, **kwargs)
-
-        self._numbers_are_data = True
-        self._counting = None if is_torch(target) else counting
-        try:
-            return self.record(op, target, run if self._counting is None else counted, args, kwargs, owner)
-        finally:
-            self._numbers_are_data, self._counting = False, None
-            self.calls.hidden += counting.count
-
-    def _is_leaf_anywhere(self, module: nn.Module) -> bool:
-        """Tell whether a module, the shell or the stand-in of one, is a leaf."""
-        original = self.examples.original(module)
-        return self._is_leaf(original, "" if self.shells is None else self.shells.path(original) or "")
+            self.gives_data = before
 
     # ---- calls of torch
 
@@ -246,22 +208,24 @@ class Recorder:
             raise self.pending
         prop = property_name(function)
         if prop is not None:
-            return self._read_property(prop, function, args)
+            return read_property(self, prop, function, args)
         name = tensor_method_name(function)
         if name is None:
             if function is torch._C._set_grad_enabled:
                 return self.ambient.set_grad_mode(*args)
+            plain = name_of_target(function)
+            if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
+                return asked(self, plain, function, "call_function", function, args, kwargs)
             if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
                 return function(*args, **kwargs)
             return self.record("call_function", function, function, args, kwargs)
         owner = args[0] if args else None
         if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
-            return self._measure(owner, name, args[1:], kwargs)
-        if name in KIND_METHODS:
-            self.kinds_asked |= isinstance(owner, TensorProxy)
-            return function(*self._to_examples(args), **self._to_examples(kwargs))
+            return measure(self, owner, name, args[1:], kwargs)
+        if name in KIND_METHODS or name in TRUTHS:
+            return asked(self, name, function, "call_method", name, args, kwargs)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
-            return self._data(name, owner, lambda: self._answer(function, args, kwargs))
+            return data_of(self, name, owner, lambda: self._answer(function, args, kwargs))
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
@@ -272,61 +236,6 @@ class Recorder:
                 if known is not None:
                     self.numbers.node_of_symbol(known)
         return self.record("call_method", name, function, args, kwargs)
-
-    def _read_property(self, name: str, function: Any, args: tuple[Any, ...]) -> Any:
-        owner = args[0]
-        if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
-            example = self.examples.of(owner) if not isinstance(owner, TensorProxy) else owner.example
-            if len(args) > 1:
-                if name == "requires_grad":  # which a file may say, too
-                    self.record("call_method", "requires_grad_", torch.Tensor.requires_grad_, (owner, args[1]), {})
-                else:
-                    self.record("call_function", setattr, setattr, (owner, name, args[1]), {})
-                return None
-            if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
-                return self.record("call_function", getattr, getattr, (owner, name), {})
-            return getattr(example, name) if name != "device" else owner.device
-        if name == "shape":
-            return self._measure(owner, "size", (), {})
-        if name == "ndim":
-            return self._measure(owner, "dim", (), {})
-        if name == "device":
-            device = torch.device(str(owner.example.device))  # an object of its own: its identity tells its tensor
-            self._devices[id(device)] = device, owner
-            return device
-        with torch._C.DisableTorchFunction():
-            value = getattr(owner.example, name)
-        if isinstance(value, torch.Tensor):
-            return self.record("call_function", getattr, getattr, (owner, name), {})
-        self.kinds_asked = True
-        return value
-
-    def _measure(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
-        if not isinstance(owner, TensorProxy):
-            with torch._C.DisableTorchFunction():
-                return getattr(torch.Tensor, name)(owner, *args, **kwargs)
-        rank = owner.example.dim()
-        if name in ("dim", "ndimension"):
-            self.kinds_asked = True
-            return rank
-        if name == "__len__":
-            return self.questions.answer(self.numbers.size_symbol(owner, 0))
-        if name in ("numel", "nelement"):
-            return as_number(self.numbers._symbol(("numel", id(owner)), owner.example.numel(), "numel", (owner,)))
-        dim = args[0] if args else kwargs.get("dim")
-        if dim is not None:
-            symbol = self.numbers.size_symbol(owner, operator.index(dim))
-            frame = user_frame(sys._getframe(1))
-            if frame is not None and not symbol.name:
-                symbol.name = place_of(frame.f_code, frame.f_lasti).target
-            return as_number(symbol)
-        names = self._unpacked_names()
-        sizes = [self.numbers.size_symbol(owner, i) for i in range(rank)]
-        if len(names) == rank:
-            for symbol, known in zip(sizes, names, strict=True):
-                symbol.name = symbol.name or known
-        return torch.Size(map(as_number, sizes))
 
     # ---- nodes
 
@@ -339,12 +248,24 @@ class Recorder:
         """
         self.ambient.notice()
         self.takes_no_size = getattr(target, "__module__", None) == "_operator"
+        before, self.gives_data = self.gives_data, self.gives_data or (self.has_objects and holds_objects(args, kwargs))
+        try:
+            return self._recorded(op, target, run, args, kwargs, owner)
+        finally:
+            self.gives_data = before
+
+    def _recorded(
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...]
+    ) -> Any:
         example = self._on_examples(run, args, kwargs)
         node_args = (*owner, *[self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
-        node = self.node(op, target, node_args, node_kwargs)
-        if self._counting is not None:
-            mark_opaque(node, self._counting.count)
+        name = ""  # a value must not have the name of the function that the code calls for it
+        if target == "numpy" or (op == "call_function" and self.gives_data):
+            name = self.target_name() or ("array" if target == "numpy" else "value")
+        node = self.node(op, target, node_args, node_kwargs, name=name)
+        if self.counting is not None:
+            mark_opaque(node, self.counting.count)
         elif op != "call_module":
             self.calls.recorded += 1
         changed = written_argument(op, target, args, kwargs)
@@ -354,7 +275,7 @@ class Recorder:
             proxy = TensorProxy.make(self, example, node)
             proxy.fixed = fixed_sizes(name_of_target(target), args, kwargs, example)
             return proxy
-        names = self._unpacked_names()
+        names = self.unpacked_names()
         if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names)
@@ -362,7 +283,7 @@ class Recorder:
     def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
         try:
-            return self.examples.repeat(run, self._to_examples(args), self._to_examples(kwargs), self._numbers_are_data)
+            return self.examples.repeat(run, self._to_examples(args), self._to_examples(kwargs), self.gives_data)
         except Exception:
             if self.questions.is_caught_outside():
                 self.questions.guard_sizes(leaves((args, kwargs)))
@@ -410,17 +331,15 @@ class Recorder:
         """
         if isinstance(value, torch.Tensor):
             return TensorProxy.make(self, value, node)
-        if self._numbers_are_data and type(value) in (int, float, bool):
-            symbol = self.numbers.data_symbol(
-                value if self.examples.is_real else UNKNOWN, type(value), "opaque", (node,)
-            )
-            self.region.numbers[symbol] = node
-            return as_number(symbol)
+        if type(value) in (int, float, bool):
+            return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
+        if self.gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+            node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
             items = [
                 self._items(item, self._item_node(node, i, named[i]))
-                if _holds_tensors(item) or self._numbers_are_data
+                if _holds_tensors(item) or self.gives_data or type(item) in (int, float, bool)
                 else item
                 for i, item in enumerate(value)
             ]
@@ -430,12 +349,22 @@ class Recorder:
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, dict):
             return type(value)((key, self._items(item, self._item_node(node, key))) for key, item in value.items())
+        if isinstance(value, numpy.ndarray | numpy.generic) or (self.gives_data and not isinstance(value, _KINDS)):
+            return self._object(value, node)
         return value
+
+    def _object(self, value: Any, node: Node) -> ObjectProxy:
+        """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
+        self.has_objects = True
+        codes = self.questions.convertible(user_frame(sys._getframe(1)))
+        if codes:
+            raise self.questions.restart(self.plan.convert(codes))
+        return ObjectProxy(self, value, node)
 
     def _item_node(self, owner: Node, key: Any, name: str = "") -> Node:
         return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
 
-    def _unpacked_names(self) -> Sequence[str]:
+    def unpacked_names(self) -> Sequence[str]:
         """The variables that the user's statement unpacks the running call's value into."""
         frame = user_frame(sys._getframe(1))
         return () if frame is None else place_of(frame.f_code, frame.f_lasti).targets
@@ -451,13 +380,15 @@ class Recorder:
         symbol = symbol_of(value)
         if symbol is not None:
             return self.numbers.node_of_symbol(symbol)
+        if kind is ObjectProxy:
+            return object_node(value)
         if isinstance(value, torch.Tensor):
             return self._attribute_node(value)
         whole = self.transforms.node_of_whole(value)
         if whole is not None:
             return whole
         if kind is torch.device:
-            known = self._devices.get(id(value))
+            known = self.devices.get(id(value))
             return value if known is None else self._device_node(known[1])
         if isinstance(value, torch.Size) or kind is tuple:
             return tuple([self.argument(item) for item in value])
@@ -532,6 +463,8 @@ class Recorder:
             # Any number does for arithmetic, and for what is no size.
             may_be_size = symbol.kind is int and not self.takes_no_size
             return symbol.hint if symbol.has_value or may_be_size else symbol.sample
+        if kind is ObjectProxy:
+            return object_example(value)
         if isinstance(value, torch.Tensor):
             return self.examples.of(value)
         if kind is Unbound:
@@ -577,18 +510,6 @@ class Recorder:
     def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
         return self.examples.run(function, self._to_examples(args), self._to_examples(kwargs))
 
-    def _data(self, name: str, owner: TensorProxy, answer: Callable[[], Any]) -> Any:
-        """Answer a method that wants the data of a tensor as a Python value."""
-        if not name.startswith("__"):
-            self.calls.recorded += 1
-        if name == "item":
-            return as_number(self.numbers.item(owner))
-        if name in ("__bool__", "is_nonzero"):
-            return self.questions.decide(owner, bool)
-        if name in ("__int__", "__index__", "__float__"):
-            return self.questions.decide(self.numbers.item(owner), float if name == "__float__" else int)
-        return self.questions.refuse_data(owner, name, answer)
-
     def is_in_message(self) -> bool:
         """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
         frame = user_frame(sys._getframe(1))
@@ -627,6 +548,9 @@ class _RecordingMode(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self._recorder.torch_function(function, args, kwargs or {})
+
+
+_KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, type)
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -6,31 +6,38 @@ them apart.
 
 from __future__ import annotations
 
+import functools
 import opcode
 import operator
 from collections.abc import Callable
-from types import FrameType, MethodWrapperType
+from types import FrameType, FunctionType, MethodWrapperType
 from typing import Any
 
 import torch
+import torch.overrides
 from torch.overrides import is_tensor_method_or_property
 
+from graphwright.capture.tensor_proxy import TensorProxy
+
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "module_name", "name_of_target", "operator_call",
-    "property_name", "tensor_method_name", "written_argument",
+    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_torch", "module_name",
+    "name_of_target", "operator_call", "property_name", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
 DATA_METHODS = frozenset({
     "__bool__", "__int__", "__float__", "__index__", "__complex__", "item", "tolist", "numpy", "__array__",
-    "is_nonzero", "equal", "allclose", "__contains__", "data_ptr", "__reduce_ex__", "untyped_storage", "storage",
+    "__contains__", "data_ptr", "__reduce_ex__", "untyped_storage", "storage",
 })  # fmt: skip
 
-# Methods whose answer follows from what kind of tensor it is.
+# Methods and functions that compare the data of tensors, and answer with a bool.
+TRUTHS = frozenset({"is_nonzero", "equal", "allclose"})
+
+# Methods and functions whose answer follows from what kind of tensor it is.
 KIND_METHODS = frozenset({
     "is_floating_point", "is_complex", "is_contiguous", "is_signed", "is_conj", "is_neg", "is_inference",
     "element_size", "get_device", "is_set_to", "has_names", "stride", "storage_offset", "is_shared", "is_pinned",
-    "dense_dim", "sparse_dim", "is_coalesced", "is_same_size",
+    "dense_dim", "sparse_dim", "is_coalesced", "is_same_size", "result_type", "can_cast",
 })  # fmt: skip
 
 # Functions that cut a tensor into as many pieces as its size gives.
@@ -155,3 +162,18 @@ def module_name(path: str) -> str:
     while start > 0 and not atoms[start][:1].isalpha():
         start -= 1
     return "_".join(atoms[start:])
+
+
+def is_torch(function: Any) -> bool:
+    """Tell whether calling a function comes to the recorder before any of its code asks."""
+    if isinstance(getattr(function, "__self__", None), TensorProxy):
+        return True
+    home = getattr(function, "__module__", None) or ""
+    return home.partition(".")[0] == "torch" and (not isinstance(function, FunctionType) or function in _overridable())
+
+
+@functools.lru_cache(1)
+def _overridable() -> frozenset[Any]:
+    """The functions of torch, written in Python, that ask for an override first."""
+    groups = torch.overrides.get_overridable_functions().values()
+    return frozenset(function for group in groups for function in group if isinstance(function, FunctionType))

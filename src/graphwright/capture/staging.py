@@ -20,8 +20,11 @@ from torch import nn
 from graphwright.capture.attributes import TrainingFlag
 from graphwright.capture.conversion import convert
 from graphwright.capture.growing import GrowingDict, is_growing
+from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
+from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, object_recorder
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.running import running
+from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import is_symbolic
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.runtime import Shells
@@ -67,6 +70,8 @@ def _symbolic(value: Any) -> Any:
     """The recorder of a value that only a run has; None for plain values."""
     if type(value) is TensorProxy:
         return value.recorder
+    if type(value) is ObjectProxy:
+        return object_recorder(value)
     if isinstance(value, Proxy):
         return None if isinstance(value, TrainingFlag) else value.tracer._recorder
     return value.node.recorder if is_symbolic(value) else None
@@ -188,8 +193,10 @@ class Runtime:
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
         if numeric is not None and any(_symbolic(value) is not None for value in args):
             return numeric(recorder, function, args, kwargs)
-        if recorder.plan.leaves and is_leaf(function, recorder.plan.leaves):
-            return recorder.record_leaf_function(function, args, kwargs)
+        if (recorder.plan.leaves and is_leaf(function, recorder.plan.leaves)) or (
+            recorder.plan.outlined and _code_of(function) in recorder.plan.outlined
+        ):
+            return record_leaf_function(recorder, function, args, kwargs)
         handler = None if recorder.transforms is None else recorder.transforms.handler(function)
         if handler is not None:
             return handler(*args, **kwargs)
@@ -200,6 +207,10 @@ class Runtime:
                 state.watch(owner)
         if recorder.questions.has_optionals:
             recorder.questions.admit_optionals(function, args, kwargs)
+        if is_foreign(function) or (recorder.has_objects and holds_objects(args, kwargs)):
+            if not isinstance(function, FunctionType | MethodType) or is_foreign(function) or is_torch(function):
+                return _outside(recorder, function, args, kwargs)
+            recorder.questions.convert_called(function)
         try:
             return recorder.questions.converted(function)(*args, **kwargs)
         except TypeError as error:
@@ -211,12 +222,26 @@ class Runtime:
 RUNTIME = Runtime()
 
 
+def _outside(recorder: Recorder, function: Any, args: Any, kwargs: Any) -> Any:
+    """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
+    if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
+        return function(*args, **kwargs)
+    return record_foreign_call(recorder, function, args, kwargs)
+
+
+def _code_of(function: Any) -> Any:
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
 def is_refused_number(error: BaseException) -> bool:
     """Tell whether C++ refused one of our numbers where it takes plain ones only."""
     return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
 
 
-_PROXIES = ("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat", "type Proxy", "type Attribute")
+_PROXIES = (
+    *("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat"),
+    *("type Proxy", "type Attribute", "numpy.object_"),
+)
 
 
 def is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:

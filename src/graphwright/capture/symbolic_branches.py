@@ -44,6 +44,7 @@ class SymbolicRecorder:
         self.pending: BaseException | None = None
         self.states: list[State] = []
         self.keep: list[Any] = []
+        self.has_objects = False  # outside of torch, apart from proxies
         self.calls = Calls()
         self.numbers = _Numbers(self)
         self.questions = _Questions(cast(Any, self))

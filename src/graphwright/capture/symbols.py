@@ -158,6 +158,8 @@ class _Number:
 
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
+        if self.node.is_data:
+            self.node.recorder.questions.refuse_data(self, "as a key")
         raise TypeError(f"unhashable: {self!r} is a number of the captured program, known only when it runs")
 
     def __round__(self, digits: int | None = None) -> Any:

@@ -157,7 +157,7 @@ class Transforms:
             {key: recorder.argument(value) for key, value in kwargs.items()},
             name=recorder.target_name() or name.rpartition(".")[2],
         )
-        return self._results(example, lambda: node, recorder._unpacked_names())
+        return self._results(example, lambda: node, recorder.unpacked_names())
 
     def _results(self, value: Any, make: Callable[[], Node], names: Sequence[str] = ()) -> Any:
         """Give what a node computes to the program: tensors and functions as proxies, in the containers they are in."""
@@ -167,7 +167,7 @@ class Transforms:
         if type(value) is FunctionType:  # torch.func.vjp gives one
             return _Called(recorder, value, make())
         if not isinstance(value, tuple | list | dict):
-            return recorder._opaque_items(value, make()) if type(value) in (int, float, bool) else value
+            return recorder.opaque_items(value, make()) if type(value) in (int, float, bool) else value
         pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
         if len(names) == len(pairs):
             node = recorder.node("call_function", unpack, (make(), len(pairs)), {}, "unpack")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.opaque import record_opaque
 from graphwright.capture.running import refusal
 from graphwright.capture.symbols import leaves, symbol_of
 from graphwright.errors import CaptureError
@@ -43,7 +44,7 @@ def _apply(recorder: Recorder, function: MethodType, *args: Any, **kwargs: Any) 
     if any(isinstance(leaf, nn.Module) for leaf in held):
         recorder.callers.follow(function.__self__)
         return inline(function, args, kwargs)
-    return recorder._opaque("call_function", function, function, args, kwargs)
+    return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
 def _functional_call(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:

@@ -26,7 +26,7 @@ __all__ = ["Globals", "constant"]
 
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _KEYWORDS = frozenset(keyword.kwlist)
-_PLAIN_MODULES = ("math", "operator")  # read better with their name in front
+_PLAIN_MODULES = frozenset({"math", "operator", "numpy"})
 
 
 class Globals:

@@ -1,0 +1,110 @@
+"""Calls that are recorded as one node and not looked into: leaf modules, leaf functions, and what cannot be traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.calls import CountingMode
+from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.outside import holds_objects
+from graphwright.capture.spellings import is_torch
+from graphwright.capture.symbols import leaves, symbol_of
+from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = [
+    "holds_values",
+    "record_foreign_call",
+    "record_leaf_function",
+    "record_leaf_module",
+    "record_opaque",
+    "record_outlined_module",
+]
+
+
+def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+    """Record the call of a leaf module."""
+    if recorder.keeping is not None and recorder.shells is not None:
+        recorder.keeping.write(recorder.shells.shell(module))  # it reads its own attributes
+    return recorder.record("call_module", path, recorder.examples.module(module), args, kwargs)
+
+
+def record_outlined_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+    """Record the call of a module whose forward cannot be traced."""
+    return record_opaque(recorder, "call_module", path, recorder.examples.module(module), args, kwargs)
+
+
+def record_leaf_function(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record the call of a function of the user's as one node."""
+    owner = getattr(function, "__self__", None)
+    shells = recorder.shells
+    if not isinstance(owner, nn.Module) or shells is None:
+        if not holds_values((args, kwargs)):
+            return function(*args, **kwargs)
+        return record_opaque(recorder, "call_function", function, function, args, kwargs)
+    path = shells.path(owner)
+    stand_in = recorder.examples.module(shells.original(owner))
+    run = getattr(stand_in, function.__name__)
+    if not path:  # a method of the module itself
+        node = recorder.node("get_attr", function.__name__, (), {}, function.__name__)
+        return record_opaque(recorder, "call_method", "__call__", run, args, kwargs, (node,))
+    node = recorder.node("get_attr", path, (), {}, path)
+    return record_opaque(recorder, "call_method", function.__name__, run, args, kwargs, (node,))
+
+
+def record_foreign_call(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record the call of a function that takes objects outside of torch. Raises NeedsRealValues on fake examples."""
+    if not recorder.examples.is_real and any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
+        raise NeedsRealValues("an array is made of the data of a tensor")
+    recorder.gives_data = True
+    try:
+        return recorder.record("call_function", function, function, args, kwargs)
+    finally:
+        recorder.gives_data = False
+
+
+def holds_values(value: Any) -> bool:
+    """Tell whether there are values of the program, known only when it runs, among these."""
+    return holds_objects(value) or any(
+        isinstance(leaf, TensorProxy) or symbol_of(leaf) is not None for leaf in leaves(value)
+    )
+
+
+def record_opaque(
+    recorder: Recorder,
+    op: str,
+    target: Any,
+    run: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    owner: tuple[Node, ...] = (),
+) -> Any:
+    """Record a call: what it gives depends on who knows what."""
+    run = getattr(run, "_torchdynamo_orig_callable", run)  # compiled code must not run on fake tensors
+    counting = CountingMode(lambda module: _is_leaf(recorder, module))
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        # Of the modes that are entered only this one acts: it runs what it sees with all of them off.
+        with torch._C._EnableTorchFunction(), counting:
+            return run(*args, **kwargs)
+
+    recorder.gives_data = True
+    recorder.counting = None if is_torch(target) else counting
+    try:
+        return recorder.record(op, target, run if recorder.counting is None else counted, args, kwargs, owner)
+    finally:
+        recorder.gives_data, recorder.counting = False, None
+        recorder.calls.hidden += counting.count
+
+
+def _is_leaf(recorder: Recorder, module: nn.Module) -> bool:
+    """Tell whether a module, the shell or the stand-in of one, is a leaf."""
+    original = recorder.examples.original(module)
+    return recorder.is_leaf(original, "" if recorder.shells is None else recorder.shells.path(original) or "")

@@ -1,0 +1,192 @@
+"""Values that leave torch: lists of numbers, NumPy arrays, and what libraries compute from them.
+
+`x.tolist()` gives numbers of the program, as many as the example has, under guards on the sizes. What `x.numpy()`
+gives, and whatever is computed from that, is an `ObjectProxy`: attributes, operators and calls become nodes, run on the
+example's real data to learn what comes out; a tensor that comes back from there is a tensor of the program again.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from graphwright.capture.symbols import UNKNOWN, as_number, leaves
+from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = [
+    "ObjectMethod",
+    "ObjectProxy",
+    "holds_objects",
+    "is_foreign",
+    "listed",
+    "object_example",
+    "object_node",
+    "object_recorder",
+]
+
+
+class ObjectProxy:
+    """An object outside of torch that the program computes; to isinstance it is what it is for the example."""
+
+    def __init__(self, recorder: Recorder, example: Any, node: Node) -> None:
+        object.__setattr__(self, "_gw", (recorder, example, node))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(_parts(self)[1])
+
+    def __getattr__(self, name: str) -> Any:
+        recorder, example, _ = _parts(self)
+        if name.startswith("__") and name.endswith("__"):  # a protocol that C code tries
+            raise AttributeError(name)
+        if callable(getattr(example, name)):
+            return ObjectMethod(self, name)
+        return recorder.record("call_function", getattr, getattr, (self, name), {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _parts(self)[0].record("call_function", setattr, setattr, (self, name, value), {})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder, example, _ = _parts(self)
+        return recorder.record("call_method", "__call__", type(example).__call__, (self, *args), kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _parts(self)[0].record("call_function", function, function, args, kwargs)
+
+    def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        recorder = _parts(self)[0]
+        if method == "__call__":
+            return recorder.record("call_function", function, function, args, kwargs)
+        return recorder.record("call_method", method, getattr(numpy.ufunc, method), (function, *args), kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(_parts(self)[0].questions.decide(self, bool))
+
+    def _refuse(self, what: str) -> Any:
+        return _parts(self)[0].questions.refuse_data(self, what)
+
+    def __len__(self) -> int:
+        return int(self._refuse("len"))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._refuse("iterated"))
+
+    def __int__(self) -> int:
+        return int(self._refuse("int"))
+
+    def __float__(self) -> float:
+        return float(self._refuse("float"))
+
+    def __index__(self) -> int:
+        return int(self._refuse("index"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._refuse("array")
+
+    def __repr__(self) -> str:
+        return f"ObjectProxy({type(_parts(self)[1]).__name__})"
+
+    def __str__(self) -> str:
+        recorder = _parts(self)[0]
+        return repr(self) if recorder.is_in_message() else str(self._refuse("as text"))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _parts(value: ObjectProxy) -> tuple[Recorder, Any, Node]:
+    return object.__getattribute__(value, "_gw")  # type: ignore[no-any-return]
+
+
+class ObjectMethod:
+    """A method of an object of the program."""
+
+    def __init__(self, owner: ObjectProxy, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder, example, _ = _parts(self._owner)
+        method = getattr(type(example), self._name)
+        return recorder.record("call_method", self._name, method, (self._owner, *args), kwargs)
+
+
+def _define_operators() -> None:
+    def define(name: str, function: Callable[..., Any], is_reflected: bool = False) -> None:
+        def method(self: ObjectProxy, *others: Any) -> Any:
+            operands = (*others, self) if is_reflected else (self, *others)
+            return _parts(self)[0].record("call_function", function, function, operands, {})
+
+        setattr(ObjectProxy, name, method)
+
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"):
+        define(f"__{name}__", getattr(operator, name))
+        define(f"__r{name}__", getattr(operator, name), is_reflected=True)
+    for name, function in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):
+        define(f"__{name}__", function)
+        define(f"__r{name}__", function, is_reflected=True)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert", "abs", "getitem", "setitem", "delitem"):
+        define(f"__{name}__", getattr(operator, name))
+
+
+_define_operators()
+
+
+def object_example(value: ObjectProxy) -> Any:
+    """What an object is for the example."""
+    return _parts(value)[1]
+
+
+def object_node(value: ObjectProxy) -> Node:
+    """The node that computes an object."""
+    return _parts(value)[2]
+
+
+def object_recorder(value: ObjectProxy) -> Recorder:
+    """The capture that an object is a value of."""
+    return _parts(value)[0]
+
+
+def holds_objects(*values: Any) -> bool:
+    """Tell whether there are objects of the program among values."""
+    return any(type(leaf) is ObjectProxy for leaf in leaves(values))
+
+
+def is_foreign(function: Any) -> bool:
+    """Tell whether a function takes arrays, which a tensor of the program is none of."""
+    home = getattr(function, "__module__", None) or type(function).__module__
+    return str(home).partition(".")[0] == "numpy"
+
+
+def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
+    """`tensor.tolist()`: numbers of the program in lists whose lengths are the example's, under guards."""
+    dims = range(tensor.example.dim())
+    lengths = [recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim)) for dim in dims]
+    if not lengths:
+        return as_number(recorder.numbers.item(tensor))
+    with torch._C.DisableTorchFunction():
+        example = tensor.example
+        kind = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
+        values = example.tolist() if recorder.examples.is_real else None
+    return _rows(recorder, recorder.node("call_method", "tolist", (tensor.node_of(),), {}), lengths, kind, values)
+
+
+def _rows(recorder: Recorder, node: Node, lengths: list[int], kind: type, values: Any) -> list[Any]:
+    length, *inner = lengths
+    rows: list[Any] = []
+    for i in range(length):
+        value = UNKNOWN if values is None else values[i]
+        if inner:
+            row = recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
+            rows.append(_rows(recorder, row, inner, kind, None if values is None else value))
+        else:
+            symbol = recorder.numbers.data_symbol(value, kind, operator.getitem, (node, i))
+            symbol.key = "row", id(node), i
+            rows.append(as_number(symbol))
+    return rows

@@ -1,0 +1,148 @@
+"""Values that leave torch, and functions that cannot be traced: nodes that are run anew at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from graphwright import CaptureError, GuardError, trace
+
+INPUTS = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, -1.0, 0.5]), torch.tensor([-4.0, -1.0, 4.0])]
+
+
+def rows(x: torch.Tensor) -> Iterator[float]:
+    yield from x.tolist()
+
+
+def generator(x: torch.Tensor) -> torch.Tensor:
+    return x * sum(rows(x))
+
+
+def numbers(x: torch.Tensor) -> torch.Tensor:
+    first, *more = x.tolist()
+    return x + (first if first > more[0] else max(more))
+
+
+def array(x: torch.Tensor) -> torch.Tensor:
+    values = x.numpy()
+    middle = np.median(values)
+    return torch.from_numpy(np.sort(values)) * float(middle) + values.sum() + int(values.argmax())
+
+
+def array_decides(x: torch.Tensor) -> torch.Tensor:
+    if np.abs(x.numpy()).max() > 3:
+        return x + 1
+    return x - 1
+
+
+def implicit_array(x: torch.Tensor) -> torch.Tensor:
+    return x + np.asarray(x).mean().item()
+
+
+def sizes_to_numpy(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.tensor(np.array(x.shape)).sum()
+
+
+def helper(values: Any) -> Any:
+    return np.clip(values, -1, 1)
+
+
+def passed_on(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(helper(x.numpy()))
+
+
+def compared(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1 if torch.equal(x.sort().values, x) else x - 1
+    y = y * 2 if x.allclose(x.abs()) else y
+    return y + 1 if torch.is_nonzero(x[0] > 0) else y
+
+
+PROGRAMS: list[Callable[[torch.Tensor], Any]] = [
+    *(generator, numbers, array, array_decides, implicit_array, sizes_to_numpy, passed_on, compared),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_values_outside_of_torch_are_nodes(program: Callable[[torch.Tensor], Any]) -> None:
+    gm = trace(program, INPUTS[0])
+    gm.graph.lint()
+    assert gm.coverage == 1.0
+    for x in INPUTS:
+        torch.testing.assert_close(gm(x.clone()), program(x.clone()), rtol=0, atol=0)
+
+
+def test_a_list_has_the_length_of_the_example() -> None:
+    gm = trace(numbers, INPUTS[0])
+    with pytest.raises(GuardError, match="captured where this was 3; now it is 4"):
+        gm(torch.ones(4))
+
+
+def test_a_list_of_an_array_has_the_length_of_the_example() -> None:
+    gm = trace(lambda x: torch.tensor(np.unique(x.numpy()).tolist()), torch.ones(3))
+    assert torch.equal(gm(torch.zeros(2)), torch.zeros(1))
+    with pytest.raises((GuardError, ValueError), match=r"gave 1 items; now it gives 3|too many values to unpack"):
+        gm(INPUTS[0])
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    return x * len({round(value): 1 for value in x.tolist()})
+
+
+def through_a_generator(x: torch.Tensor) -> torch.Tensor:
+    return x * len({round(value): 1 for value in rows(x)})
+
+
+class Counted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return counted(x)
+
+
+class Around(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Counted()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.inner(x + 1)) - 1
+
+
+OUTLINED = [
+    pytest.param(lambda x: counted(x + 1) - 1, "counted", id="a function"),
+    pytest.param(lambda x: through_a_generator(x + 1) - 1, "through_a_generator", id="a generator's caller"),
+    pytest.param(Around(), "counted", id="below a module"),
+]
+
+
+@pytest.mark.parametrize(("program", "name"), OUTLINED)
+def test_what_cannot_be_traced_is_one_node(program: Any, name: str) -> None:
+    gm = trace(program, INPUTS[0])
+    gm.graph.lint()
+    (node,) = gm.graph.find_nodes(op="call_function", target=globals()[name])
+    assert node.origin is not None
+    assert 0 < gm.coverage < 1
+    assert f"kept {name} as one node: it asks for the data of a tensor (as a key)" in str(gm.report)
+    for x in (*INPUTS, torch.tensor([1.0, 1.0, 1.0])):
+        torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+def test_a_module_that_cannot_be_traced_is_one_node() -> None:
+    class Keys(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * len({round(value): 1 for value in x.tolist()})
+
+    model = nn.Sequential(nn.Linear(3, 3), Keys())
+    gm = trace(model, INPUTS[0])
+    assert [node.target for node in gm.graph.nodes if node.op == "call_module"] == ["0", "1"]
+    for x in INPUTS:
+        torch.testing.assert_close(gm(x), model(x), rtol=0, atol=0)
+
+
+def test_the_programs_own_entry_is_refused() -> None:
+    with pytest.raises(CaptureError, match="asks for the data of a tensor \\(as a key\\)"):
+        trace(counted, INPUTS[0])
