@@ -259,3 +259,32 @@ def test_sizes_cross_parts_as_in_torch_fx(cut: int, options: dict[str, Any]) -> 
         result = parts(torch.ones(2, 3), torch.ones(3))
         assert float(result[0]) == 26.0 and tuple(result[1]) == (2, 3)
     assert found[0] == found[1]
+
+
+class Bodies(nn.Module):
+    """Names modules, tensors and the training flag inside a branch and inside a function given to vmap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.scale = nn.Parameter(torch.rand(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            x = self.layers[0](x) if self.training else x * 3
+        else:
+            x = self.layers[0](x + 1) * self.scale
+        x = x.sin()
+        return torch.vmap(lambda v: self.layers[1](v) * self.scale)(x)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_parts_have_what_bodies_name(step: int) -> None:
+    model = Bodies()
+    gm = graphwright.trace(model, (torch.rand(2, 4),))
+    places = {node: i for i, node in enumerate(gm.graph.nodes)}
+    split = split_module(gm, model, lambda node: places[node] // step)
+    for is_training in (True, False):
+        for x in (torch.rand(3, 4), -torch.rand(2, 4)):
+            torch.testing.assert_close(split.train(is_training)(x), model.train(is_training)(x))
+    assert str(gm.graph) == str(graphwright.trace(model.train(), (torch.rand(2, 4),)).graph)

@@ -73,7 +73,7 @@ def _name_of(body: Graph) -> str:
     output = body.find_nodes(op="output")
     origin = output[0].origin if output else None
     name = "" if origin is None else origin.function.rpartition(".")[2]
-    return name if name.isidentifier() else "body"
+    return name if name.isidentifier() and name != "forward" else "body"
 
 
 def _fresh(writer: _ReadableWriter, wish: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 import operator
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from torch import nn
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 
 from graphwright.errors import GraphError
-from graphwright.ir import Graph, Node, map_arg, nodes_in
+from graphwright.ir import Graph, Node, bodies_of, map_arg, nodes_in
 from graphwright.ops import is_impure
 from graphwright.runtime import GraphModule, graph_of
 
@@ -239,9 +240,23 @@ class _Split:
                     part.targets[str(used._target)] = _follow(self.m, used._target)
                     _copy(used, part, used._target, None)
             _copy(node, part, target, node.name if self.keep_names else None)
+            for body in bodies_of(part.environment[node]):
+                self._adopt_body(body, part)
         for part, regions in open_regions.items():
             for entered in reversed(regions):
                 part.graph.call_function(_exit_autocast, (part.environment[entered],))
+
+    def _adopt_body(self, body: Graph, part: Partition) -> None:
+        """Give a part what the body of a branch names: modules, tensors and training flags."""
+        for node in body.all_nodes():
+            if node._op in ("call_module", "get_attr"):
+                owner, _, name = str(node._target).rpartition(".")
+                if name != "training":
+                    node.target = _rename(part, self.m, str(node._target))
+                    continue
+                if owner:
+                    node.target = f"{_rename(part, self.m, owner)}.training"
+                part.targets[node.target] = _follow(self.m, owner).training if owner else self.m.training
 
     def assemble(self, order: list[Partition], tuple_return: bool) -> GraphModule:
         """Make the modules of the parts, call them in order, and return the outer module."""
@@ -265,6 +280,8 @@ class _Split:
 def _copy(node: Node, part: Partition, target: Any, name: str | None) -> None:
     environment = part.environment
     args = map_arg(node._args, environment.__getitem__)
+    if bodies_of(node):
+        args = tuple([copy.deepcopy(arg) if type(arg) is Graph else arg for arg in args])
     kwargs = map_arg(node._kwargs, environment.__getitem__) if node._kwargs else None
     copied = part.graph.create_node(node._op, target, args, kwargs, name, node.type)
     if node._meta is not None:
