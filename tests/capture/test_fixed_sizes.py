@@ -26,6 +26,7 @@ FIXED: list[tuple[str, Callable[[Any], Any], int]] = [
     ("broadcast", lambda x: x.view(-1, 1, 1) * torch.arange(2)[:, None].view(2, 1), 1),
     ("joined", lambda x: torch.cat((x.view(-1, 4), x.view(-1, 4)), -1), -1),
     ("joined along another", lambda x: torch.cat((x.view(-1, 4), x.view(-1, 4))), -1),
+    ("joined to an empty list", lambda x: torch.cat((torch.tensor([]), x.view(-1, 4)), -2), -1),
     ("cast", lambda x: x.view(-1, 4).double().contiguous(), 1),
 ]
 OPEN: list[tuple[str, Callable[[Any], Any], int]] = [

@@ -128,8 +128,10 @@ def _sliced(size: int | None, item: slice) -> int | None:
 
 def _joined(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:
     parts = [_sizes_of(value) for value in args[0]]
+    rank = max(map(len, parts), default=0)
+    parts = [part for part in parts if len(part) == rank]  # `torch.cat` skips an empty list of numbers
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-    if type(dim) is not int or len({len(part) for part in parts}) != 1:
+    if type(dim) is not int:
         return []
     out: Sizes = [next((size for size in column if size is not None), None) for column in zip(*parts, strict=True)]
     along = [part[dim] for part in parts]
