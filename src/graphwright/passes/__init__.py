@@ -41,6 +41,7 @@ from graphwright.passes.pass_order import (
     validate_pass_schedule_constraint,
 )
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
+from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 
@@ -81,6 +82,7 @@ __all__ = [
     "parent_name",
     "pass_result_wrapper",
     "remove_dropout",
+    "remove_guards",
     "replace_node_module",
     "reset_modules",
     "scale_and_shift",

@@ -147,13 +147,14 @@ _MOST = 16  # items of a container that a message shows
 class Guard:
     """One thing that a capture took for granted, and the node that checks it.
 
-    `what` is taken for granted, `at` the user's line or the name of the program.
+    `what` is taken for granted, `at` the user's line or the name of the program, `name` the input if it is about one.
     """
 
     text: str
     node: Node
     what: str = ""
     at: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -187,7 +188,7 @@ def _of_input(node: Node, name: str, captured: Any, rank: int | None = None) -> 
     else:
         kind = _brief(captured)
     at = str(node.args[0] if node.args else node.meta.get(CAPTURE, ""))
-    return Guard(f"{at}: {name} is {kind}", node, f"{name} is {kind}", at)
+    return Guard(f"{at}: {name} is {kind}", node, f"{name} is {kind}", at, name)
 
 
 _SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
