@@ -14,6 +14,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 PYTEST_ARGS ?=
+ZOO_ARGS ?=
 
 # Absolute, so that what a recipe starts finds the same programs from any directory.
 BIN := $(abspath $(VENV))/bin
@@ -22,7 +23,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all lint style types format bench docs clean
+.PHONY: demo test test-all zoo lint style types format bench docs clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -33,6 +34,10 @@ test: $(VENV)/installed-dev $(VENV)/installed-model
 
 test-all: $(VENV)/installed-dev $(VENV)/installed-model
 	$(PYTEST) -m "" $(PYTEST_ARGS)
+
+# Real models, judged by a program beside the checkout; ZOO= names its folder.
+zoo: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.zoo $(ZOO_ARGS)
 
 lint: style types
 
