@@ -373,3 +373,25 @@ def test_a_warning_of_the_program_is_given_once_for_its_line() -> None:
         warnings.simplefilter("default")
         trace(warns, (torch.ones(3),))
     assert [(str(w.message), w.filename) for w in caught] == [("careful", __file__)]
+
+
+def third(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.max() > 1 else x
+
+
+def second(x: torch.Tensor) -> torch.Tensor:
+    return third(x) if x.min() > -1 else third(-x)
+
+
+def first(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        x = x * 2
+    return second(x)
+
+
+def test_functions_with_conditions_are_converted_before_they_ask_too() -> None:
+    gm = trace(first, INPUTS[0])
+    assert gm.report.facts.passes == 2
+    assert trace(lambda x: x + 1, INPUTS[0]).report.facts.passes == 1
+    for x in INPUTS:
+        assert torch.equal(gm(x), first(x))

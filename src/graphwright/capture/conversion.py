@@ -15,10 +15,14 @@ from __future__ import annotations
 
 import ast
 import copy
+import opcode
+import os
 import weakref
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
+
+import torch
 
 from graphwright.capture.code_table import CodeTable
 from graphwright.capture.sources import source_of
@@ -37,6 +41,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _codes: CodeTable[CodeType | None] = CodeTable()  # original -> converted; None where that cannot be
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
+_conditional: CodeTable[bool] = CodeTable()
+_CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
+_LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.path.dirname(__file__)))
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
@@ -69,6 +76,16 @@ def can_convert(code: CodeType) -> bool:
         return known is not None
     definition = _definition(code)
     return definition is not None and _is_convertible(definition)
+
+
+def may_ask(code: CodeType) -> bool:
+    """Tell whether a function of the program has conditions: whether it may ask whether a value is true."""
+    known = _conditional.get(code)
+    if known is None:
+        known = _conditional[code] = not code.co_filename.startswith(_LIBRARIES) and any(
+            instruction in _CONDITIONAL_JUMPS for instruction in code.co_code[::2]
+        )
+    return known
 
 
 def is_converted(code: CodeType) -> bool:

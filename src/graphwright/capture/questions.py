@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +23,7 @@ from torch import nn
 
 from graphwright.capture.branches import Raised, branch
 from graphwright.capture.calls import Calls
-from graphwright.capture.conversion import NESTED, can_convert, is_converted
+from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.obstacles import Category
 from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDARIES", "DataQuestion", "Fork", "Questions", "TracerWarning"]
 
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+# After so many passes, functions that may ask are converted when they are called, not when they have asked.
+_PATIENT = 1
 _NUMBERS = re.compile(r"\d+")
 # What asks there is the program's condition.
 _CHECKS = tuple(
@@ -266,7 +268,17 @@ class Questions:
 
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""
+        self.anticipate(function)
         return converted_function(function, self._recorder.plan.converted)
+
+    def anticipate(self, function: Any) -> None:
+        """In a program that has asked before, have a function that may ask converted before it does."""
+        plan = self._recorder.plan
+        inner = function.__func__ if type(function) is MethodType else function
+        if plan.passes > _PATIENT and type(inner) is FunctionType:
+            code = inner.__code__
+            if code not in plan.converted and may_ask(code) and can_convert(code):
+                plan.converted.add(code)
 
     def branch(
         self,

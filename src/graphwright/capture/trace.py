@@ -317,6 +317,9 @@ class Program:
             return self.subject.root, signature
         shells = Shells(self.subject.root_module, recorder.call_module)
         recorder.own_tensors(shells)
+        for module, shell in shells.all():
+            if not self.is_leaf(module, shells.path(module) or ""):
+                recorder.questions.anticipate(shell.forward)
         convert_methods(shells, recorder.plan.converted)
         # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
         return self.subject.function(shells.root, self.method), signature
