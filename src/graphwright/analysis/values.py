@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import math
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -114,7 +115,7 @@ def _open(value: Any, path: str) -> tuple[str, list[tuple[str, Any]] | None]:
         return f"{name} with keys {', '.join(map(repr, keys))}", [(f"{path}[{key!r}]", value[key]) for key in keys]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return name, [(f"{path}.{field}", item) for field, item in zip(value._fields, value, strict=True)]
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list | deque):
         return f"{name} of {len(value)}", [(f"{path}[{i}]", item) for i, item in enumerate(value)]
     if isinstance(value, _CALLABLES):
         return name, None

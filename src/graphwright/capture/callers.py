@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.caches import cache_around
+from graphwright.capture.globals_kept import Globals
 from graphwright.capture.origins import user_frame
 from graphwright.capture.questions import BOUNDARIES, TracerWarning
 from graphwright.capture.running import refusal
+from graphwright.capture.staging import Runtime
 from graphwright.capture.transforms import BY_CODE, MADE
 from graphwright.capture.whole_calls import inline
 from graphwright.errors import CaptureError
@@ -29,6 +32,7 @@ __all__ = ["Callers"]
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _FUNCTIONAL_CALL = torch.func.functional_call.__code__
 _SEEN = frozenset({*BY_CODE, *MADE, _APPLY, _FUNCTIONAL_CALL})
+_CALL = Runtime.call.__code__
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
 
@@ -38,11 +42,17 @@ class Callers:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._last: FrameType | None = None
+        self._globals = Globals()
+        self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
+        self._entered: list[Any] = []  # caches that it could not avoid
         self._followed: set[Any] = set()  # autograd functions whose operations are recorded after all
 
     def forget(self) -> None:
-        """Keep no frame alive."""
+        """Keep no frame alive, nor values of the capture in caches and globals."""
         self._last = None
+        self._globals.put_back()
+        while self._entered:
+            self._entered.pop().cache_clear()
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""
@@ -51,6 +61,8 @@ class Callers:
             found = _outermost(frame.f_back)
             if found is not None:
                 self._met(found)
+            self._globals.note(frame.f_code, frame.f_globals)
+            self._leave_caches(frame)
 
     def look_at_call(self) -> None:
         """A module is called: see that it is not by a call that nobody saw."""
@@ -59,6 +71,21 @@ class Callers:
         found = None if inner is None else _outermost(inner) or _between(frame, inner)
         if found is not None:
             self._met(found)
+
+    def _leave_caches(self, frame: FrameType | None) -> None:
+        """See that no `functools` cache is around an operation: it would keep what the capture computes."""
+        while frame is not None and frame.f_code not in _ENDS:
+            code = frame.f_code
+            if code not in self._uncached:
+                is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
+                cache = None if is_avoided else cache_around(frame)
+                codes = set() if cache is None else self._recorder.questions.convertible(user_frame(frame.f_back))
+                if codes:
+                    raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+                self._uncached.add(code)
+                if cache is not None:
+                    self._entered.append(cache)
+            frame = frame.f_back
 
     def reached_cpp(self, function: Any) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""

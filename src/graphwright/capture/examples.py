@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 from graphwright.capture.draws import OwnDraws
 from graphwright.capture.replays import Replays
 from graphwright.capture.running import stopping
+from graphwright.runtime import copy_slots
 
 __all__ = ["Examples", "NeedsRealValues"]
 
@@ -113,6 +114,7 @@ class Examples:
         shadow: nn.Module = object.__new__(type(module))
         self._modules[id(module)] = shadow
         self._originals[id(shadow)] = module
+        copy_slots(module, shadow)
         state = shadow.__dict__
         state.update({name: self._attribute(value) for name, value in module.__dict__.items()})
         for table in ("_parameters", "_buffers"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import os
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from graphwright.capture.answers import asked, data_of, measure, read_property
 from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
+from graphwright.capture.containers import container_call, is_named_result
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.examples import Examples
 from graphwright.capture.fixed_sizes import fixed_sizes
@@ -41,6 +41,7 @@ from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import (
     DATA_METHODS,
     KIND_METHODS,
+    NUMBER_METHODS,
     PIECES,
     RESHAPES_IN_PLACE,
     TRUTHS,
@@ -97,6 +98,7 @@ class Recorder:
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self._is_finishing = False
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -170,7 +172,8 @@ class Recorder:
         self._calls[path] = count + 1
         if self.is_leaf(module, path):
             return record_leaf_module(self, module, path, args, kwargs)
-        if path and path in self.plan.outlined:
+        # A module with hooks on its backward joins autograd around its forward, which only a run has.
+        if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
             return record_outlined_module(self, module, path, args, kwargs)
         if self.questions.has_optionals:
             self.questions.admit_optionals(shell.forward, args, kwargs)
@@ -224,6 +227,8 @@ class Recorder:
             return measure(self, owner, name, args[1:], kwargs)
         if name in KIND_METHODS or name in TRUTHS:
             return asked(self, name, function, "call_method", name, args, kwargs)
+        if name in NUMBER_METHODS:
+            owner = self.value(owner)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
             return data_of(self, name, owner, lambda: self._answer(function, args, kwargs))
         target = operator_call(name, user_frame(sys._getframe(1)), args)
@@ -390,27 +395,36 @@ class Recorder:
         if kind is torch.device:
             known = self.devices.get(id(value))
             return value if known is None else self._device_node(known[1])
-        if isinstance(value, torch.Size) or kind is tuple:
+        if kind is tuple:
             return tuple([self.argument(item) for item in value])
+        if isinstance(value, torch.Size):
+            sizes = tuple([self.argument(item) for item in value])
+            return self.node("call_function", torch.Size, (sizes,), {}, "shape") if self._is_finishing else sizes
         if self._is_finishing and id(value) in self.objects:  # among the inputs: itself, not one like it
             return self.objects[id(value)]()
         if kind is list:
             return [self.argument(item) for item in value]
         if kind is slice:
             return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
+        if isinstance(value, numpy.generic):
+            return self.node("call_function", kind, (value.item(),), {}, "number")
+        if kind is numpy.ndarray:
+            return self._array_node(value)
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return kind(*[self.argument(item) for item in value])
-        if isinstance(value, tuple):  # torch's own result types
+        if is_named_result(value) and not self._is_finishing:
             return tuple([self.argument(item) for item in value])
         if kind is dict:
             return {key: self.argument(item) for key, item in value.items()}
-        if kind is OrderedDict:
-            pairs = [(key, self.argument(item)) for key, item in value.items()]
-            return self.node("call_function", OrderedDict, (pairs,), {}, "ordered")
         if is_growing(value):
             return value.node_of()
+        call = container_call(value)
+        if call is not None:
+            return self.node("call_function", call[0], tuple([self.argument(arg) for arg in call[1]]), {})
+        if isinstance(value, tuple):
+            return tuple([self.argument(item) for item in value])
         if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
             return value
         fields = constructor_fields(value)
@@ -444,13 +458,32 @@ class Recorder:
         if path is None:
             path = f"_tensor_constant{len(self.root.graph.constants)}"
             with torch._C.DisableTorchFunction():
-                self.root.graph.constants[path] = tensor.detach()
+                is_leaf = tensor.requires_grad and tensor.is_leaf  # its gradient is the user's
+                self.root.graph.constants[path] = tensor if is_leaf else tensor.detach()
             self._paths[id(tensor)] = path
             self.keep.append(tensor)
         node = self.region.attributes.get(path)
         if node is None:
             node = self.region.attributes[path] = self.node("get_attr", path, (), {}, module_name(path))
         return node
+
+    def value(self, value: Any) -> Any:
+        """A tensor that the program has as one whose data only a run knows; other values as they are."""
+        if not isinstance(value, torch.Tensor) or type(value) is TensorProxy:
+            return value
+        return TensorProxy.make(self, self.examples.of(value), self._attribute_node(value))
+
+    def _array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
+        """The node that gives an array which the program holds: a constant tensor that shares its memory."""
+        known = self._arrays.get(id(array))
+        if known is None:
+            try:
+                known = self._arrays[id(array)] = array, torch.from_numpy(array)
+            except TypeError as refused:
+                error = CaptureError(f"cannot write this array into the graph: {refused}", at=self.where())
+                self.questions.refuse(error, "value")
+                return None
+        return self.node("call_method", "numpy", (self._attribute_node(known[1]),), {}, "array")
 
     def _to_examples(self, value: Any) -> Any:
         kind = type(value)

@@ -20,8 +20,8 @@ from torch.overrides import is_tensor_method_or_property
 from graphwright.capture.tensor_proxy import TensorProxy
 
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_torch", "module_name",
-    "name_of_target", "operator_call", "property_name", "tensor_method_name", "written_argument",
+    "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_torch",
+    "module_name", "name_of_target", "operator_call", "property_name", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -29,6 +29,9 @@ DATA_METHODS = frozenset({
     "__bool__", "__int__", "__float__", "__index__", "__complex__", "item", "tolist", "numpy", "__array__",
     "__contains__", "data_ptr", "__reduce_ex__", "untyped_storage", "storage",
 })  # fmt: skip
+
+# Those of them that give plain numbers.
+NUMBER_METHODS = frozenset({"__bool__", "__int__", "__float__", "__index__", "item", "tolist"})
 
 # Methods and functions that compare the data of tensors, and answer with a bool.
 TRUTHS = frozenset({"is_nonzero", "equal", "allclose"})

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.attributes import TrainingFlag
+from graphwright.capture.caches import without_cache
 from graphwright.capture.conversion import convert
 from graphwright.capture.growing import GrowingDict, is_growing
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
@@ -77,6 +78,12 @@ def _symbolic(value: Any) -> Any:
     return value.node.recorder if is_symbolic(value) else None
 
 
+def _held(value: Any) -> Any:
+    """A value whose truth is asked for; of a tensor that the program has, only a run knows it."""
+    recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
+    return value if recorder is None else recorder.value(value)
+
+
 class Runtime:
     """The runtime of converted functions."""
 
@@ -92,6 +99,7 @@ class Runtime:
 
         They assign the variables `names` around them; only those `alive`, all by default, are of use afterwards.
         """
+        test = _held(test)
         recorder = _symbolic(test)
         if recorder is None:
             return then() if test else other()
@@ -99,10 +107,12 @@ class Runtime:
 
     def and_then(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left and right`."""
+        left = _held(left)
         return left and right() if _symbolic(left) is None else self.branch(left, right, lambda: left)
 
     def or_else(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left or right`."""
+        left = _held(left)
         return left or right() if _symbolic(left) is None else self.branch(left, lambda: left, right)
 
     def both(self, left: Any, right: Callable[[], Any]) -> Any:
@@ -125,6 +135,7 @@ class Runtime:
 
     def negation(self, value: Any) -> Any:
         """`not value`."""
+        value = _held(value)
         recorder = _symbolic(value)
         return not value if recorder is None else recorder.numbers.negation(value)
 
@@ -186,11 +197,14 @@ class Runtime:
         recorder = running()
         if recorder is None:
             return function(*args, **kwargs)
+        function = without_cache(function)
         if (function is len or function is bool) and args and is_growing(args[0]):
             return args[0].length() if function is len else args[0].length() > 0
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
             return _every(recorder, function, args, kwargs)
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
+        if numeric is _number or numeric is _truth:
+            args = tuple(map(_held, args))
         if numeric is not None and any(_symbolic(value) is not None for value in args):
             return numeric(recorder, function, args, kwargs)
         if (recorder.plan.leaves and is_leaf(function, recorder.plan.leaves)) or (

@@ -134,6 +134,10 @@ class SymbolicRecorder:
         """Turn a value of the program into an argument of a node."""
         return self.tracer.create_arg(value)
 
+    def value(self, value: Any) -> Any:
+        """A tensor that the program has is what it was while it was traced."""
+        return value
+
     def make(self, op: str, target: Any, args: tuple[Any, ...], name: str) -> Node:
         """Make a node for the user's running line."""
         return self.tracer.create_node(op, target, args, {}, name)

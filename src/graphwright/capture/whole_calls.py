@@ -1,4 +1,7 @@
-"""Calls that become one node as they are: `MyFunction.apply(x)`, with a backward of its own, and functional_call."""
+"""Calls that become one node as they are.
+
+`MyFunction.apply(x)`, which has a backward of its own, functions that TorchScript has compiled, functional_call.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.opaque import record_opaque
+from graphwright.capture.opaque import holds_values, record_opaque
 from graphwright.capture.running import refusal
 from graphwright.capture.symbols import leaves, symbol_of
 from graphwright.errors import CaptureError
@@ -33,7 +36,16 @@ def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
         return functools.partial(_apply, recorder, function)
     if type(function) is FunctionType and function is torch.func.functional_call:
         return functools.partial(_functional_call, recorder)
+    if isinstance(function, torch._C.ScriptFunction):
+        return functools.partial(_scripted, recorder, function)
     return None
+
+
+def _scripted(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a call of a function that TorchScript has compiled."""
+    if not holds_values((args, kwargs)):
+        return function(*args, **kwargs)
+    return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
 def _apply(recorder: Recorder, function: MethodType, *args: Any, **kwargs: Any) -> Any:

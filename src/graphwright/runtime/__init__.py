@@ -51,7 +51,7 @@ from graphwright.runtime.objects import attribute_names, new_object
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving import save
-from graphwright.runtime.shells import Shells
+from graphwright.runtime.shells import Shells, copy_slots
 
 __all__ = [
     "CAPTURE",
@@ -72,6 +72,7 @@ __all__ = [
     "captured_module",
     "choose",
     "copy_attribute",
+    "copy_slots",
     "delete_attribute",
     "entries_of",
     "expect",

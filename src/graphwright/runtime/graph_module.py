@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from graphwright.runtime.guards import Guard, guards_of
 from graphwright.runtime.hooks import Hooks, register
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.printing import class_text
+from graphwright.runtime.shells import copy_slots
 from graphwright.runtime.submodules import add_submodule, delete_submodule, delete_unused_submodules
 from graphwright.runtime.yielding import yielding
 
@@ -428,6 +430,7 @@ class GraphModule(nn.Module):
         kind = type(self)
         copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
         memo[id(self)] = copied
+        copy_slots(self, copied, functools.partial(copy.deepcopy, memo=memo))
         for key, value in self.__dict__.items():
             if key != _STATE:
                 copied.__dict__[key] = copy.deepcopy(value, memo)
@@ -442,6 +445,7 @@ class GraphModule(nn.Module):
         kind = type(self)
         state = _state(self)
         copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
+        copy_slots(self, copied)
         copied.__dict__.update({key: value for key, value in self.__dict__.items() if key != _STATE})
         for table in ("_modules", "_parameters", "_buffers"):
             copied.__dict__[table] = self.__dict__[table].copy()

@@ -8,6 +8,7 @@ run them notice nothing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Shells"]
+__all__ = ["Shells", "copy_slots"]
 
 
 class Shells:
@@ -78,6 +79,7 @@ class Shells:
         self._of[id(module)] = shell
         self._original[id(shell)] = module
         self._paths[id(module)] = self._paths[id(shell)] = path
+        copy_slots(module, shell)
         state = shell.__dict__
         state.update(module.__dict__)
         known = self._of
@@ -125,6 +127,21 @@ class Shells:
         else:
             mine.update(value)
         return mine
+
+
+def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
+    """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
+    for kind in type(module).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                slot = kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name]
+                with contextlib.suppress(AttributeError):  # not set
+                    slot.__set__(other, change(slot.__get__(module)))
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")
 
 
 _MAPPED = frozenset({list, dict, set, tuple, MethodType})

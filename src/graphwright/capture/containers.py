@@ -1,0 +1,41 @@
+"""Containers that have no literal: what to call so that the captured program makes them again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["container_call", "is_named_result"]
+
+_MAPPINGS = (dict.__init__, OrderedDict.__init__)
+
+
+def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """The function and its arguments that make a container again; None for what this does not know.
+
+    >>> container_call(deque([1, 2], maxlen=3))
+    (<class 'collections.deque'>, ([1, 2], 3))
+    >>> container_call({"a": 1}) is None
+    True
+    """
+    kind = type(value)
+    if kind is defaultdict:
+        return defaultdict, (value.default_factory, dict(value))
+    if kind is deque:
+        return deque, (list(value),) if value.maxlen is None else (list(value), value.maxlen)
+    if kind in (set, frozenset):
+        return kind, (list(value),)
+    has_attributes = bool(getattr(value, "__dict__", None))
+    if isinstance(value, dict) and kind is not dict and not has_attributes and kind.__init__ in _MAPPINGS:
+        return kind, (list(value.items()),)
+    if isinstance(value, list) and kind is not list and not has_attributes and kind.__init__ is list.__init__:
+        return kind, (list(value),)
+    if is_named_result(value):
+        return kind, (tuple(value),)
+    return None
+
+
+def is_named_result(value: Any) -> bool:
+    """Tell whether a value is of one of the named tuples that torch's C functions return, as `x.max(0)`."""
+    return isinstance(value, tuple) and hasattr(type(value), "n_sequence_fields")

@@ -1,0 +1,60 @@
+"""Global variables and tables that a program writes to: none of them keeps a value of a capture."""
+
+from __future__ import annotations
+
+import warnings
+from types import CodeType
+from typing import Any
+
+from graphwright.capture.opaque import holds_values
+from graphwright.capture.questions import TracerWarning
+
+__all__ = ["Globals"]
+
+_MISSING = object()
+
+
+class Globals:
+    """What the functions of a program found under the global names that they mention."""
+
+    def __init__(self) -> None:
+        self._codes: set[CodeType] = set()
+        self._found: dict[tuple[int, str], tuple[dict[str, Any], Any, Any]] = {}  # names, value, a copy of a table
+
+    def note(self, code: CodeType, names: dict[str, Any]) -> None:
+        """Note what there is before a function goes on."""
+        if code in self._codes:
+            return
+        self._codes.add(code)
+        for name in code.co_names:
+            value = names.get(name, _MISSING)
+            if (id(names), name) not in self._found and (value is _MISSING or isinstance(value, _KEPT)):
+                copied = value.copy() if isinstance(value, _TABLES) and not holds_values(value) else None
+                self._found[id(names), name] = names, value, copied
+
+    def put_back(self) -> None:
+        """Take values of the capture out again, with a TracerWarning for each name."""
+        for (_, name), (names, before, copied) in self._found.items():
+            now = names.get(name, _MISSING)
+            if now is _MISSING or not holds_values(now):
+                continue
+            if now is not before:
+                if before is _MISSING:
+                    del names[name]
+                else:
+                    names[name] = before
+            elif copied is not None:
+                now.clear()
+                now.extend(copied) if isinstance(now, list) else now.update(copied)
+            warnings.warn(
+                f"the program keeps a tensor in the global {name!r} of {names.get('__name__')}: "
+                "the captured one does not",
+                TracerWarning,
+                stacklevel=2,
+            )
+        self._found.clear()
+        self._codes.clear()
+
+
+_TABLES = (dict, list, set)
+_KEPT = (*_TABLES, int, float, str, type(None))
