@@ -14,6 +14,7 @@ import torch
 from graphwright.capture.entries import path_to, placeholder_of
 from graphwright.capture.objects import Objects, is_plain_object
 from graphwright.capture.recorder import Recorder
+from graphwright.capture.regions import made_once
 from graphwright.capture.symbols import as_number
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -171,10 +172,10 @@ class Inputs:
         return value
 
     def _item_maker(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
-        return _once(lambda: self._call(operator.getitem, make(), key))
+        return made_once(lambda: self._call(operator.getitem, make(), key))
 
     def _field_maker(self, make: Callable[[], Node], name: str) -> Callable[[], Node]:
-        return _once(lambda: self._call(getattr, make(), name))
+        return made_once(lambda: self._call(getattr, make(), name))
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Node:
         graph = self._recorder.root.graph
@@ -207,14 +208,3 @@ class Inputs:
         for check, pairs in reversed(checks):
             with self._recorder.root.graph.inserting_after(last):
                 self._recorder.root.graph.call_function(check, (self._where,), pairs, name="guard")
-
-
-def _once(make: Callable[[], Node]) -> Callable[[], Node]:
-    made: list[Node] = []
-
-    def get() -> Node:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get

@@ -39,6 +39,7 @@ from graphwright.capture.kept_kinds import (
     joined_kind,
 )  # fmt: skip
 from graphwright.capture.plan import Restart
+from graphwright.capture.regions import made_once
 from graphwright.capture.running import refusal
 from graphwright.capture.symbols import as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -180,7 +181,7 @@ class Keeping:
         if kind is MIXED:
             return _Unreadable(name)
         if isinstance(kind, Grows):
-            start: tuple[Any, ...] = name, self._recorder, _once(lambda: self._read(place)), self._item_of_growing
+            start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
             if kind.kind is dict:
                 if kind.is_assumed:
                     start = *start, lambda: self._live.__setitem__(place, PLAIN)
@@ -188,7 +189,7 @@ class Keeping:
             else:
                 self._growing[place] = GrowingList(value, kind.items[None], *start)
             return self._growing[place]
-        make = _once(lambda: self._read(place))
+        make = made_once(lambda: self._read(place))
         has_to_fork = (
             isinstance(kind, TensorKind) and kind.may_be_none and ("attribute", place) in self._recorder.plan.ways
         )
@@ -261,7 +262,7 @@ class Keeping:
             owner = make()
             return owner.graph.create_node("call_function", operator.getitem, (owner, key), {}, "kept")
 
-        return _once(item)
+        return made_once(item)
 
     @property
     def names_of_optionals(self) -> frozenset[str]:
@@ -411,14 +412,3 @@ _PLAIN = (
 
 def _sequence(kind: type, items: list[Any]) -> Any:
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
-
-
-def _once(make: Callable[[], Node]) -> Callable[[], Node]:
-    made: list[Node] = []
-
-    def get() -> Node:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get

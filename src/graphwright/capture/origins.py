@@ -159,6 +159,11 @@ class CallSite:
             )
         return self._origin
 
+    def line(self) -> str:
+        """The user's line, for a message: `model.py:3: if x.dim() == 3:`."""
+        origin = self.resolve()
+        return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
     def initial_meta(self) -> dict[str, Any]:
         """The meta that a node recorded here starts with."""
         stack = self.scope.module_stack()

@@ -423,10 +423,9 @@ class Questions:
                 why = "one side draws random numbers of Python's or NumPy's"
                 raise self.restart(self._recorder.plan.change(region.place, "guard", why))
             region = region.outer
-        origin = site.resolve()
         error = CaptureError(
             "the program draws random numbers of Python's or NumPy's, which the graph would keep for ever",
-            at=f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}",
+            at=site.line(),
             fix="draw with torch, or keep the function that draws as one node: leaf_functions=[...]",
         )
         self.refuse(error, "data")

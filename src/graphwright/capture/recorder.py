@@ -7,7 +7,6 @@ results `TensorProxy`s; calls of modules arrive through the shells.
 from __future__ import annotations
 
 import operator
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -561,10 +560,7 @@ class Recorder:
     def where(self) -> str | None:
         """The user's line that is running."""
         site = self.site()
-        if site is None:
-            return None
-        origin = site.resolve()
-        return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+        return None if site is None else site.line()
 
 
 class _RecordingMode(TorchFunctionMode):

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 from graphwright.capture.symbols import Symbol
 from graphwright.ir import Graph, Node
 
-__all__ = ["Region"]
+__all__ = ["Region", "made_once"]
+
+
+def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
+    """Give a node that is made when it is first wanted."""
+    made: list[Node] = []
+
+    def get() -> Node:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get
 
 
 class Region:

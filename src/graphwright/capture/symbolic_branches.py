@@ -9,7 +9,6 @@ proxy, and what must not become one, None above all, makes the program fork.
 from __future__ import annotations
 
 import operator
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -158,10 +157,7 @@ class SymbolicRecorder:
     def where(self) -> str | None:
         """The user's line that is running."""
         site = self.site()
-        if site is None:
-            return None
-        origin = site.resolve()
-        return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+        return None if site is None else site.line()
 
 
 class _Ambient:
