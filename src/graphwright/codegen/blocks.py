@@ -216,6 +216,7 @@ def _branch(writer: _ReadableWriter, node: Node) -> Block:
     pred, true, false, operands = node._args
     test = writer.value(pred)
     if writer.returned is node:
+        writer.names.release(writer.name(node))  # no variable holds the value
         then = writer.body(true, operands, None)
         return Block([(f"if {test}:", [then]), ("", [writer.body(false, operands, None)])], returns=True)
     targets = _targets(writer, node)

@@ -65,6 +65,10 @@ class Globals:
         """Keep a name for a value of the function."""
         self._namespace.take(name)
 
+    def release(self, name: str) -> None:
+        """Give a name back that no value of the function has after all."""
+        self._namespace.release(name)
+
     def __contains__(self, name: str) -> bool:
         return name in self._namespace
 
