@@ -100,8 +100,7 @@ def test_the_code_reads_like_the_source() -> None:
         "else:",
         "raise ValueError('bad shape {}'.format(x.shape[0]))",
         "del gt",
-        "mul = z * 2;  del z",
-        "return mul",
+        "return z * 2",
     ]
 
 

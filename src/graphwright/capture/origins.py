@@ -20,9 +20,18 @@ import torch
 
 from graphwright.capture.code_table import CodeTable
 from graphwright.capture.sources import source_of
-from graphwright.ir import Origin
+from graphwright.ir import Node, Origin
 
-__all__ = ["CallSite", "Scope", "ScopeContextManager", "definition_line", "is_handled", "place_of", "user_frame"]
+__all__ = [
+    "CallSite",
+    "Scope",
+    "ScopeContextManager",
+    "definition_line",
+    "is_handled",
+    "is_returned",
+    "place_of",
+    "user_frame",
+]
 
 _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
@@ -171,6 +180,12 @@ class CallSite:
 
     def __str__(self) -> str:
         return str(self.resolve())
+
+
+def is_returned(node: Node) -> bool:
+    """Tell whether the statement that computes a value is the one that the whole program returns with."""
+    origin = node.origin
+    return origin is not None and origin.module == "" and ("return " in origin.source or "lambda" in origin.function)
 
 
 class Place(NamedTuple):

@@ -31,7 +31,7 @@ from graphwright.capture.keeping import Keeping
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change, constructor_fields, is_plain_object
 from graphwright.capture.opaque import record_leaf_module, record_outlined_module
-from graphwright.capture.origins import CallSite, Scope, place_of, user_frame
+from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
 from graphwright.capture.plan import Plan
 from graphwright.capture.questions import Questions
@@ -157,9 +157,7 @@ class Recorder:
         for function, args in writes:
             self.node("call_function", function, args, {}, function.__name__)
         output = graph.create_node("output", "output", (value,))
-        origin = last.origin
-        if origin is not None and origin.module == "" and ("return " in origin.source or "lambda" in origin.function):
-            output.origin = origin
+        output.origin = last.origin if is_returned(last) else None
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture.attributes import TrainingFlag, Watched
 from graphwright.capture.forks import all_paths
-from graphwright.capture.origins import CallSite, Scope, user_frame
+from graphwright.capture.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.plan import Plan, Restart
 from graphwright.capture.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxyable import is_proxyable
@@ -269,7 +269,8 @@ class Tracer(TracerBase):
                 self._recorder = None
             if self.graph.has_bodies:
                 erase_unused(self.graph)
-                self.graph.output_node()._origin = None  # where the branches join is no line of the program
+                output = self.graph.output_node()
+                output.origin = output.prev.origin if is_returned(output.prev) else None
             return self.graph
 
     def _run(self, root: Any, concrete_args: Any, plan: Plan | None = None) -> Graph:
