@@ -113,6 +113,56 @@ class Calling(nn.Module):
         return outlined(self.lstm(x)[0])
 
 
+class Counting(nn.Module):
+    """Methods that need the data of a tensor, and stay one node each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Distinct()
+
+    def distinct(self, x: Tensor) -> int:
+        return len({round(value): 1 for value in x.tolist()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.distinct(x) + self.inner.count(x)
+
+
+class Distinct(nn.Module):
+    def count(self, x: Tensor) -> int:
+        return len({value > 0: 1 for value in x.tolist()})
+
+
+class PrivatelyCounting(nn.Module):
+    def _distinct(self, x: Tensor) -> int:
+        return len({round(value): 1 for value in x.tolist()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self._distinct(x)
+
+
+class Memory:
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+        self.last: Tensor | None = None
+        self.seen = 0
+
+
+class Remembering(nn.Module):
+    """Writes to an object of the caller's."""
+
+    def forward(self, x: Tensor, memory: Memory) -> Tensor:
+        memory.rows.append(x)
+        memory.last, memory.seen = x + 1, memory.seen + x.shape[0]
+        return x * 2
+
+
+class PullingBack(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        value, pull_back = torch.func.vjp(torch.sin, x)
+        (gradient,) = pull_back(torch.ones_like(value))
+        return gradient
+
+
 class Hostile:
     """A class whose making has an effect."""
 

@@ -36,6 +36,12 @@ class Victim(nn.Module):
     def forward(self, x: torch.Tensor, y: float = 2.0) -> torch.Tensor:
         return torch.relu(self.inner(x)).add(getattr(x, "ndim") * y)  # noqa: B009
 
+    def told(self) -> None:
+        saved_models.CALLS.append("told")
+
+    def _secret(self) -> None:
+        saved_models.CALLS.append("secret")
+
 
 Victim.__module__, saved_models.Victim = saved_models.__name__, Victim  # type: ignore[attr-defined]
 
@@ -361,6 +367,123 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Any:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield from _places(item, (*path, key))
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose module is of the program's own class, with methods of it."""
+    file = tmp_path_factory.mktemp("traced") / "model.gw"
+    graphwright.save(graphwright.trace(Victim(), (torch.ones(2, 2),)), file, strict=True)
+    return file
+
+
+def with_nodes(*added: Any) -> Callable[[Program], None]:
+    """Put nodes before the output: (name, op, target, args)."""
+
+    def change(program: Program) -> None:
+        nodes = program["modules"][0]["program"]["nodes"]
+        nodes[-1:-1] = [[name, op, target, args, {}, None, {}, None] for name, op, target, args in added]
+
+    return change
+
+
+N = {"node": "m"}
+CALLS_OF_VALUES = [
+    pytest.param(
+        [("m", "get_attr", "sizes", []), ("c", "call_method", "__call__", [N])], "may not call 'sizes'", id="attribute"
+    ),
+    pytest.param(
+        [("m", "get_attr", "act", []), ("c", "call_method", "__call__", [N, N])], "may not call 'act'", id="twice"
+    ),
+    pytest.param(
+        [("m", "get_attr", "inner", []), ("c", "call_method", "__call__", [N, {"node": "x"}])],
+        "may not call 'inner'",
+        id="module",
+    ),
+    pytest.param(
+        [("m", "get_attr", "recompile", []), ("c", "call_method", "__call__", [N])], "recompile", id="a method of ours"
+    ),
+    pytest.param(
+        [("m", "get_attr", "to_folder", []), ("c", "call_method", "__call__", [N, "/tmp/owned"])],
+        "to_folder",
+        id="that writes files",
+    ),
+    pytest.param(
+        [("m", "get_attr", "apply", []), ("c", "call_method", "__call__", [N, {"name": "builtins:print"}])],
+        "may not call the method torch.nn.modules.module:Module.apply",
+        id="a method of torch",
+    ),
+    pytest.param(
+        [("m", "get_attr", "inner", []), ("c", "call_method", "register_forward_hook", [N, {"name": "torch:relu"}])],
+        "register_forward_hook",
+        id="registers a hook",
+    ),
+    pytest.param(
+        [("m", "get_attr", "inner", []), ("c", "call_method", "reset_parameters", [N])],
+        "reset_parameters",
+        id="a method of a layer",
+    ),
+    pytest.param(
+        [("m", "get_attr", "_secret", []), ("c", "call_method", "__call__", [N])], "_secret", id="a private method"
+    ),
+    pytest.param(
+        [("m", "get_attr", "told", []), ("c", "call_method", "__call__", [N, N])], "told", id="the method itself"
+    ),
+    pytest.param(
+        [("m", "get_attr", "told", []), ("c", "call_method", "split", [N])], "no 'told|told.split", id="no method"
+    ),
+    pytest.param(
+        [("m", "call_function", "_operator:getitem", [{"node": "x"}, 1]), ("c", "call_method", "__call__", [N])],
+        "__call__",
+        id="no pull-back",
+    ),
+    pytest.param(
+        [("c", "call_function", "graphwright.ops.state:set_attribute", [{"node": "x"}, "__class__", 1])],
+        "may not change",
+        id="__class__",
+    ),
+    pytest.param(
+        [("c", "call_function", "graphwright.ops.state:set_attribute", [{"node": "x"}, {"node": "x"}, 1])],
+        "may not change",
+        id="a computed name",
+    ),
+    pytest.param(
+        [("c", "call_function", "_operator:getitem", [{"name": "graphwright.ops.state:set_attribute"}, 1])],
+        "not a value",
+        id="set_attribute as a value",
+    ),
+]
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(("added", "message"), CALLS_OF_VALUES)
+def test_a_call_of_a_value_is_refused(added: list[Any], message: str, traced: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(traced)
+    attribute({"name": "torch:relu"}, "act")(program)
+    with_nodes(*added)(program)
+    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    with pytest.raises(LoadError, match=message):
+        graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
+
+
+def test_a_method_of_an_allowed_class_may_be_called(traced: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(traced)
+    with_nodes(("m", "get_attr", "told", []), ("c", "call_method", "__call__", [N]))(program)
+    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    gm = graphwright.load(tmp_path / "new.gw", allow=[*ALLOWED, __name__])
+    saved_models.CALLS.clear()
+    gm(torch.ones(2, 2))
+    assert saved_models.CALLS == ["told"]
+    saved_models.CALLS.clear()
+
+
+def test_only_plain_objects_are_changed(traced: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(traced)
+    with_nodes(("c", "call_function", "graphwright.ops.state:set_attribute", [{"node": "x"}, "grad_fn", 1]))(program)
+    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    gm = graphwright.load(tmp_path / "new.gw", allow=ALLOWED)
+    with pytest.raises(graphwright.GraphwrightError, match="a Tensor is no object"):
+        gm(torch.ones(2, 2))
 
 
 def test_a_chain_to_the_interpreter_is_refused_at_each_step(good: Path, tmp_path: Path) -> None:

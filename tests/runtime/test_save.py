@@ -291,3 +291,45 @@ def test_a_local_class_or_function_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="lambda"):
         graphwright.save(graphwright.GraphModule(nn.Module(), graph), tmp_path / "model.gw")
     assert not list(tmp_path.iterdir())
+
+
+def test_methods_that_are_one_node_are_called_again(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Counting(), (torch.ones(3),))
+    assert gm.coverage < 1
+    again = there_and_back(gm, tmp_path)
+    for x in (torch.ones(3), torch.tensor([1.0, -2.0, 3.0])):
+        assert torch.equal(again(x), saved_models.Counting()(x))
+
+
+def test_a_method_with_another_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphwright.save(graphwright.trace(saved_models.Counting(), (torch.ones(3),)), tmp_path / "model.gw")
+
+    def count(self: nn.Module, x: torch.Tensor) -> int:
+        return 7
+
+    count.__module__, count.__qualname__ = saved_models.__name__, "Distinct.count"
+    monkeypatch.setattr(saved_models.Distinct, "count", count)
+    with pytest.raises(LoadError, match=r"Distinct\.count has another source now"):
+        graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
+
+
+def test_a_private_method_that_is_one_node_is_refused_by_name(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.PrivatelyCounting(), (torch.ones(3),))
+    with pytest.raises(ExportError, match=r"PrivatelyCounting\._distinct"):
+        graphwright.save(gm, tmp_path / "model.gw")
+
+
+def test_changes_of_objects_are_made_by_the_loaded_module(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Remembering(), (torch.ones(2), saved_models.Memory()))
+    again = there_and_back(gm, tmp_path)
+    here, there = saved_models.Memory(), saved_models.Memory()
+    x = torch.arange(3.0)
+    assert torch.equal(again(x, here), saved_models.Remembering()(x, there))
+    assert here.seen == there.seen == 3 and torch.equal(here.last, there.last) and len(here.rows) == 1
+
+
+def test_a_pull_back_is_called_by_the_loaded_module(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.PullingBack(), (torch.ones(3),))
+    again = there_and_back(gm, tmp_path)
+    x = torch.arange(3.0)
+    torch.testing.assert_close(again(x), x.cos())

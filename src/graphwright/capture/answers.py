@@ -111,6 +111,8 @@ def data_of(recorder: Recorder, name: str, owner: TensorProxy, answer: Callable[
         return recorder.record("call_method", name, getattr(torch.Tensor, name), (owner,), {})
     if name == "numpy":
         raise NeedsRealValues("an array is made of the data of a tensor")
+    if name == "__contains__":
+        recorder.questions.stage(user_frame(sys._getframe(1)))
     codes = recorder.questions.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()
     if codes:  # a function of NumPy's asks: its caller passes it on through the runtime
         raise recorder.questions.restart(recorder.plan.convert(codes))

@@ -12,7 +12,7 @@ _CACHE = type(functools.lru_cache(len))
 
 
 def cache_around(frame: FrameType) -> Any:
-    """The cache of the running function, where its module, class or object knows that; else None."""
+    """The cache of the running function, where its module, class, object or caller knows that; else None."""
     code = frame.f_code
     *owners, name = getattr(code, "co_qualname", code.co_name).split(".")
     space: Any = frame.f_globals
@@ -23,7 +23,8 @@ def cache_around(frame: FrameType) -> Any:
     if type(value) is _CACHE and _leads_to(value, code):
         return value
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    held = getattr(first, "__dict__", {}).values()
+    caller = {} if frame.f_back is None else frame.f_back.f_locals  # a decorator closes over it
+    held = [*getattr(first, "__dict__", {}).values(), *caller.values()]
     return next((value for value in held if type(value) is _CACHE and _leads_to(value, code)), None)
 
 

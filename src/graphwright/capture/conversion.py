@@ -17,6 +17,7 @@ import ast
 import copy
 import opcode
 import os
+import re
 import weakref
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
@@ -35,6 +36,7 @@ PREFIX = "_gw_"
 _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
 # What takes a condition and a message.
 _CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented"})
+_CHECKS_BY_NAME = re.compile("check(?!point)|assert")  # where nothing is done with what they return
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -320,6 +322,7 @@ class _Converter(ast.NodeTransformer):
         self._rests: dict[str, list[str]] = {}  # functions of what comes after a branch, and what they assign
         self._captured: set[str] = set()  # variables that may outlive a call of the function
         self._is_message = False
+        self._alone: ast.expr | None = None  # the expression that is a statement
 
     def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
         """Convert the body of a definition; its decorators and defaults were evaluated when it was made."""
@@ -489,6 +492,10 @@ class _Converter(ast.NodeTransformer):
 
     # ---- expressions
 
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        self._alone = node.value
+        return self.generic_visit(node)
+
     def _truth(self, node: ast.expr) -> Any:
         """Convert an expression of which only the truth counts."""
         if isinstance(node, ast.BoolOp) and _may_wait(*node.values[1:]):
@@ -570,9 +577,17 @@ class _Converter(ast.NodeTransformer):
             return node
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
             return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
-        if ast.unparse(node.func).rpartition(".")[2] in _CHECKS and not node.keywords:
+        name = ast.unparse(node.func).rpartition(".")[2]
+        if self._is_message and name in ("str", "repr") and len(node.args) == 1 and not node.keywords:
+            return self._call(
+                "text", node, ast.Constant("{!r}" if name == "repr" else "{!s}"), self.visit(node.args[0])
+            )
+        if name == "print" or name in _CHECKS or (node is self._alone and _CHECKS_BY_NAME.search(name)):
+            told = 0 if name == "print" else 1
             node.func = self.visit(node.func)
-            node.args = [*map(self.visit, node.args[:1]), *map(self._message, node.args[1:])]
+            node.args = [*map(self.visit, node.args[:told]), *map(self._message, node.args[told:])]
+            for keyword in node.keywords:
+                keyword.value = self._message(keyword.value)
         else:
             self.generic_visit(node)
         return _at(ast.Call(self._runtime("call", node), [node.func, *node.args], node.keywords), node)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeping"]
 
-_MODULE_ATTRIBUTES = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "forward"})
+_MODULE_ATTRIBUTES = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
 _NUMBERS = (int, float, bool)
 
 

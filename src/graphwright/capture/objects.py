@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.ir import Node
+from graphwright.ops import delete_attribute, set_attribute
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
@@ -70,10 +71,10 @@ class Objects:
             now = value if is_dict else vars(value)
             for key in before:
                 if key not in now:
-                    yield operator.delitem if is_dict else delattr, value, key
+                    yield operator.delitem if is_dict else delete_attribute, value, key
             for key, item in now.items():
                 if before.get(key, _MISSING) is not item:
-                    yield operator.setitem if is_dict else setattr, value, key, item
+                    yield operator.setitem if is_dict else set_attribute, value, key, item
 
 
 def constructor_fields(value: Any) -> dict[str, Any] | None:

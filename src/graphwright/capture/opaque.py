@@ -14,6 +14,7 @@ from graphwright.capture.outside import holds_objects
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -31,9 +32,20 @@ __all__ = [
 
 def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
     """Record the call of a leaf module."""
+    shell = module if recorder.shells is None else recorder.shells.shell(module)
+    if any(getattr(shell, table).keys() != getattr(module, table).keys() for table in _HOOKS):
+        error = CaptureError(
+            f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
+            at=recorder.where(),
+            fix="register them before it is captured",
+        )
+        recorder.questions.refuse(error, "failure")
     if recorder.keeping is not None and recorder.shells is not None:
-        recorder.keeping.write(recorder.shells.shell(module))  # it reads its own attributes
+        recorder.keeping.write(shell)  # it reads its own attributes
     return recorder.record("call_module", path, recorder.examples.module(module), args, kwargs)
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def record_outlined_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:

@@ -127,7 +127,9 @@ class Questions:
     def is_asked_by_user(self) -> bool:
         """Tell whether the code that asks is the program's own, or a check of torch's that it calls."""
         asking = _outer_frame(sys._getframe(1))
-        return user_frame(asking) is asking or (asking is not None and asking.f_code in _CHECKS)
+        if asking is None or user_frame(asking) is asking:
+            return asking is not None
+        return asking.f_code in _CHECKS or (asking.f_back is not None and asking.f_back.f_code in _CHECKS)
 
     def stage(self, frame: FrameType | None) -> None:
         """Start again with the function of a frame converted, where that can be and is not done."""

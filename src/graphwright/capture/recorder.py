@@ -6,6 +6,7 @@ results `TensorProxy`s; calls of modules arrive through the shells.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +24,7 @@ from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.containers import container_call, is_named_result
 from graphwright.capture.conversion import is_converted
+from graphwright.capture.converted_modules import convert_module
 from graphwright.capture.examples import Examples
 from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.growing import is_growing
@@ -62,7 +64,7 @@ from graphwright.runtime import Shells, mark_opaque, new_object
 
 __all__ = ["Recorder"]
 
-_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.", "print(")
+_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
 
@@ -136,6 +138,7 @@ class Recorder:
         for module, shell in shells.all():
             path = shells.path(module)
             prefix = f"{path}." if path else ""
+            shell.__dict__["_apply"] = functools.partial(convert_module, self, shell)
             shell.__dict__["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
             tables = (module._parameters, module._buffers, module.__dict__)
             for table in tables:
@@ -520,9 +523,9 @@ class Recorder:
         example = self._on_examples(function, args, kwargs)
         return any(isinstance(value, torch.Tensor) for value in leaves(example))
 
-    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str) -> Node:
+    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
         """Make a node for the user's running line."""
-        return self.node(op, target, args, {}, name)
+        return self.node(op, target, args, kwargs or {}, name)
 
     def target_name(self) -> str:
         """What the user's running statement assigns its value to."""
@@ -544,8 +547,9 @@ class Recorder:
         """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
         frame = user_frame(sys._getframe(1))
         source = "" if frame is None else place_of(frame.f_code, frame.f_lasti).source
-        if source.startswith("print("):
-            self.questions.stage(frame)  # printed when the program runs
+        if source.startswith("print("):  # printed when the program runs
+            self.questions.stage(frame)
+            return False
         return source.startswith(_REPORTS)
 
     # ---- errors and places

@@ -153,6 +153,8 @@ class Runtime:
         """`item in values`."""
         if isinstance(values, GrowingDict):
             return values.has(item)
+        if type(values) is TensorProxy:
+            return values.recorder.numbers.truth(torch.eq(values, item).any())
         if not isinstance(values, tuple | list) or not (_symbolic(item) is not None or _holds_symbolic(values)):
             return item in values
         result: Any = False
@@ -205,7 +207,7 @@ class Runtime:
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
         if numeric is _number or numeric is _truth:
             args = tuple(map(_held, args))
-        if numeric is not None and any(_symbolic(value) is not None for value in args):
+        if numeric is not None and any(_symbolic(value) is not None or type(value) is Text for value in args):
             return numeric(recorder, function, args, kwargs)
         if (recorder.plan.leaves and is_leaf(function, recorder.plan.leaves)) or (
             recorder.plan.outlined and _code_of(function) in recorder.plan.outlined
@@ -348,15 +350,22 @@ def _asserted(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: 
 def _checked(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch._check(condition, message): an exception of its class where the condition does not hold."""
 
-    def fail() -> None:
-        message = args[1]() if len(args) > 1 and args[1] is not None else "Expected cond to be True, but got False."
-        raise RUNTIME.raising(_CHECKS[function](message))
+    kind, given = _CHECKS[function], list(args)
+    if kind is None:
+        kind = given.pop(0)
+    if "tensor_all" in function.__name__:
+        given[0] = torch.all(given[0])
 
-    RUNTIME.branch(args[0], lambda: None, fail)
+    def fail() -> None:
+        message = given[1]() if len(given) > 1 and given[1] is not None else "Expected cond to be True, but got False."
+        raise RUNTIME.raising(kind(message))
+
+    RUNTIME.branch(given[0], lambda: None, fail)
 
 
 def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return recorder.make("call_function", print, tuple(map(recorder.argument, args)), "print")
+    named = {name: recorder.questions.message(value) for name, value in kwargs.items()}
+    return recorder.make("call_function", print, tuple(map(recorder.questions.message, args)), "print", named)
 
 
 def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -365,7 +374,8 @@ def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwa
 
 
 _PLAIN_CALLABLES = (type, type(len))
-_CHECKS: dict[Any, type[Exception]] = {
+_CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
+    torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
     torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
     torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
 }  # fmt: skip

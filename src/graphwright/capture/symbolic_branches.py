@@ -137,9 +137,9 @@ class SymbolicRecorder:
         """A tensor that the program has is what it was while it was traced."""
         return value
 
-    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str) -> Node:
+    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
         """Make a node for the user's running line."""
-        return self.tracer.create_node(op, target, args, {}, name)
+        return self.tracer.create_node(op, target, args, kwargs or {}, name)
 
     def torch_function(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Record a call that takes no proxies."""

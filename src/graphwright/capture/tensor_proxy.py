@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
+from graphwright.capture.origins import user_frame
 from graphwright.capture.running import refusal
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
@@ -81,6 +83,7 @@ class TensorProxy(torch.Tensor):
     def _text(self, write: Callable[[torch.Tensor], str]) -> str:
         """The text of a tensor: in a message it decides nothing; elsewhere its data would."""
         if not self.recorder.is_in_message():
+            self.recorder.questions.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
             answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
             return str(self.recorder.questions.refuse_data(self, "as text", answer))
         return repr(self)

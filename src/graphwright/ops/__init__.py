@@ -14,7 +14,7 @@ from graphwright.ops.regions import cond, for_loop, is_region, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
-from graphwright.ops.state import write_attribute, written_attributes
+from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
 from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, transformed
 
@@ -31,6 +31,7 @@ __all__ = [
     "check_for_mutable_operation",
     "cond",
     "create_type_hint",
+    "delete_attribute",
     "enter_context",
     "exit_context",
     "for_loop",
@@ -45,6 +46,7 @@ __all__ = [
     "operator_name",
     "raise_error",
     "schemas_of",
+    "set_attribute",
     "signature_of_schema",
     "transformed",
     "type_matches",

@@ -20,13 +20,14 @@ from torch import nn
 
 from graphwright.errors import GraphError
 from graphwright.ir import Node, qualified_name
+from graphwright.ops.state import delete_attribute, set_attribute
 
 __all__ = ["DECLARED_IMPURE", "RANDOM_FUNCTIONS", "has_side_effect", "is_impure", "is_inplace", "is_random"]
 
 _INPLACE_OPERATORS = (
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.imatmul, operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
-    operator.iconcat, operator.setitem, operator.delitem, setattr, delattr,
+    operator.iconcat, operator.setitem, operator.delitem, setattr, delattr, set_attribute, delete_attribute,
 )  # fmt: skip
 _INPLACE_METHODS = frozenset({
     "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__imatmul__", "__ipow__",

@@ -1,17 +1,23 @@
-"""The operator of captured programs that writes an attribute: what a program keeps from one call to the next.
+"""The operators of captured programs that write attributes.
 
-It names the attribute by its dotted path from the module that runs the graph, as call_module and get_attr nodes do, and
-is printed as the assignment that it is: `self.encoder.hidden = hidden`.
+`write_attribute` is for what a program keeps from one call to the next. It names the attribute by its dotted path from
+the module that runs the graph, as call_module and get_attr nodes do, and is printed as the assignment that it is:
+`self.encoder.hidden = hidden`. `set_attribute` and `delete_attribute` change an object of the user's own classes, and
+nothing else: a file may name them.
 """
 
 from __future__ import annotations
 
+import types
 from typing import Any, NoReturn
+
+import torch
+from torch import nn
 
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, register_writer
 
-__all__ = ["write_attribute", "written_attributes"]
+__all__ = ["delete_attribute", "set_attribute", "write_attribute", "written_attributes"]
 
 
 def write_attribute(path: str, value: Any) -> NoReturn:
@@ -26,6 +32,43 @@ def write_attribute(path: str, value: Any) -> NoReturn:
     raise GraphError(
         f"{path!r} is written by the module that runs the graph", fix="make a GraphModule of the graph, or interpret it"
     )
+
+
+_FIXED = (nn.Module, torch.Tensor, type, types.ModuleType, types.FunctionType, types.MethodType, types.CodeType)
+
+
+def set_attribute(value: Any, name: str, item: Any) -> None:
+    """Give an object of a user's own class an attribute: `value.name = item`, past what its class does about it.
+
+    Raises GraphError for modules, tensors, classes and functions, and for Python's own names.
+
+    >>> point = types.SimpleNamespace(x=1)
+    >>> set_attribute(point, "x", 2)
+    >>> point.x
+    2
+    """
+    _fields(value, name)[name] = item
+
+
+def delete_attribute(value: Any, name: str) -> None:
+    """Take an attribute from an object of a user's own class: `del value.name`.
+
+    Raises GraphError as `set_attribute` does.
+
+    >>> point = types.SimpleNamespace(x=1, y=2)
+    >>> delete_attribute(point, "y")
+    >>> point
+    namespace(x=1)
+    """
+    _fields(value, name).pop(name, None)
+
+
+def _fields(value: Any, name: str) -> dict[str, Any]:
+    if isinstance(value, _FIXED) or type(getattr(value, "__dict__", None)) is not dict:
+        raise GraphError(f"a {type(value).__name__} is no object whose attributes a graph may change")
+    if type(name) is not str or not name.isidentifier() or name.startswith("__"):
+        raise GraphError(f"{name!r} is no attribute that a graph may change")
+    return value.__dict__  # type: ignore[no-any-return]
 
 
 def written_attributes(graph: Graph) -> set[str]:

@@ -22,6 +22,7 @@ from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _insta
 from graphwright.runtime.package_loading import unpacked
 from graphwright.runtime.plain_data import PlainReader, damaged, holds_module, plain_name
 from graphwright.runtime.saved_graphs import GraphReader
+from graphwright.runtime.saved_methods import called_methods, method_at
 from graphwright.runtime.saving import FORMAT, MODULE_TABLES, NOTE
 from graphwright.runtime.trust import Trust
 
@@ -178,6 +179,8 @@ class _Rebuilding:
     def _graph(self, record: dict[str, Any], module: nn.Module) -> Graph:
         graph = self._graphs.graph(record["nodes"])
         for node in graph.all_nodes():
+            if node.op == "get_attr" and self._calls_methods(node, module):
+                continue
             if node.op in ("get_attr", "call_module"):
                 _check_path(module, str(node.target), node.op, _is_called_with_parameters(node))
             elif node.target is write_attribute:
@@ -185,6 +188,18 @@ class _Rebuilding:
         graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
         graph._meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()} or None
         return graph
+
+    def _calls_methods(self, node: Node, module: nn.Module) -> bool:
+        """Tell whether a node is read to call methods of modules that a file may call. Raises LoadError otherwise."""
+        found = [method_at(module, path) for path in called_methods(node)]
+        is_called = any(user.op == "call_method" and user.target == "__call__" for user in node.users)
+        if is_called and (not found or None in found):
+            raise LoadError(f"a file may not call {node.target!r}", fix="load files only from those you trust")
+        for function in found:
+            if function is None:
+                return False
+            self._graphs.check_method(function)
+        return bool(found)
 
 
 def _tensor(tensors: dict[str, torch.Tensor], name: str, facts: dict[str, Any]) -> torch.Tensor:

@@ -55,7 +55,7 @@ class PlainWriter:
     def __init__(self, modules: Callable[[nn.Module], int], tensors: Callable[[torch.Tensor, str], str]) -> None:
         self._modules = modules
         self._tensors = tensors
-        self._trust = Trust(everything=True)
+        self.trust = Trust(everything=True)
         self.table: list[Any] = []
         self.left_out: list[str] = []
         self._places: dict[int, int] = {}
@@ -112,7 +112,7 @@ class PlainWriter:
         if name is None:
             raise NotPlain(f"{_described(value)}, which no module holds under a plain name")
         try:
-            self._trust.find(name)
+            self.trust.find(name)
         except LoadError as error:
             raise NotPlain(error.message) from None
         return name
@@ -120,7 +120,7 @@ class PlainWriter:
     def _value_name(self, value: Any) -> str:
         name = self.name(value)
         try:
-            self._trust.find_value(name)
+            self.trust.find_value(name)
         except LoadError as error:
             raise NotPlain(error.message) from None
         return name
@@ -169,7 +169,7 @@ class PlainWriter:
         if not isinstance(owner, nn.Module) or getattr(type(owner), name, None) is not value.__func__:
             raise NotPlain(f"the method {name}, of what is no module")
         try:
-            self._trust.check(name, value.__func__)
+            self.trust.check(name, value.__func__)
         except LoadError as error:
             raise NotPlain(error.message) from None
         return {"method": [self._modules(owner), name]}

@@ -13,9 +13,19 @@ import torch.utils.checkpoint
 
 from graphwright.errors import ExportError, GraphError, LoadError
 from graphwright.ir import Graph, Node, Origin, nodes_in
-from graphwright.ops import cond, enter_context, for_loop, raise_error, transformed, while_loop
+from graphwright.ops import (
+    cond,
+    delete_attribute,
+    enter_context,
+    for_loop,
+    raise_error,
+    set_attribute,
+    transformed,
+    while_loop,
+)
 from graphwright.runtime.objects import new_object
 from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
+from graphwright.runtime.saved_methods import is_pull_back, name_of_method
 from graphwright.runtime.trust import Trust, source_hash
 
 __all__ = ["GraphReader", "GraphWriter"]
@@ -25,6 +35,7 @@ _READS_ATTRIBUTE = (getattr, hasattr)
 # What calls one of its arguments, which must be a function that the file names, or a body.
 _CALLS_KEY = (sorted, min, max)
 _CALLS_FIRST = (new_object, enter_context, raise_error, torch.utils.checkpoint.checkpoint)
+_CHANGES = (set_attribute, delete_attribute)
 _BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
 _FIX = "load files only from those you trust"
 
@@ -66,6 +77,10 @@ class GraphWriter:
                 except NotPlain as error:
                     self._values.left_out.append(f"{where}: meta[{key!r}]: {error}")
         return [node.name, node.op, target, args, kwargs, _type_record(node.type), meta, self._place(node.origin)]
+
+    def note_method(self, function: Any) -> None:
+        """Note a method that the graph calls. Raises LoadError for one that no file may call."""
+        self._note_source(name_of_method(function, self._values.trust), function)
 
     def _note_source(self, name: Any, target: Any) -> None:
         found = None if isinstance(target, type) else source_hash(target)
@@ -147,20 +162,28 @@ class GraphReader:
             raise damaged(error.message) from error
         return graph
 
+    def check_method(self, function: Any) -> None:
+        """Refuse a method that no file may call, or that has another source now."""
+        self._check_source(name_of_method(function, self._trust), function)
+
     def _function(self, name: Any) -> Any:
         function = self._trust.find(name)
+        self._check_source(name, function)
+        return function
+
+    def _check_source(self, name: str, function: Any) -> None:
         wanted = self._sources.get(name)
         if wanted is not None and source_hash(function) != wanted:
             raise LoadError(
                 f"{name} has another source now than when the file was written, and the graph calls it",
                 fix="load it with the version it was saved with, or capture and save again",
             )
-        return function
 
     def _check_call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse the calls that reach more than what the file names: attributes and methods by any name."""
         if op == "call_method":
-            if not self._trust.may_call_method(target, args):
+            is_known = target == "__call__" and bool(args) and (is_pull_back(args[0]) or _is_read(args[0]))
+            if not is_known and not self._trust.may_call_method(target, args):
                 raise LoadError(f"a file may not call the method {target!r}", fix=_FIX)
         elif op in ("call_module", "get_attr"):
             if any(not atom or atom.startswith("__") or not atom.isprintable() for atom in target.split(".")):
@@ -169,6 +192,8 @@ class GraphReader:
             if target in _READS_ATTRIBUTE and (len(args) < 2 or not self._trust.may_read(args[1])):
                 shown = args[1] if len(args) > 1 else None
                 raise LoadError(f"a file may not read the attribute {shown!r}", fix=_FIX)
+            if target in _CHANGES and (len(args) < 2 or not _is_own_name(args[1])):
+                raise LoadError("a file may not change that attribute", fix=_FIX)
             called = [kwargs["key"]] if "key" in kwargs and target in _CALLS_KEY else []
             if target in _BODIES:
                 called += [args[i] for i in _BODIES[target] if i < len(args)]
@@ -238,6 +263,15 @@ class GraphReader:
             return None if name is None else self._trust.find(name, is_class=True)
         except LoadError:
             return None
+
+
+def _is_own_name(name: Any) -> bool:
+    return type(name) is str and name.isidentifier() and not name.startswith("__")
+
+
+def _is_read(value: Any) -> bool:
+    """Tell whether a node reads an attribute; which one is checked when the module is there."""
+    return isinstance(value, Node) and value.op == "get_attr"
 
 
 def _line(value: Any) -> Any:

@@ -17,12 +17,13 @@ import torch
 from torch import nn
 
 from graphwright.codegen import is_plain
-from graphwright.errors import ExportError
-from graphwright.ir import Graph
+from graphwright.errors import ExportError, LoadError
+from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_module import _STATE, GraphModule, _State
 from graphwright.runtime.package_weights import save_tensors
 from graphwright.runtime.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
 from graphwright.runtime.saved_graphs import GraphWriter
+from graphwright.runtime.saved_methods import called_methods, method_at
 
 __all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "save"]
 
@@ -168,7 +169,7 @@ class _ModuleWriter:
         if hooks:
             record["hooks"] = hooks
         if isinstance(module.__dict__.get(_STATE), _State):
-            record["program"] = self._program(module.__dict__[_STATE], path)
+            record["program"] = self._program(module, path)
         return record
 
     def _tensor_table(self, table: Any, prefix: str) -> dict[str, str | None]:
@@ -206,13 +207,14 @@ class _ModuleWriter:
                 self.left_out.append(f"{prefix}{table}: {len(module.__dict__[table])} hooks")
         return written
 
-    def _program(self, state: _State, path: str) -> dict[str, Any]:
+    def _program(self, module: nn.Module, path: str) -> dict[str, Any]:
+        state: _State = module.__dict__[_STATE]
         where = f"{path} " if path else ""
         for name, hooks in zip(("create", "erase", "replace", "deepcopy"), _lists(state.hooks), strict=True):
             if hooks:
                 self.left_out.append(f"{where}the graph: {len(hooks)} hooks of {name}")
         record: dict[str, Any] = {
-            **self._graph(state.graph, path),
+            **self._graph(state.graph, path, module),
             "meta": self._mapping("meta", state.meta, where),
             "readable": state.is_readable,
             "lazy": state.is_lazy,
@@ -220,16 +222,35 @@ class _ModuleWriter:
         }
         others = {name: entry.graph for name, entry in state.entries.items() if name != "forward"}
         if others:
-            record["entries"] = {name: self._graph(graph, path) for name, graph in others.items()}
+            record["entries"] = {name: self._graph(graph, path, module) for name, graph in others.items()}
         return record
 
-    def _graph(self, graph: Graph, path: str) -> dict[str, Any]:
+    def _note_methods(self, node: Node, module: nn.Module) -> None:
+        """Note the methods that a node is read to call. Raises ExportError for one that no file may call."""
+        if node.op != "get_attr":
+            return
+        for path in called_methods(node):
+            function = method_at(module, path)
+            if function is None:
+                continue
+            try:
+                self._graphs.note_method(function)
+            except LoadError as error:
+                raise ExportError(
+                    f"cannot save the call of {path!r}, which is one node: {error.message}",
+                    at=node.origin,
+                    fix="give it a public name, or write it so that it can be captured",
+                ) from None
+
+    def _graph(self, graph: Graph, path: str, module: nn.Module) -> dict[str, Any]:
         if not is_plain(graph._writer):
             raise ExportError(
                 f"cannot save the graph: it is written by {type(graph._writer).__name__}, a code generator",
                 fix="give the graph the ordinary one: gm.graph.set_codegen(graphwright.CodeGen())",
             )
         where = f"{path} " if path else ""
+        for node in graph.all_nodes():
+            self._note_methods(node, module)
         return {
             "nodes": self._graphs.record(graph, path),
             "graph_meta": self._mapping("graph_meta", graph._meta or {}, where),

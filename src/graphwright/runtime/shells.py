@@ -88,8 +88,9 @@ class Shells:
             name: child if child is None else known.get(id(child)) or self._shell(child, prefix + name)
             for name, child in module._modules.items()
         }
-        state["_parameters"] = module._parameters.copy()
-        state["_buffers"] = module._buffers.copy()
+        for table in _COPIED:
+            if table in state:
+                state[table] = state[table].copy()
         if self._call is not None:
             state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
         return shell
@@ -145,5 +146,6 @@ def _is_private(name: str) -> bool:
 
 
 _MAPPED = frozenset({list, dict, set, tuple, MethodType})
-# The attributes of every module: its tables are replaced when the shell is made, hooks are only read.
+# The attributes of every module: its tables are replaced when the shell is made.
 _MODULE_TABLES = frozenset(nn.Module().__dict__)
+_COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict) and name != "_modules"]

@@ -23,10 +23,12 @@ from torch import nn
 from graphwright.errors import LoadError
 from graphwright.ops import (
     cond,
+    delete_attribute,
     enter_context,
     exit_context,
     for_loop,
     raise_error,
+    set_attribute,
     transformed,
     while_loop,
     write_attribute,
@@ -101,7 +103,7 @@ _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collect
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error,
-    write_attribute, torch.utils.checkpoint.checkpoint,
+    write_attribute, set_attribute, delete_attribute, torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
