@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.runtime.declare_torchvision import declare_torchvision
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+# Pages about models of libraries that need not be installed.
+NEEDS = {"generated-code.md": ("torchvision", "transformers", "timm")}
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 
@@ -25,6 +28,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOT
 def test_every_block_runs_and_prints_what_follows_it(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if page.name in NEEDS:
+        declare_torchvision()
+        for package in NEEDS[page.name]:
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)  # some write files
     text = page.read_text()
     namespace: dict[str, Any] = {"__name__": "__main__"}

@@ -63,8 +63,7 @@ def test_the_generated_code_reads_like_the_source() -> None:
         "    input_1 = input",
         "",
         '    hidden = getattr(self, "0").linear(input_1) * getattr(self, "0").scale',
-        '    dropout = torch.nn.functional.dropout(hidden, p=0.5, training=getattr(self, "0").training, inplace=False)'
-        ";  del hidden",
+        '    dropout = torch.nn.functional.dropout(hidden, p=0.5, training=getattr(self, "0").training);  del hidden',
         "    return dropout",
     ]
 

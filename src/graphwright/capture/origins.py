@@ -50,7 +50,8 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
         if internal is None:
             if len(_is_internal) >= _MOST_FILES:  # generated code has a name of its own each time
                 _is_internal.clear()
-            internal = filename.startswith(_INTERNAL) and not filename.startswith(_EXAMPLES)
+            is_program = filename.startswith(_PROGRAMS) and filename != _MODULE
+            internal = filename.startswith(_INTERNAL) and not is_program
             _is_internal[filename] = internal
         if not internal:
             return frame
@@ -59,7 +60,8 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 # Code of ours and torch's that is a program like any other: models, not machinery.
-_EXAMPLES = (os.path.join(_INTERNAL[1], "cli"), os.path.join(_INTERNAL[0], "nn", "modules", "container.py"))
+_PROGRAMS = (os.path.join(_INTERNAL[1], "cli"), os.path.join(_INTERNAL[0], "nn", "modules", ""))
+_MODULE = os.path.join(_PROGRAMS[1], "module.py")
 
 
 class Scope:

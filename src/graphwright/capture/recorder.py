@@ -50,6 +50,7 @@ from graphwright.capture.spellings import (
     name_of_target,
     operator_call,
     property_name,
+    spoken,
     tensor_method_name,
     written_argument,
 )
@@ -221,7 +222,7 @@ class Recorder:
                 return asked(self, plain, function, "call_function", function, args, kwargs)
             if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
                 return function(*args, **kwargs)
-            return self.record("call_function", function, function, args, kwargs)
+            return self.record("call_function", function, function, args, spoken(function, kwargs))
         owner = args[0] if args else None
         if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
             return measure(self, owner, name, args[1:], kwargs)

@@ -7,6 +7,7 @@ them apart.
 from __future__ import annotations
 
 import functools
+import inspect
 import opcode
 import operator
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from graphwright.capture.tensor_proxy import TensorProxy
 
 __all__ = [
     "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_torch",
-    "module_name", "name_of_target", "operator_call", "property_name", "tensor_method_name", "written_argument",
+    "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
+    "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -51,6 +53,29 @@ RESHAPES_IN_PLACE = frozenset({
     "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",
     "as_strided_",
 })  # fmt: skip
+
+
+def spoken(function: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of a call of a function of torch's but those that are None, False or private by default.
+
+    >>> spoken(torch.nn.functional.softmax, {"dim": 1, "_stacklevel": 3, "dtype": None})
+    {'dim': 1}
+    """
+    if not kwargs or type(function) is not FunctionType:
+        return kwargs
+    unspoken = _unspoken(function)
+    return {name: value for name, value in kwargs.items() if name not in unspoken or value is not unspoken[name]}
+
+
+@functools.lru_cache(1024)
+def _unspoken(function: FunctionType) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is None or parameter.default is False or parameter.name.startswith("_")
+    }
+
 
 _BINARY: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,

@@ -29,6 +29,7 @@ from graphwright.capture.forks import merge
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import ExportFlags, watching
 from graphwright.capture.keeping import Keeping
+from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.origins import definition_line
 from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.python_draws import PythonDraws
@@ -39,11 +40,9 @@ from graphwright.capture.thread_state import undoing
 from graphwright.capture.tidy import erase_unused
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
-from graphwright.runtime import Entry, GraphModule, Shells, keep_facts
+from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, keep_facts
 
-__all__ = ["ATTEMPTS", "LeafModules", "Program", "program_of", "trace"]
-
-LeafModules = Iterable[type[nn.Module] | str] | Callable[[nn.Module, str], bool]
+__all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
 
 
 def trace(
@@ -59,6 +58,7 @@ def trace(
     leaf_modules: LeafModules = (),
     leaf_functions: Iterable[Callable[..., Any]] = (),
     max_paths: int = 8,
+    copy: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> GraphModule:
     """Capture a module or function by running it on stand-ins of example inputs.
@@ -81,8 +81,10 @@ def trace(
     at each; "error" refuses every question of data, size and flag.
     `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open. What
     a container holds is called `past_0_1` or `config_key`, and belongs to its container's name, too.
-    `leaf_modules`: classes, class names or dotted paths of modules to keep as one node, besides torch.nn's own; or a
-    predicate of (module, path) that decides alone. `leaf_functions`: functions and methods whose calls stay one node.
+    `leaf_modules`: classes, class names, dotted paths or patterns of paths (`"layers.*"`) of modules to keep as one
+    node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
+    or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
+    stay one node. With `copy` the result has parameters and buffers of its own.
     `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
     per pass.
 
@@ -107,11 +109,14 @@ def trace(
         control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), progress or _say_nothing
     )
     subject = Subject(root)
-    is_leaf = _leaf_predicate(leaf_modules)
+    is_leaf = leaf_predicate(leaf_modules)
     check_names(options.static, options.dynamic, [(subject.signature(point.name), point.examples) for point in points])
     entries = [_entry(subject, point, options, is_leaf) for point in points]
     share_constants(entry.graph for entry in entries)
-    return subject.module_of(entries)
+    module = subject.module_of(entries)
+    if copy:
+        copy_tensors(module)
+    return module
 
 
 def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Callable[[nn.Module, str], bool]) -> Entry:
@@ -166,7 +171,7 @@ def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Gr
 def program_of(root: Any, args: Any, kwargs: Mapping[str, Any] | None, leaf_modules: LeafModules) -> Program:
     """Take what `trace` is called with. Raises CaptureError where that is no program with example inputs."""
     ((given, named),) = entry_points(root, args, kwargs, None, None)[0].examples
-    return Program(Subject(root), "forward", given, named, _leaf_predicate(leaf_modules))
+    return Program(Subject(root), "forward", given, named, leaf_predicate(leaf_modules))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,25 +334,3 @@ class Program:
 class _Run:
     recorder: Recorder
     inputs: Inputs
-
-
-def _leaf_predicate(leaf_modules: LeafModules) -> Callable[[nn.Module, str], bool]:
-    if callable(leaf_modules) and not isinstance(leaf_modules, type):
-        return leaf_modules
-    chosen = (leaf_modules,) if isinstance(leaf_modules, str | type) else tuple(leaf_modules)
-    classes = tuple(item for item in chosen if isinstance(item, type))
-    names = {item for item in chosen if isinstance(item, str)}
-    unknown = [item for item in chosen if not isinstance(item, type | str)]
-    if unknown:
-        raise CaptureError(f"leaf_modules holds {unknown[0]!r}", fix="use classes, class names, dotted paths")
-
-    def is_leaf(module: nn.Module, path: str) -> bool:
-        kind = type(module)
-        if isinstance(module, classes) or path in names or any(base.__name__ in names for base in kind.__mro__):
-            return True
-        return kind.__module__.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _CONTAINERS)
-
-    return is_leaf
-
-
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)

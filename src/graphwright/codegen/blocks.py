@@ -58,6 +58,9 @@ def lines_of(writer: _ReadableWriter) -> list[Line]:
     return _Lines(writer).of(writer, "    ")
 
 
+_WIDTH = 112  # beyond which a `del` gets a line of its own
+
+
 class _Lines:
     def __init__(self, root: _ReadableWriter) -> None:
         self._root = root
@@ -87,7 +90,10 @@ class _Lines:
                 if dead and not text.returns:
                     out.append(Line(node, "", f"{indent}{dead}"))
             elif text:
-                out.append(Line(node, comment, f"{indent}{wrap(text, indent)}{f';  {dead}' if dead else ''}"))
+                line = indent + wrap(text, indent)
+                fits = len(line.rpartition("\n")[2]) + len(dead) <= _WIDTH
+                after = "" if not dead else f";  {dead}" if fits else f"\n{indent}{dead}"
+                out.append(Line(node, comment, line + after))
             if node in exits:
                 indent += "    "
         return out

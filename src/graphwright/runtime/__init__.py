@@ -51,7 +51,7 @@ from graphwright.runtime.objects import attribute_names, new_object
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving import save
-from graphwright.runtime.shells import Shells, copy_slots
+from graphwright.runtime.shells import Shells, copy_slots, copy_tensors
 
 __all__ = [
     "CAPTURE",
@@ -73,6 +73,7 @@ __all__ = [
     "choose",
     "copy_attribute",
     "copy_slots",
+    "copy_tensors",
     "delete_attribute",
     "entries_of",
     "expect",

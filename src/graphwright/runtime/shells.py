@@ -9,6 +9,7 @@ run them notice nothing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import operator
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Shells", "copy_slots"]
+__all__ = ["Shells", "copy_slots", "copy_tensors"]
 
 
 class Shells:
@@ -139,6 +140,21 @@ def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any]
                 slot = kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name]
                 with contextlib.suppress(AttributeError):  # not set
                     slot.__set__(other, change(slot.__get__(module)))
+
+
+def copy_tensors(root: nn.Module) -> None:
+    """Give a module tree parameters, buffers and tensor attributes of its own; what was tied or a view stays so."""
+    memo: dict[int, Any] = {}
+    for module in root.modules():
+        state = module.__dict__
+        for table in ("_parameters", "_buffers"):
+            state[table] = {name: copy.deepcopy(tensor, memo) for name, tensor in state[table].items()}
+        for name in state.keys() - _MODULE_TABLES:
+            value = state[name]
+            if isinstance(value, torch.Tensor):
+                state[name] = copy.deepcopy(value, memo)
+            elif type(value) is list and any(isinstance(item, torch.Tensor) for item in value):  # an RNN's weights
+                state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
 
 
 def _is_private(name: str) -> bool:

@@ -1,0 +1,79 @@
+"""How deep a capture goes: which modules are one node, and which are entered."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import CaptureError
+
+__all__ = ["LeafModules", "leaf_predicate"]
+
+IsLeaf = Callable[[nn.Module, str], bool]
+Leaves = type[nn.Module] | str | Iterable[type[nn.Module] | str] | IsLeaf | None
+LeafModules = Leaves | Mapping[str, Leaves]
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def leaf_predicate(leaf_modules: LeafModules) -> IsLeaf:
+    """Turn what `trace` takes as `leaf_modules` into a predicate of (module, path). Raises CaptureError.
+
+    >>> is_leaf = leaf_predicate({"head": None, "layers.*": "Sequential"})
+    >>> is_leaf(nn.Linear(1, 1), "head.linear"), is_leaf(nn.Sequential(), "layers.1")
+    (False, True)
+    """
+    if isinstance(leaf_modules, Mapping):
+        return _by_subtree({key: leaf_predicate(value) for key, value in leaf_modules.items()})
+    if leaf_modules is None:
+        return lambda module, path: False
+    if callable(leaf_modules) and not isinstance(leaf_modules, type):
+        return leaf_modules
+    chosen = (leaf_modules,) if isinstance(leaf_modules, str | type) else tuple(leaf_modules)
+    classes = tuple(item for item in chosen if isinstance(item, type))
+    names = {item for item in chosen if isinstance(item, str)}
+    patterns = [name for name in names if _is_pattern(name)]
+    unknown: list[Any] = [item for item in chosen if not isinstance(item, type | str)]
+    if unknown:
+        raise CaptureError(
+            f"leaf_modules holds {unknown[0]!r}", fix="use classes, class names, dotted paths, patterns of paths"
+        )
+
+    def is_leaf(module: nn.Module, path: str) -> bool:
+        kind = type(module)
+        if isinstance(module, classes) or path in names or any(base.__name__ in names for base in kind.__mro__):
+            return True
+        return is_torch_layer(module) or any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+    return is_leaf
+
+
+def is_torch_layer(module: nn.Module) -> bool:
+    """Tell whether a module is one of torch.nn's own, but no container."""
+    home = type(module).__module__
+    return home.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _CONTAINERS)
+
+
+def _by_subtree(choices: dict[str, IsLeaf]) -> IsLeaf:
+    """The longest key that names a module, or one that it is in, decides; elsewhere torch.nn's layers are leaves."""
+    keys = sorted(choices, key=lambda key: (len(key), not _is_pattern(key)), reverse=True)
+
+    def is_leaf(module: nn.Module, path: str) -> bool:
+        key = next((key for key in keys if _is_within(path, key)), None)
+        return is_torch_layer(module) if key is None else choices[key](module, path)
+
+    return is_leaf
+
+
+def _is_within(path: str, key: str) -> bool:
+    if not _is_pattern(key):
+        return not key or path == key or path.startswith(f"{key}.")
+    parts = path.split(".")
+    return any(fnmatch.fnmatchcase(".".join(parts[:i]), key) for i in range(1, len(parts) + 1))
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
