@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, facts_of
 from graphwright.ir import Graph, Node, nodes_in
 
-__all__ = ["ModuleCall", "describe_divergence", "recorded_calls"]
+__all__ = ["ModuleCall", "describe_divergence", "describe_node", "recorded_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,13 @@ def describe_divergence(
             return f"first at module {call.path!r}: it reads the same and returns something else{_place(node)}"
         last = node
     return _between(last, graph.output_node())
+
+
+def describe_node(node: Node) -> str:
+    """Say that a node is the first to compute something else."""
+    if node.op == "call_module":
+        return f"first at module {node.target!r}: it returns what the original never computes{_place(node)}"
+    return f"first at node {node.name!r}: the original never computes what it gives{_place(node)}"
 
 
 def _call_nodes(graph: Graph) -> dict[tuple[str, int], Node]:

@@ -17,8 +17,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis.divergence import describe_divergence, recorded_calls
+from graphwright.analysis.divergence import describe_divergence, describe_node, recorded_calls
 from graphwright.analysis.module_state import ModuleState, random_facts, same_randomness, seed_everything
+from graphwright.analysis.node_values import NodeValues, TensorsSeen, first_other_node
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, describe_inputs, facts_of, tensors_in
 from graphwright.errors import GraphwrightError, GuardError
@@ -46,7 +47,7 @@ def verify(
     tuple of a tuple and a dict is always read as a pair.) Every call is made in every mode, with `grads` followed by
     a backward pass whose gradients are compared as well. Tolerances left out depend on the dtype, as in
     `torch.testing`; integers must be equal. Where the original raises, `gm` must raise too. Where a captured module
-    differs, the report also says near which of its nodes the two sides part.
+    differs, the report also says at which of its nodes the two sides part, inside a branch or loop too.
 
     Neither module is left changed: training flags, parameters, buffers, attributes and random states are put back.
     That takes a copy of all parameters and buffers while it runs.
@@ -156,6 +157,13 @@ class _Comparison:
         if not (isinstance(original, nn.Module) and isinstance(captured, GraphModule)):
             return ""
         graph = graph_of(captured)
+        seen, nodes = TensorsSeen(), NodeValues(captured)
+        with seen:
+            self._run(self.original, mode, args, kwargs)
+        if self._run(self.captured, mode, args, kwargs, nodes.run).error is None:
+            node = first_other_node(nodes.kept, seen.tensors, self.tolerance)
+            if node is not None:
+                return describe_node(node)
         paths = dict.fromkeys(node.target for node in graph.all_nodes() if node.op == "call_module")
         with recorded_calls(original, paths) as one:
             self._run(self.original, mode, args, kwargs)
@@ -163,7 +171,14 @@ class _Comparison:
             self._run(self.captured, mode, args, kwargs)
         return describe_divergence(graph, one, other, self.tolerance)
 
-    def _run(self, side: _Side, mode: Mode, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Outcome:
+    def _run(
+        self,
+        side: _Side,
+        mode: Mode,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        call: Callable[..., Any] | None = None,
+    ) -> _Outcome:
         """Run one side on copies of the inputs, note what it did, and put everything back."""
         args, kwargs = _copied((args, dict(kwargs)))
         function = side.function
@@ -172,7 +187,7 @@ class _Comparison:
                 function.train(mode == "train")
             seed_everything(self.seed)
             with torch.set_grad_enabled(self.grads or torch.is_grad_enabled()):
-                output = function(*args, **kwargs)
+                output = (call or function)(*args, **kwargs)
                 facts = facts_of(output, "output")
                 if self.grads:
                     facts += _gradient_facts(function, output, args, kwargs)
@@ -196,7 +211,8 @@ def _judge_errors(
             return CaseReport(
                 index, mode, inputs, "refused", math.inf, (Difference("output", f"refused: {captured}"),), "GuardError"
             )
-        what = f"the captured module raises {_name(captured)}"
+        notes = "".join(f"; {note}" for note in getattr(captured, "__notes__", ()))
+        what = f"the captured module raises {_name(captured)}{notes}"
         return CaseReport(index, mode, inputs, "differs", math.inf, (Difference("output", what),))
     if captured is None:
         what = f"the original raises {_name(original)}, the captured module does not"
