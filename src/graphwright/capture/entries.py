@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.capture.closures import Reached
 from graphwright.capture.objects import is_plain_object
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
@@ -156,17 +157,24 @@ class Subject:
             name = root.__func__.__name__
             if getattr(owner, name, None) == root and not hasattr(nn.Module, name):
                 self.root_module, self._method = owner, name
+        self._reached: Reached | None = None  # where the root is a function that reaches modules
+        if self.root_module is None:
+            reached = Reached(root)
+            if reached.holder._modules:
+                self._reached, self.root_module = reached, reached.holder
 
     def name(self, entry: str) -> str:
         """What an entry point is called in messages."""
-        if self.root_module is None:
+        if self.root_module is None or self._reached is not None:
             return getattr(self.root, "__qualname__", None) or type(self.root).__name__
         return f"{type(self.root_module).__name__}.{self._method or entry}"
 
     def function(self, module: nn.Module | None, entry: str) -> Callable[..., Any]:
         """The function of an entry point: the method of this module, or the program itself where that is none."""
-        if module is None:
+        if module is None or (self._reached is not None and module is self.root_module):
             return self.root
+        if self._reached is not None:
+            return self._reached.function_for(module)
         return getattr(module, self._method or entry)  # type: ignore[no-any-return]
 
     def signature(self, entry: str) -> inspect.Signature:
@@ -195,7 +203,8 @@ class Subject:
             where = self.name("forward")
             entries = [Entry("forward", _not_captured(self.signature("forward"), where)), *entries]
         name = self.name("forward").partition(".")[0]
-        return captured_module(self.root_module, entries, name, is_instance=not self._method)
+        is_instance = not self._method and self._reached is None
+        return captured_module(self.root_module, entries, name, is_instance)
 
 
 def _not_captured(signature: inspect.Signature, where: str) -> Graph:

@@ -26,6 +26,7 @@ from graphwright.capture.entries import (
 )
 from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
+from graphwright.capture.held_objects import HeldObjects
 from graphwright.capture.inputs import Inputs
 from graphwright.capture.interception import ExportFlags, watching
 from graphwright.capture.keeping import Keeping
@@ -221,6 +222,7 @@ class Program:
         self.subject, self.method, self.args, self.kwargs, self.is_leaf = subject, method, args, kwargs, is_leaf
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
+        self.held: HeldObjects | None = None  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -263,14 +265,19 @@ class Program:
 
     def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         if not attempt.export:
-            return undoing(lambda: self._pass(plan, attempt, answers))
+            return undoing(lambda: self._pass(plan, attempt, answers), self._put_back)
         flags = ExportFlags()
 
         def run() -> _Run:
             flags.enter()
             return self._pass(plan, attempt, answers)
 
-        return undoing(run, flags.leave)
+        return undoing(run, flags.leave, self._put_back)
+
+    def _put_back(self) -> None:
+        """Leave the objects that modules hold as they were before the pass."""
+        if self.held is not None:
+            self.held.put_back()
 
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
@@ -282,6 +289,7 @@ class Program:
         args, kwargs = inputs.bind(self.args, self.kwargs)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
+            self.held = HeldObjects(recorder.shells)
         draws = PythonDraws(recorder)
         with self._watch(recorder), draws.located() if plan.locates_draws else contextlib.nullcontext():
             try:
@@ -305,6 +313,8 @@ class Program:
         if plan.paths > plan.max_paths:
             raise recorder.questions.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
+        if self.held is not None:
+            self.held.finish()
         return _Run(recorder, inputs)
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:

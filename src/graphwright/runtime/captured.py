@@ -39,7 +39,7 @@ def captured_module(
     if not is_instance:
         bases = (GraphModule,)
     users = users_names(name for name in _OUR_NAMES if _holds(root, name))
-    kind = _instance_class(type(root).__name__, bases, users)
+    kind = _instance_class("GraphModule" if original is nn.Module else type(root).__name__, bases, users)
     module = cast(GraphModule, Shells(root, root_class=kind).root)
     state = _State(first.graph, is_readable=True)
     state.entries = {entry.name: entry for entry in (first, *others)}
