@@ -69,6 +69,12 @@ class Owner:
     def run(self, x: torch.Tensor) -> torch.Tensor:
         return self.model(x) * 2  # type: ignore[no-any-return]
 
+    __call__ = run
+
+
+def called(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return model(x) * 2  # type: ignore[no-any-return]
+
 
 WAYS = [
     pytest.param(lambda model: through_a_global, "GLOBAL", id="global"),
@@ -78,6 +84,8 @@ WAYS = [
     pytest.param(through_a_decorator, "model", id="decorator"),
     pytest.param(lambda model: Owner(model).run, "model", id="bound object"),
     pytest.param(lambda model: functools.partial(through_closure(model)), "model", id="partial"),
+    pytest.param(lambda model: functools.partial(called, model), "model", id="argument of a partial"),
+    pytest.param(Owner, "model", id="callable object"),
 ]
 
 
@@ -149,6 +157,18 @@ def test_writes_to_an_object_that_a_module_holds_are_refused(kind: type[Writes],
     with pytest.raises(graphwright.CaptureError, match=f"writes to {place}"):
         graphwright.trace(model, (torch.ones(3),))
     assert torch.equal(model.state.hidden, torch.zeros(3)) and model.state.rows == []
+
+
+def test_writes_of_a_method_to_its_object_are_refused() -> None:
+    class Keeps:
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            self.last = x * 2
+            return x
+
+    owner = Keeps()
+    with pytest.raises(graphwright.CaptureError, match=r"writes to Keeps\.last"):
+        graphwright.trace(owner.run, (torch.ones(3),))
+    assert not hasattr(owner, "last")
 
 
 def test_other_changes_of_an_object_that_a_module_holds_are_said() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.capture.objects import is_plain_object
+from graphwright.runtime import new_object
 
 __all__ = ["Reached"]
 
@@ -32,7 +34,9 @@ class Reached:
     def function_for(self, holder: nn.Module) -> Callable[..., Any]:
         """The function with the modules of another holder in place of those that it reaches."""
         found = {key: holder.get_submodule(name) for key, name in self._names.items()}
-        return _Copy(found).value(self._function)  # type: ignore[no-any-return]
+        copy = _Copy(found)
+        made: Callable[..., Any] = (copy.object if is_plain_object(self._function) else copy.value)(self._function)
+        return made
 
     def _collect(self, function: Any) -> None:
         if id(function) in self._seen:
@@ -67,6 +71,8 @@ def _variables(function: Any) -> Iterator[tuple[str, Any]]:
     """The variables that a function reads from outside, and what they are."""
     if isinstance(function, functools.partial):
         yield "function", function.func
+        yield from zip(_parameters(function.func), function.args, strict=False)
+        yield from function.keywords.items()
     elif isinstance(function, MethodType):
         yield "function", function.__func__
         if is_plain_object(function.__self__):
@@ -79,6 +85,15 @@ def _variables(function: Any) -> Iterator[tuple[str, Any]]:
             for name in _global_names(function.__code__):
                 if isinstance(names.get(name), nn.Module):
                     yield name, names[name]
+    elif is_plain_object(function):
+        yield from vars(function).items()
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
 
 
 def _cells(function: FunctionType) -> dict[str, CellType]:
@@ -134,20 +149,21 @@ class _Copy:
             changed = {key: self._modules.get(id(item), item) for key, item in value.items()}
             return value if all(changed[key] is item for key, item in value.items()) else changed
         if kind is functools.partial:
-            return functools.partial(self.value(value.func), *value.args, **value.keywords)
+            args = [self._modules.get(id(item), item) for item in value.args]
+            named = {name: self._modules.get(id(item), item) for name, item in value.keywords.items()}
+            return functools.partial(self.value(value.func), *args, **named)
         if kind is MethodType:
-            return MethodType(self.value(value.__func__), self._object(value.__self__))
+            return MethodType(self.value(value.__func__), self.object(value.__self__))
         return self._function(value) if kind is FunctionType else value
 
-    def _object(self, owner: Any) -> Any:
+    def object(self, owner: Any) -> Any:
+        """A copy of an object, with modules in its attributes replaced."""
         if not is_plain_object(owner):
             return owner
         state = {name: self.value(item) for name, item in vars(owner).items()}
         if all(state[name] is item for name, item in vars(owner).items()):
             return owner
-        made = object.__new__(type(owner))
-        vars(made).update(state)
-        return made
+        return new_object(type(owner), **state)
 
     def _function(self, function: FunctionType) -> FunctionType:
         cells = _cells(function)

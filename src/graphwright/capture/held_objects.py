@@ -1,4 +1,4 @@
-"""Plain objects that modules hold: what a program writes to them is refused, or said, and never left in them."""
+"""Plain objects that a program holds: what a program writes to them is refused, or said, and never left in them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
 
 
 class HeldObjects:
-    """What the objects in the attributes of modules hold as a pass starts."""
+    """What the objects in the attributes of modules, and the one that a function belongs to, hold as a pass starts."""
 
-    def __init__(self, shells: Shells) -> None:
+    def __init__(self, shells: Shells | None, function: Any) -> None:
         self._found: list[tuple[str, Any, Any]] = []
         self._seen: set[int] = set()
-        for module, shell in shells.all():
+        owner = getattr(function, "__self__", function)
+        if is_plain_object(owner):
+            self._note(type(owner).__name__, owner, 0)
+        for module, shell in () if shells is None else shells.all():
             path = shells.path(module)
             for name, value in shell.__dict__.items():
                 if name not in _MODULE_TABLES and type(value) not in _ATOMS and is_plain_object(value):
@@ -65,11 +68,11 @@ class HeldObjects:
         for path, is_value in self.put_back():
             if is_value:
                 raise CaptureError(
-                    f"the program writes to {path}, of an object that a module holds; the captured program could not",
-                    fix="keep it in an attribute of the module itself, or pass the object as an argument",
+                    f"the program writes to {path}, of an object that it holds; the captured program could not",
+                    fix="keep it in an attribute of a module, or pass the object as an argument",
                 )
             warnings.warn(
-                f"the program changes {path}, of an object that a module holds; the captured program does not",
+                f"the program changes {path}, of an object that it holds; the captured program does not",
                 TracerWarning,
                 stacklevel=2,
             )

@@ -289,7 +289,7 @@ class Program:
         args, kwargs = inputs.bind(self.args, self.kwargs)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
-            self.held = HeldObjects(recorder.shells)
+        self.held = HeldObjects(recorder.shells, function)
         draws = PythonDraws(recorder)
         with self._watch(recorder), draws.located() if plan.locates_draws else contextlib.nullcontext():
             try:
