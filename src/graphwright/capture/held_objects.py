@@ -31,7 +31,9 @@ class HeldObjects:
         owner = getattr(function, "__self__", function)
         if is_plain_object(owner):
             self._note(type(owner).__name__, owner, 0)
-        for module, shell in () if shells is None else shells.all():
+        if shells is None:
+            return
+        for module, shell in shells.all():
             path = shells.path(module)
             for name, value in shell.__dict__.items():
                 if name not in _MODULE_TABLES and type(value) not in _ATOMS and is_plain_object(value):
