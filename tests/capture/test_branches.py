@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import CaptureError, GraphModule, Interpreter, trace
+from graphwright import GraphModule, GuardError, Interpreter, trace
 
 INPUTS = [sign * scale * torch.arange(1.0, n + 1) for sign in (1, -1) for scale in (0.1, 3.0) for n in (2, 3, 6)]
 
@@ -274,14 +274,85 @@ def test_the_code_reads_like_the_source() -> None:
     assert "if lt or x.sum() == 0:" in code
 
 
-def test_a_variable_of_one_side_is_refused_where_it_is_used() -> None:
+def test_a_variable_of_one_side_is_missed_where_it_is_used() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
             extra = x + 1
         return x * extra
 
-    with pytest.raises(CaptureError, match="the variable 'extra' has a value on only one side"):
-        trace(program, torch.ones(2))
+    gm = trace(program, torch.ones(2))
+    assert torch.equal(gm(torch.ones(3)), program(torch.ones(3)))
+    with pytest.raises(UnboundLocalError, match="extra"):
+        gm(-torch.ones(2))
+
+
+class Prepares(nn.Module):
+    """A variable that one side assigns, used where the same question is asked again."""
+
+    def __init__(self, ask: Callable[[nn.Module, torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.ask = ask
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        is_asked = self.ask(self, x)
+        if is_asked:
+            extra = x + 1
+        x = x * 2
+        for _ in range(2):
+            if is_asked:
+                x = x * extra
+        return x
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda self, x: (x > 0).any().item(), id="data"),
+        pytest.param(lambda self, x: not self.training, id="flag"),
+        pytest.param(lambda self, x: x.size(0) > 2, id="size"),
+    ],
+)
+def test_a_variable_of_one_side_is_there_where_that_side_was_taken(ask: Any) -> None:
+    model = Prepares(ask)
+    gm = trace(model, torch.ones(3))
+    inputs = (torch.ones(3), -torch.ones(3), torch.ones(2), -torch.ones(2))
+    for x, training in itertools.product(inputs, (True, False)):
+        model.train(training), gm.train(training)
+        same(outcome(gm, x), outcome(model, x))
+
+
+def test_a_way_on_which_the_example_fails_is_guarded_against() -> None:
+    def program(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if mask.all():
+            return x * 2
+        return x[~mask] * torch.ones(17)
+
+    gm = trace(program, (torch.ones(3), torch.ones(3, dtype=torch.bool)))
+    assert [guard.what for guard in gm.guards] == ["bool_1 was True"]
+    assert torch.equal(gm(torch.ones(2), torch.ones(2, dtype=torch.bool)), torch.full((2,), 2.0))
+    with pytest.raises(GuardError, match="captured where this was True"):
+        gm(torch.ones(17), torch.zeros(17, dtype=torch.bool))
+
+
+def test_the_way_of_the_example_must_not_fail() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.view(7, -1) if x.sum() > 0 else x
+
+    with pytest.raises(RuntimeError, match=r"shape '\[7, -1\]' is invalid"):
+        trace(program, torch.ones(3))
+
+
+def test_an_input_that_is_read_on_one_way_only_is_checked_on_all() -> None:
+    def program(xs: list[torch.Tensor]) -> Any:
+        if xs[0].sum() > 0:
+            return xs[1] * 2, xs[1].dtype
+        return xs[0]
+
+    inputs = [torch.ones(3), torch.ones(4)]
+    gm = trace(program, (inputs,))
+    assert torch.equal(gm(inputs)[0], program(inputs)[0])
+    with pytest.raises(GuardError, match="float64"):
+        gm([-torch.ones(3), torch.ones(4).double()])
 
 
 def test_functions_stay_as_they_are() -> None:

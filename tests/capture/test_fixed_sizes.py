@@ -37,6 +37,7 @@ OPEN: list[tuple[str, Callable[[Any], Any], int]] = [
     ("broadcast against an open one", lambda x: x + torch.zeros(1, 1), 1),
     ("joined with an open one", lambda x: torch.cat((x.view(-1, 8), x), 1), 1),
     ("an open dimension of a mask", lambda x: torch.zeros(1, 1).masked_fill(x > 0, 1.0), 1),
+    ("a slice between tensors", lambda x: x[torch.tensor(0) : torch.tensor(2)], 0),
     ("taken by a tensor", lambda x: x[x.sum(1) > -1e9], 0),
 ]
 

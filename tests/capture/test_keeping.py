@@ -360,6 +360,25 @@ REFUSED = [
 ]
 
 
+class Once(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: int | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.calls is not None:
+            x = x.view(17)
+        self.calls = 1
+        return x + 1
+
+
+def test_a_way_on_which_the_example_fails_is_guarded_against() -> None:
+    gm = trace(Once(), torch.ones(3))
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
+    with pytest.raises(graphwright.GuardError, match="captured where this was True"):
+        gm(torch.ones(2))
+
+
 @pytest.mark.parametrize(("kind", "message"), REFUSED)
 def test_what_cannot_be_kept_is_refused(kind: type[nn.Module], message: str) -> None:
     with pytest.raises(CaptureError, match=message) as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -224,6 +225,15 @@ def test_operators_belong_to_their_namespace(tmp_path: Path) -> None:
         graphwright.load(tmp_path / "model.gw")
     again = graphwright.load(tmp_path / "model.gw", allow=["gw_saved"])
     assert torch.equal(again(torch.ones(2)), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("number", [numpy.sqrt(3), numpy.float16(0.1), numpy.int64(3), numpy.bool_(True)], ids=repr)
+def test_numbers_of_numpy_keep_their_type(number: Any, tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    graph.output((graph.placeholder("x"), number))
+    again = there_and_back(graphwright.GraphModule({}, graph), tmp_path)
+    kept = again(1)[1]
+    assert type(kept) is type(number) and kept == number
 
 
 def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:

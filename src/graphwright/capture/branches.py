@@ -22,7 +22,7 @@ from graphwright.capture.conversion import PREFIX
 from graphwright.capture.joining import Unlike
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
-from graphwright.capture.running import Refusal, refusal
+from graphwright.capture.running import Refusal, refusal, running
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
@@ -51,13 +51,18 @@ class OneSided(CaptureError):
 
 
 class Unbound:
-    """Stands for a variable that only the other side of a branch assigned; any use of it is an error."""
+    """Stands for a variable that only one side of a branch assigned; where it is used, the branch forks instead."""
 
     def __init__(self, name: str, where: str | None, place: Any) -> None:
         object.__setattr__(self, "_about", (name, where, place))
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(OneSided(*object.__getattribute__(self, "_about")))
+        name, where, place = object.__getattribute__(self, "_about")
+        error, recorder = OneSided(name, where, place), running()
+        if recorder is None or recorder.pending is not None or recorder.plan.obstacles is not None:
+            raise refusal(error)
+        recorder.plan.one_sided.add(name)
+        raise recorder.questions.restart(recorder.plan.change(place, "fork", error.message))
 
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
@@ -164,7 +169,10 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     except Raised:
         raised = True
     except (Exception, Refusal) as error:
-        raise _failed(recorder, subject, error, place) from error
+        if not recorder.questions.reads_unassigned(error):
+            raise _failed(recorder, subject, value, error, place) from error
+        recorder.questions.write_raise(error)
+        raised = True
     finally:
         recorder.region = before
         if known is None:
@@ -182,7 +190,7 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     return _Side(region, raised, values)
 
 
-def _failed(recorder: Recorder, subject: Any, error: Exception | Refusal, place: Any) -> BaseException:
+def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Refusal, place: Any) -> BaseException:
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
         return recorder.pending
@@ -203,7 +211,7 @@ def _failed(recorder: Recorder, subject: Any, error: Exception | Refusal, place:
         return recorder.questions.restart(
             recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
-    return recorder.questions.given_up(error, place)
+    return recorder.questions.given_up(error, place, recorder.numbers.hint(subject) is (not value))
 
 
 def _finish(

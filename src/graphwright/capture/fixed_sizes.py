@@ -119,7 +119,7 @@ def _indexed(sizes: Sizes, index: tuple[Any, ...]) -> Sizes:
 
 def _sliced(size: int | None, item: slice) -> int | None:
     bounds = (item.start, item.stop, item.step)
-    if bounds == (None, None, None):
+    if all(bound is None for bound in bounds):  # a bound may be a tensor, which is not to be compared
         return size
     if size is None or not all(bound is None or type(bound) is int for bound in bounds):
         return None

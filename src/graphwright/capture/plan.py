@@ -75,6 +75,7 @@ class Plan:
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
+    one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
 
     def start(self, answers: tuple[bool, ...]) -> None:
@@ -94,7 +95,7 @@ class Plan:
     def change(self, place: Any, way: Way, why: str) -> Restart:
         """Have one question answered another way."""
         self.ways[place] = way
-        return Restart(f"{_WAYS[way]}: {why}", "" if place is None else _line(*place[:2]))
+        return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
 
     def outline(self, what: CodeType | str, name: str, why: str) -> Restart:
         """Have a function or module recorded as one node."""

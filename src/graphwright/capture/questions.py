@@ -70,6 +70,7 @@ class Fork:
     site: Any
     place: Any
     is_data: bool
+    hint: bool | None  # the example's answer
     calls: Calls  # how many there were before it
 
 
@@ -120,9 +121,9 @@ class Questions:
             self.stage(user_frame(sys._getframe(1)))
         if kind is bool and way != "guard" and stages and (is_asked_by_user or self.is_data(subject)):
             return self._fork(subject, key, place)
-        if self.is_data(subject):
+        if self.is_data(subject) and way != "guard":
             return self.refuse_data(subject)
-        return self.guard(subject)
+        return self.guard(self._symbol(subject))
 
     def is_asked_by_user(self) -> bool:
         """Tell whether the code that asks is the program's own, or a check of torch's that it calls."""
@@ -185,17 +186,17 @@ class Questions:
             while region.outer.outer is not None:
                 region = region.outer
             raise self._fork_at(region.place, "a question inside a branch forks")
-        number = len(self.forks)
+        number, hint = len(self.forks), self._recorder.numbers.hint(subject)
         answers = self._recorder.plan.answers
         if number < len(answers):
             answer = answers[number]
         else:
             if number >= self._recorder.plan.max_paths:  # a loop may fork for ever
                 raise self.restart(self.too_many_paths())
-            answer = self._recorder.numbers.hint(subject) is not False
+            answer = hint is not False
         pred = self._recorder.numbers.predicate(subject)
         after, site, calls = self._recorder.graph._root.prev, self._recorder.site(), self._recorder.calls.copy()
-        self.forks.append(Fork(after, pred, answer, site, place, self.is_data(subject), calls))
+        self.forks.append(Fork(after, pred, answer, site, place, self.is_data(subject), hint, calls))
         self.known[key] = answer
         self._recorder.keep.append(subject)  # known by its id
         return answer
@@ -204,6 +205,12 @@ class Questions:
         """What decides a branch on a value: the symbol behind a number, else the value itself."""
         symbol = symbol_of(test)
         return test if symbol is None else symbol
+
+    def _symbol(self, subject: Any) -> Symbol:
+        """The number or truth that a question is about."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(self._recorder.numbers.truth(subject))
+        assert symbol is not None
+        return symbol
 
     def key_of(self, subject: Any) -> Any:
         """What tells a value from others."""
@@ -305,8 +312,7 @@ class Questions:
         if way != "follow" and is_of_slice(self._recorder.region, subject):
             return then() if self.refuse_data(subject) else other()
         if way == "guard":
-            assert isinstance(subject, Symbol)
-            return then() if self.guard(subject) else other()
+            return then() if self.guard(self._symbol(subject)) else other()
         if way == "follow":
             return then() if self.of_example(subject) else other()
         if way == "fork":
@@ -379,15 +385,25 @@ class Questions:
         if self._recorder.keeping is not None:
             self._recorder.keeping.write()  # what was written before it stays written
         kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
+        if kind is NameError:  # a variable of the program, which is a free one of the converted function
+            kind = UnboundLocalError
         self._recorder.make("call_function", raise_error, (kind, *[self.message(arg) for arg in args]), "raise_error")
 
     def is_raised_by_user(self, error: Exception) -> bool:
-        """Tell whether a `raise` or `assert` of the program raised an exception, on a path that it forked into."""
+        """Tell whether the program itself raised an exception, on a path that it forked into.
+
+        That is: by a `raise` or `assert`, or by reading a variable that the other side of a branch assigns.
+        """
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
         if not self._recorder.plan.answers or not frames or user_frame(frames[-1]) is not frames[-1]:
             return False
         place = place_of(frames[-1].f_code, frames[-1].f_lasti)
-        return place.source.startswith(("raise ", "assert "))
+        return place.source.startswith(("raise ", "assert ")) or self.reads_unassigned(error)
+
+    def reads_unassigned(self, error: BaseException) -> bool:
+        """Tell whether the program read a variable that this way through it does not assign, but another one does."""
+        names = self._recorder.plan.one_sided
+        return isinstance(error, NameError) and any(repr(name) in str(error) for name in names)
 
     def message(self, value: Any) -> Argument:
         """Write a message: its numbers are those of a run."""
@@ -450,10 +466,19 @@ class Questions:
         for fork in reversed(self.forks):
             if not fork.is_data:
                 return self._recorder.plan.change(fork.place, "guard", f"a path raises {type(error).__name__}")
-        return self.given_up(error, self.forks[-1].place) if self.forks else error
+        if not self.forks:
+            return error
+        other = next((fork for fork in reversed(self.forks) if fork.hint is (not fork.answer)), None)
+        return self.given_up(error, (other or self.forks[-1]).place, other is not None)
 
-    def given_up(self, error: BaseException, place: Any) -> BaseException:
-        """What to do where a side of a branch on data cannot be captured: refuse, or note it and follow the example."""
+    def given_up(self, error: BaseException, place: Any, is_other_way: bool = False) -> BaseException:
+        """What to do where a side of a branch on data cannot be captured.
+
+        A way that the example does not go, and on which the program fails with the example's data, is guarded against.
+        Else refuse, or note it and follow the example.
+        """
+        if self._recorder.plan.obstacles is None and is_other_way and not isinstance(error, Refusal | CaptureError):
+            return self.restart(self._recorder.plan.change(place, "guard", f"one side raises {type(error).__name__}"))
         if self._recorder.plan.obstacles is None or self._recorder.plan.ways.get(place) == "follow":
             return error
         raised = error.error.with_traceback(error.__traceback__) if isinstance(error, Refusal) else error

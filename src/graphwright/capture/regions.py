@@ -17,9 +17,9 @@ def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
     made: list[Node] = []
 
     def get() -> Node:
-        if not made:
+        if not made or made[-1]._erased:  # what came after a fork has gone into the branch
             made.append(make())
-        return made[0]
+        return made[-1]
 
     return get
 

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 
@@ -42,6 +43,10 @@ _FUNCTIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, functools._lru_cache_wrapper,
     torch._ops.OpOverload, torch._ops.OpOverloadPacket,
 )  # fmt: skip
+_NUMPY_NUMBERS = frozenset({
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "complex64", "complex128",
+})  # fmt: skip
 _NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -139,6 +144,8 @@ class PlainWriter:
             return {"device": str(value)}
         if kind is torch.Size:
             return {"size": list(value)}
+        if isinstance(value, numpy.number | numpy.bool_) and value.dtype.name in _NUMPY_NUMBERS:
+            return {"numpy_number": [value.dtype.name, value.tobytes().hex()]}
         if kind in (slice, range):
             return {kind.__name__: self.items((value.start, value.stop, value.step), path)}
         if kind is frozenset:
@@ -317,6 +324,13 @@ class PlainReader:
 
     def _read_size(self, data: Any) -> torch.Size:
         return torch.Size([_checked(number, int) for number in data])
+
+    def _read_numpy_number(self, data: Any) -> Any:
+        kind, content = data
+        if kind not in _NUMPY_NUMBERS:
+            raise damaged(f"{_short(kind)} is no kind of number of NumPy's")
+        (number,) = numpy.frombuffer(bytes.fromhex(content), kind)
+        return number
 
     def _read_slice(self, data: Any) -> slice:
         start, stop, step = self.items(data)
