@@ -24,7 +24,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from graphwright import CaptureError, trace, verify
+from graphwright import CaptureError, symbolic_trace, trace, verify
 
 INPUTS = [(torch.randn(3, 4),), (torch.randn(5, 4),)]
 
@@ -466,6 +466,11 @@ class Wholes(Linear):
         return torch.utils.checkpoint.checkpoint(self.linear, scripted(y), use_reentrant=False)
 
 
+class Straightened(Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return Straight.apply(self.linear(x))
+
+
 PROGRAMS: list[type[nn.Module]] = [
     *(Flags, Regions, Draws, Constructors, Limits, Hooked, HookedBackward, Normed, ParametrizedRoot, Counted, OwnNorms),
     *(WritesToInput, WritesToViews, FromTable, MadeInForward, Arrays, Cached, Locked, OwnNames, Slots, HasSlots),
@@ -495,6 +500,37 @@ def test_the_captured_module_does_what_eager_does(kind: type[nn.Module]) -> None
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_outputs_keep_their_types(kind: str) -> None:
     check(Returns(kind))
+
+
+SYMBOLIC: list[type[nn.Module]] = [
+    *(
+        Regions,
+        Hooked,
+        HookedBackward,
+        Normed,
+        WritesToInput,
+        WritesToViews,
+        Locked,
+        HasSlots,
+        CallsOwnCall,
+        Straightened,
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", SYMBOLIC, ids=lambda kind: kind.__name__)
+def test_so_does_the_symbolically_traced_one(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    model = kind()
+    inputs = [tuple(map(torch.clone, args)) for args in INPUTS]
+    report = verify(model, symbolic_trace(model), inputs, modes=("train", "eval"), grads=True)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OUTPUTS if kind not in ("object", "user dict")])
+def test_outputs_keep_their_types_when_traced_symbolically(kind: str) -> None:
+    report = verify(Returns(kind), symbolic_trace(Returns(kind)), INPUTS)
+    assert report.ok, str(report)
 
 
 def test_the_training_flag_of_each_module_is_its_own() -> None:

@@ -23,7 +23,7 @@ from graphwright.ops import enter_context, exit_context
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Ambient"]
+__all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
 _GRAD_FILE = grad_mode.__file__
 _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__code__: False}
@@ -123,7 +123,7 @@ class Ambient:
 
     def asked_for_class(self, frame: FrameType) -> None:
         """Record that autocast is entered or left, if that is what looks at the function mode."""
-        enters = _AUTOCAST.get(frame.f_code)
+        enters = enters_autocast(frame)
         if enters is None or self._recorder.pending is not None:
             return
         context = frame.f_locals["self"]
@@ -133,13 +133,23 @@ class Ambient:
         if not enters:
             self._leave(key)
             return
-        options = {"dtype": context.fast_dtype, "enabled": context._enabled, "cache_enabled": context._cache_enabled}
-        for name, default in (("enabled", True), ("cache_enabled", True)):
-            if options[name] is default:
-                del options[name]
-        if options.get("enabled") is False:
-            del options["dtype"]
-        self._enter(key, torch.autocast, context.device, **options)
+        self._enter(key, torch.autocast, context.device, **autocast_options(context))
+
+
+def enters_autocast(frame: FrameType) -> bool | None:
+    """Whether what runs in a frame enters autocast (True) or leaves it (False); None for other code."""
+    return _AUTOCAST.get(frame.f_code)
+
+
+def autocast_options(context: Any) -> dict[str, Any]:
+    """What to call `torch.autocast` with, besides the device, to get a context like this one."""
+    options = {"dtype": context.fast_dtype, "enabled": context._enabled, "cache_enabled": context._cache_enabled}
+    for name in ("enabled", "cache_enabled"):
+        if options[name] is True:
+            del options[name]
+    if options.get("enabled") is False:
+        del options["dtype"]
+    return options
 
 
 def _grad_context(frame: FrameType | None) -> tuple[Any, str]:

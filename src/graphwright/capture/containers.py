@@ -6,7 +6,9 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["container_call", "is_named_result"]
+from graphwright.capture.objects import constructor_fields
+
+__all__ = ["container_call", "is_named_result", "made_by"]
 
 _MAPPINGS = (dict.__init__, OrderedDict.__init__)
 
@@ -34,6 +36,15 @@ def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | N
     if is_named_result(value):
         return kind, (tuple(value),)
     return None
+
+
+def made_by(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+    """What to call, and with what, to make again a dict, set or deque of a class of its own; None for other values."""
+    fields = constructor_fields(value) if isinstance(value, dict) else None
+    if fields is not None:
+        return type(value), (), fields
+    call = None if isinstance(value, tuple) else container_call(value)
+    return None if call is None else (*call, {})
 
 
 def is_named_result(value: Any) -> bool:

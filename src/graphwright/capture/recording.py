@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch.overrides import is_tensor_method_or_property
 
+from graphwright.capture.containers import made_by
 from graphwright.capture.origins import CallSite, Scope, user_frame
 from graphwright.capture.proxy import Attribute, Proxy
 from graphwright.errors import TraceError
@@ -202,6 +203,8 @@ class TracerBase:
             self._place(node, frame)
         elif frame is not None:
             node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope)
+        if self._recorder is not None and frame is not None and frame is not self._recorder.last_frame:
+            self._recorder.look(frame)
         return Proxy(node, self)
 
     def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -242,6 +245,13 @@ class TracerBase:
             return self.create_node("call_function", kind, tuple([self.create_arg(item) for item in a]), {})
         if isinstance(a, tuple):  # torch.return_types
             return tuple([self.create_arg(item) for item in a])
+        call = None if kind is dict or type(a).__module__.startswith("graphwright.") else made_by(a)
+        if call is not None:
+            function, arguments, named = call
+            made = tuple([self.create_arg(argument) for argument in arguments])
+            return self.create_node(
+                "call_function", function, made, {name: self.create_arg(value) for name, value in named.items()}
+            )
         if isinstance(a, dict):
             return {self._key(key): self.create_arg(item) for key, item in a.items()}
         if isinstance(a, Node):

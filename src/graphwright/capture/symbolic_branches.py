@@ -8,9 +8,11 @@ proxy, and what must not become one, None above all, makes the program fork.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -20,11 +22,12 @@ from graphwright.capture.calls import Calls
 from graphwright.capture.joining import Unlike, Verdict
 from graphwright.capture.origins import CallSite, user_frame
 from graphwright.capture.plan import Plan
-from graphwright.capture.proxy import Proxy
-from graphwright.capture.questions import Questions
+from graphwright.capture.proxy import Proxy, find_tracer
+from graphwright.capture.questions import BOUNDARIES, Questions
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.staging import run
+from graphwright.capture.whole_calls import APPLY, is_whole
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, map_arg
 
@@ -50,7 +53,8 @@ class SymbolicRecorder:
         self.joining = _Joining(self)
         self.ambient = _Ambient(tracer)
         self.keeping = None  # attributes are what they are found to be
-        self.transforms = None  # what torch.vmap gives to a function needs examples
+        self.transforms = _Wholes(tracer)
+        self.last_frame: FrameType | None = None  # that recorded something
         self.root = Region(graph=tracer.graph)
         self._region = self.root
         self._parameters: dict[Region, dict[str, Any]] = {self.root: tracer.parameter_proxy_cache}
@@ -133,6 +137,17 @@ class SymbolicRecorder:
         """Turn a value of the program into an argument of a node."""
         return self.tracer.create_arg(value)
 
+    def look(self, frame: FrameType) -> None:
+        """See that an operation is not inside the forward of an autograd function, whose backward would be lost."""
+        self.last_frame = frame
+        outer = frame.f_back
+        while outer is not None and outer.f_code not in BOUNDARIES:
+            if outer.f_code is APPLY:
+                codes = self.questions.convertible(user_frame(outer))
+                if codes:
+                    raise self.questions.restart(self.plan.convert(codes))
+            outer = outer.f_back
+
     def value(self, value: Any) -> Any:
         """A tensor that the program has is what it was while it was traced."""
         return value
@@ -158,6 +173,22 @@ class SymbolicRecorder:
         """The user's line that is running."""
         site = self.site()
         return None if site is None else site.line()
+
+
+class _Wholes:
+    """The calls of autograd functions and of functions that TorchScript has compiled: each is one node."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def handler(self, function: Any) -> Callable[..., Any] | None:
+        """What to call in place of such a function; None for others."""
+        return functools.partial(self._record, function) if is_whole(function) else None
+
+    def _record(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if find_tracer(args, kwargs) is None:
+            return function(*args, **kwargs)
+        return self._tracer.create_proxy("call_function", function, args, kwargs)
 
 
 class _Ambient:

@@ -23,6 +23,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from graphwright.capture.ambient import autocast_options, enters_autocast
 from graphwright.capture.attributes import TrainingFlag, Watched
 from graphwright.capture.forks import all_paths
 from graphwright.capture.origins import CallSite, Scope, is_returned, user_frame
@@ -117,6 +118,7 @@ class Tracer(TracerBase):
         self._tensor_paths: dict[int, str] | None = None  # the same for buffers and plain attributes
         self._root_signature: tuple[Any, inspect.Signature] | None = None
         self.parameter_proxy_cache: dict[str, Proxy] = {}
+        self._autocast_regions: list[tuple[Any, Node]] = []  # that are entered: the context of each, its node
         self._grad_regions: list[tuple[bool, Node]] = []  # that are entered: the mode before each, its node
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -335,6 +337,9 @@ class Tracer(TracerBase):
         for state in self._recorder.states if self._recorder is not None else ():
             state.watch(shell)
         try:
+            # Hooks on the backward of a module join autograd around its forward, which only a run has.
+            if path and (module._backward_hooks or module._backward_pre_hooks):
+                return self.create_proxy("call_module", path, args, kwargs)
             if not self._calls_directly:
                 return self.call_module(module, _forward_of(shell), args, kwargs)
             if self.is_leaf_module(module, path):  # `call_module` in this frame, where nobody overrides it
@@ -508,6 +513,25 @@ class _AmbientMode(TorchFunctionMode):
         if function in RANDOM_FUNCTIONS:
             return self._tracer.torch_function(function, args, kwargs or {})
         return function(*args, **(kwargs or {}))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Autocast asks each mode for its class when it is entered and left."""
+        frame = sys._getframe(1)
+        enters = enters_autocast(frame)
+        if enters is not None:
+            self._set_autocast(frame.f_locals["self"], enters)
+        return _AmbientMode
+
+    def _set_autocast(self, context: Any, enters: bool) -> None:
+        tracer = self._tracer
+        if enters:
+            args = (torch.autocast, context.device)
+            options = autocast_options(context)
+            entered = tracer.create_node("call_function", enter_context, args, options, name="autocast")
+            tracer._autocast_regions.append((context, entered))
+        elif tracer._autocast_regions and tracer._autocast_regions[-1][0] is context:
+            tracer.create_node("call_function", exit_context, (tracer._autocast_regions.pop()[1],), {})
 
     def _set_grad_mode(self, enabled: bool) -> None:
         """Each region restores what was before it: setting the mode to that leaves it."""

@@ -24,20 +24,26 @@ if TYPE_CHECKING:
 
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["inline", "whole_call"]
+__all__ = ["APPLY", "inline", "is_whole", "whole_call"]
 
 _APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+APPLY = _APPLY.__code__
 _SIGNATURE = inspect.signature(torch.func.functional_call)
+
+
+def is_whole(function: Any) -> bool:
+    """Tell whether a function is the `apply` of an autograd function, or one that TorchScript has compiled."""
+    if type(function) is MethodType:
+        return function.__func__ is _APPLY and isinstance(function.__self__, type)
+    return isinstance(function, torch._C.ScriptFunction)
 
 
 def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
-    if type(function) is MethodType and function.__func__ is _APPLY and isinstance(function.__self__, type):
-        return functools.partial(_apply, recorder, function)
+    if is_whole(function):
+        return functools.partial(_apply if type(function) is MethodType else _scripted, recorder, function)
     if type(function) is FunctionType and function is torch.func.functional_call:
         return functools.partial(_functional_call, recorder)
-    if isinstance(function, torch._C.ScriptFunction):
-        return functools.partial(_scripted, recorder, function)
     return None
 
 
