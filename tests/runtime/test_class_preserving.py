@@ -85,7 +85,7 @@ def fuse(gm: Net) -> None:
 
 def pruned(gm: Net) -> None:
     prune.l1_unstructured(gm.conv, "weight", amount=0.5)
-    prune.random_structured(gm.norm, "weight", amount=1, dim=0)
+    prune.random_structured(gm.rnn, "weight_ih_l0", amount=1, dim=0)
     assert (gm.conv.weight == 0).sum() == gm.conv.weight.numel() // 2
 
 
