@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,16 @@ def _training(text: str, module: Any) -> str:
         text = re.sub(rf"%{node.name}\b|\b{node.name}(?=[,)])", str(value), text)
     text = re.sub(r"    .*graphwright.runtime.guards.expect.*\n|    .*graphwright_runtime_guards_expect.*\n", "", text)
     return re.sub(r";  (\w+ = )+None", "", text)  # where values are freed
+
+
+@_reason("outputs keep their class")
+def _output_class(text: str, module: Any) -> str:
+    for node in module.graph.nodes:
+        if node.op == "call_function" and node.target is OrderedDict:
+            held = ", ".join(f"{key!r}: {value}" for key, value in node.args[0])
+            text = re.sub(rf"    %{node.name} :.*\n|    {node.name} = .*\n", "", text)
+            text = re.sub(rf"return {node.name}\b", lambda found, held=held: f"return {{{held}}}", text)
+    return text
 
 
 REASONS = (*_REASONS, "random tensors are drawn anew at each call", "captured only here", "goes on after a branch")
