@@ -29,6 +29,20 @@ FIXED: list[tuple[str, Callable[[Any], Any], int]] = [
     ("joined to an empty list", lambda x: torch.cat((torch.tensor([]), x.view(-1, 4)), -2), -1),
     ("cast", lambda x: x.view(-1, 4).double().contiguous(), 1),
 ]
+STRIDED: list[Callable[[Any], Any]] = [
+    lambda x: x.as_strided((x.shape[0], x.shape[1] // 2), x.stride()),
+    lambda x: x.as_strided((x.stride(0),), (1,), x[1:].storage_offset()),
+    lambda x: x * 2 if x.t().stride(1) > 4 else x,
+]
+
+
+@pytest.mark.parametrize("program", STRIDED)
+def test_strides_and_offsets_are_those_of_the_call(program: Callable[[Any], Any]) -> None:
+    gm = trace(program, torch.arange(8.0).view(2, 4))
+    for x in (torch.arange(18.0).view(3, 6), torch.arange(8.0).view(2, 4)):
+        assert torch.equal(gm(x), program(x))
+
+
 OPEN: list[tuple[str, Callable[[Any], Any], int]] = [
     ("an input", lambda x: x, 1),
     ("what -1 stands for", lambda x: x.view(-1, 4), 0),

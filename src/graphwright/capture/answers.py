@@ -27,6 +27,8 @@ def asked(recorder: Recorder, name: str, function: Any, op: str, target: Any, ar
     values = [*args, *kwargs.values()]
     if name == "numel":
         return measure(recorder, values[0], name, (), {})
+    if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
+        return _place_in_memory(recorder, name, args, kwargs)
     if name not in TRUTHS:
         recorder.kinds_asked |= any(isinstance(value, TensorProxy) for value in values)
         return function(*recorder._to_examples(args), **recorder._to_examples(kwargs))
@@ -35,6 +37,16 @@ def asked(recorder: Recorder, name: str, function: Any, op: str, target: Any, ar
     recorder.calls.recorded += 1
     made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
     return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
+
+
+def _place_in_memory(recorder: Recorder, name: str, args: Any, kwargs: Any) -> Any:
+    """Answer strides and offsets, which sizes decide, with numbers of the program."""
+    value = getattr(torch.Tensor, name)(*recorder._to_examples(args), **recorder._to_examples(kwargs))
+    made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
+    node, number = recorder.node("call_method", name, *made), recorder.numbers.input_symbol
+    if type(value) is int:
+        return as_number(number(node, value))
+    return tuple([as_number(number(recorder._item_node(node, i, ""), item)) for i, item in enumerate(value)])
 
 
 def read_property(recorder: Recorder, name: str, function: Any, args: tuple[Any, ...]) -> Any:
