@@ -31,7 +31,7 @@ CHECKS = {
 
 _CALLS_BY_NAME = frozenset({"get_attr", "call_method", "call_module"})
 _SIGNATURES: dict[Any, Callable[[Node], str | None]] = {}
-_WRITERS: list[Callable[..., Any]] = []
+_writer: Callable[..., Any] | None = None
 
 
 def register_signature(function: Callable[..., Any], check: Callable[[Node], str | None]) -> None:
@@ -40,8 +40,9 @@ def register_signature(function: Callable[..., Any], check: Callable[[Node], str
 
 
 def register_writer(function: Callable[..., Any]) -> None:
-    """Have lint check that the calls of a function name, as their first argument, an attribute of a module."""
-    _WRITERS.append(function)
+    """Have lint check that the calls of this function name, as their first argument, an attribute of a module."""
+    global _writer
+    _writer = function
 
 
 def lint(graph: Graph) -> None:
@@ -57,16 +58,15 @@ def lint(graph: Graph) -> None:
         for node in by_name:
             if node._op in ("call_module", "get_attr"):
                 _check_target_exists(node, str(node._target), graph.owning_module)
-        for node in graph.nodes:
-            if any(node._target is writer for writer in _WRITERS):
+            elif node._target is _writer:
                 _check_write(node, graph.owning_module)
 
 
 def _named_if_well_formed(graph: Graph) -> list[Node] | None:
     """Check 1 to 7, in one pass that says no more than "there may be a fault": None.
 
-    Else the nodes whose target is a name. One loop over slots, and whole lists for what Python compares in C: several
-    times faster than finding the first fault.
+    Else the nodes whose target is a name, then those that write attributes. One loop over slots, and whole lists for
+    what Python compares in C: several times faster than finding the first fault.
     """
     graph._make_names()
     root = before = graph._root
@@ -74,6 +74,8 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
     reads = 0
     nodes: list[Node] = []
     by_name: list[Node] = []
+    writes: list[Node] = []
+    writer = _writer
     node = root._next
     try:
         while node is not root:  # ends even on a broken ring: positions grow
@@ -81,10 +83,13 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
             if node._prev is not before or node.graph is not graph or not position > last:
                 return None
             nodes.append(node)
+            target = node._target
             if node._op != "call_function":
                 by_name.append(node)
-            elif isinstance(node._target, str):
+            elif isinstance(target, str):
                 return None
+            elif target is writer:
+                writes.append(node)
             inputs, previous = 0, None
             for arg in node._args:
                 kind = type(arg)
@@ -120,7 +125,7 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
         )
     except TypeError:  # a None where a position or a name should be
         return None
-    return by_name if well_formed else None
+    return by_name + writes if well_formed else None
 
 
 def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
