@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import inspect
 import itertools
+import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -332,6 +333,30 @@ def test_a_way_on_which_the_example_fails_is_guarded_against() -> None:
     assert torch.equal(gm(torch.ones(2), torch.ones(2, dtype=torch.bool)), torch.full((2,), 2.0))
     with pytest.raises(GuardError, match="captured where this was True"):
         gm(torch.ones(17), torch.zeros(17, dtype=torch.bool))
+
+
+def test_where_a_tensor_may_be_none_the_example_tells_which_it_is() -> None:
+    def masked(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        mask = None if keep.all() else torch.ones(8)
+        return x if mask is None else x[:4] + mask  # fails for the shapes of the example
+
+    gm = trace(masked, (torch.ones(8), torch.ones(3)))
+    assert torch.equal(gm(torch.ones(9), torch.ones(2)), torch.ones(9))
+    with pytest.raises(GuardError, match="mask is None"):
+        gm(torch.ones(8), torch.zeros(3))
+
+
+def test_operations_that_fail_on_a_way_not_taken_are_not_reported() -> None:
+    reported: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = reported.append  # type: ignore[method-assign]
+    logging.getLogger("torch._subclasses.fake_tensor").addHandler(handler)
+    try:
+        gm = trace(lambda x: x + torch.ones(3) if x.sum() > 9 else x + 1, (torch.ones(4),))
+    finally:
+        logging.getLogger("torch._subclasses.fake_tensor").removeHandler(handler)
+    assert torch.equal(gm(torch.ones(4)), torch.full((4,), 2.0))
+    assert reported == []
 
 
 def test_the_way_of_the_example_must_not_fail() -> None:

@@ -13,6 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.zoo.coverage import held_in_graph, table
 from tests.zoo.judging import JUDGE, ROOT, print_table, run_judge
 from tests.zoo.passing import PASSING, missing, read_passing, read_results, together, write_passing
 
@@ -34,6 +35,7 @@ def main() -> int:
         results.unlink(missing_ok=True)
         run_judge(results)
     print_table(results)
+    print(table(held_in_graph(results)))
 
     listed, found = read_passing(PASSING), read_results(results)
     left, new = missing(listed, found), missing(found, listed)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 JUDGE = Path(os.environ.get("ZOO") or ROOT.parent / "shared" / "zoo") / "judge.py"
+COUNTING = str(Path(__file__).with_name("counting_judge.py"))
 
 
 def run_judge(results: Path, models: Iterable[str] = (), timeout: float = 180) -> None:
@@ -18,17 +19,18 @@ def run_judge(results: Path, models: Iterable[str] = (), timeout: float = 180) -
 
     Pairs that `results` already holds are not judged again. Raises CalledProcessError where the judge itself fails.
     """
+    options = ["--capturers", "graphwright", "--timeout", str(timeout)]
     chosen = ["--only", f"^({'|'.join(map(re.escape, models))})$"] if models else []
-    _judge("run", "--out", str(results), "--capturers", "graphwright", "--timeout", str(timeout), *chosen)
+    _run(COUNTING, str(JUDGE), "run", "--out", str(results), *options, *chosen)
 
 
 def print_table(results: Path) -> None:
     """Print what the judge makes of `results`: how many models reach which level."""
-    _judge("table", str(results))
+    _run(str(JUDGE), "table", str(results))
 
 
-def _judge(*arguments: str) -> None:
-    """Run the judge in a process of its own, with the library of this checkout."""
+def _run(*arguments: str) -> None:
+    """Run a program in a process of its own, with the library of this checkout."""
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-    subprocess.run([sys.executable, str(JUDGE), *arguments], check=True, cwd=ROOT, env=environment)
+    subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, env=environment)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ExportFlags", "standing_in", "watching"]
+__all__ = ["ExportFlags", "standing_in", "unreported", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -162,3 +163,22 @@ def watching(
 def _mentioned(code: CodeType) -> frozenset[str]:
     """The names and texts in a code object."""
     return frozenset([*code.co_names, *[const for const in code.co_consts if isinstance(const, str)]])
+
+
+@contextlib.contextmanager
+def unreported() -> Iterator[None]:
+    """Keep off the log, in this thread, what torch reports there of operations that fail on example values.
+
+    Such a failure is no news: the capture tries another way, or raises it.
+    """
+    thread = threading.get_ident()
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_others)

@@ -78,6 +78,7 @@ class Joining:
             proxy = TensorProxy.make(recorder, recorder.example(sample), node)
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
+                proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
                 recorder.questions.has_optionals = True
             return proxy
         symbol = symbol_of(sample)
@@ -101,6 +102,11 @@ class Joining:
         """What the source calls a value, if it does."""
         node = value._node if isinstance(value, TensorProxy) else None
         return str(node.origin.target) if node is not None and node.origin is not None else ""
+
+
+def _is_none(value: Any) -> bool | None:
+    """Tell whether a value of one side is None for the example."""
+    return value.is_none if isinstance(value, TensorProxy) else value is None
 
 
 def _may_be_none(subject: Any, value: Any, is_then: bool) -> bool:

@@ -213,6 +213,7 @@ class Keeping:
             proxy = TensorProxy.make(recorder, example, None, make)
             if kind.may_be_none:
                 proxy.optional = "attribute", place
+                proxy.is_none = value is None
                 recorder.questions.has_optionals = True
                 self._optionals[place[0].rpartition(".")[2]] = proxy
             return proxy

@@ -170,7 +170,7 @@ class Numbers:
         if key in self._recorder.questions.known:
             return self._recorder.questions.known[key]
         if key not in self._symbols:
-            hint = False if self._recorder.examples.is_real else UNKNOWN
+            hint = UNKNOWN if tensor.is_none is None else tensor.is_none
             symbol = self._symbols[key] = self.data_symbol(hint, bool, operator.is_, (tensor, None), False)
             symbol.key = key
             self._recorder.keep.append(tensor)

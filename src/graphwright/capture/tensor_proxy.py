@@ -28,8 +28,9 @@ class TensorProxy(torch.Tensor):
     """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
 
     `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
-    one side of a branch gave None, `optional` is the place of that branch: a run may find None here. `fixed` are the
-    sizes that no input changes, by dimension counted from the end.
+    one side of a branch gave None, `optional` is the place of that branch: a run may find None here, and `is_none`
+    tells whether the example does, as far as that is known. `fixed` are the sizes that no input changes, by dimension
+    counted from the end.
     """
 
     recorder: Recorder
@@ -37,6 +38,7 @@ class TensorProxy(torch.Tensor):
     _node: Node | None
     _make: Callable[[], Node] | None
     optional: Any
+    is_none: bool | None
     fixed: dict[int, int]
 
     @staticmethod
@@ -56,7 +58,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        proxy.optional, proxy.fixed = None, _NOTHING
+        proxy.optional, proxy.is_none, proxy.fixed = None, False, _NOTHING
         return proxy
 
     def node_of(self) -> Node:

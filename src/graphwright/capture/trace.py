@@ -28,7 +28,7 @@ from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.held_objects import HeldObjects
 from graphwright.capture.inputs import Inputs
-from graphwright.capture.interception import ExportFlags, watching
+from graphwright.capture.interception import ExportFlags, unreported, watching
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.origins import definition_line
@@ -230,19 +230,23 @@ class Program:
 
     def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
         """Run the program until the plan needs no more change, along every path that it forks into."""
-        while True:
-            plan.paths, plan.answers = 0, ()
-            try:
-                run = self.paths(plan, attempt, ())
-                break
-            except Restart as restart:
-                self.log.note(restart.why, restart.at)
+        with unreported():
+            run = self._steady(plan, attempt)
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
         graph.lint()
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
+
+    def _steady(self, plan: Plan, attempt: _Attempt) -> _Run:
+        """Run the program until the plan needs no more change."""
+        while True:
+            plan.paths, plan.answers = 0, ()
+            try:
+                return self.paths(plan, attempt, ())
+            except Restart as restart:
+                self.log.note(restart.why, restart.at)
 
     def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""
