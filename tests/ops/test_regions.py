@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphwright import Graph, GraphError, GraphModule, Interpreter
+from graphwright import Graph, GraphError, GraphModule, Interpreter, Transformer
 from graphwright.ir import graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling, cond, for_loop, while_loop
+from graphwright.passes import ShapeProp
 
 
 def body(names: str, write: Callable[..., Any]) -> Graph:
@@ -134,6 +135,11 @@ def test_an_edit_inside_a_body_takes_effect() -> None:
         (cond, (True,), "takes the arguments pred, true, false, operands"),
         (while_loop, (body("", lambda call: 1), 3, (), ()), "needs a graph for 'body'"),
         (for_loop, ([], body("i", lambda call, i: ()), 3, ()), "takes a tuple of carried"),
+        (for_loop, ([], body("i", lambda call, i: ()), (), (), 1), "takes True or False for breaks"),
+        (for_loop, ([], body("i", lambda call, i: ()), (), (), True), "needs 1 values from its body, which returns 0"),
+        (for_loop, ([], body("i a", lambda call, i, a: (a, a)), (0,), ()), "needs 1 values .* which returns 2"),
+        (for_loop, ([], body("i a", lambda call, i, a: a), (0,), ()), "needs a tuple of 1 values from its body"),
+        (while_loop, (body("", lambda call: 1), Graph(), (), ()), "has a body without an output"),
     ],
 )
 def test_lint_checks_signatures(target: Any, args: Any, message: str) -> None:
@@ -151,3 +157,97 @@ def test_lint_looks_into_bodies() -> None:
         inner.call_module("missing", ())
     with pytest.raises(GraphError, match=r"^\[GW8\] .*nonexistent attribute missing"):
         gm.graph.lint()
+
+
+def first_row_above(x: torch.Tensor, limit: float) -> tuple[object, object, object]:
+    seen, found = 0, None
+    for row in x:
+        seen += 1
+        if row.sum() > limit:
+            found = row
+            break
+    n = seen
+    while True:
+        n *= 2
+        if n > 10:
+            break
+    return seen, found, n
+
+
+def breaking() -> GraphModule:
+    """`first_row_above` as a graph."""
+    graph = Graph()
+    call = graph.call_function
+    x, limit = graph.placeholder("x"), graph.placeholder("limit")
+
+    def step(call: Any, row: Any, seen: Any, found: Any, limit: Any) -> Any:
+        above = call(operator.gt, (call(torch.sum, (row,)), limit))
+        kept = body("row found", lambda call, row, found: found)
+        value = call(cond, (above, body("row found", lambda call, row, found: row), kept, (row, found)))
+        return above, call(operator.add, (seen, 1)), value
+
+    rows = call(for_loop, (x, body("row seen found limit", step), (0, None), (limit,), True))
+    seen, found = call(operator.getitem, (rows, 0), name="seen"), call(operator.getitem, (rows, 1), name="found")
+
+    def double(call: Any, n: Any) -> Any:
+        n = call(operator.mul, (n, 2))
+        return call(operator.gt, (n, 10)), n
+
+    loop = call(while_loop, (body("n", lambda call, n: True), body("n", double), (seen,), (), True))
+    graph.output((seen, found, call(operator.getitem, (loop, 0), name="n")))
+    return GraphModule(torch.nn.Module(), graph)
+
+
+@pytest.mark.parametrize("limit", [-1, 3, 100], ids=("first", "middle", "never"))
+def test_loops_that_end_early_agree_with_python_whichever_way_they_run(limit: float) -> None:
+    gm, x = breaking(), torch.arange(6.0).reshape(3, 2)
+    gm.graph.lint()
+    rows = for_loop(x, lambda row, found: (bool(row.sum() > limit), row), (None,), (), True)
+    seen, found, n = first_row_above(x, limit)
+    assert found is None or torch.equal(rows[0], found)  # type: ignore[arg-type]
+    text = graph_to_text(gm.graph, spelling := TorchSpelling())
+    assert str(text_to_graph(text, spelling)) == str(gm.graph)
+    read = GraphModule(torch.nn.Module(), text_to_graph(text, spelling))
+    transformed = Transformer(gm).transform()
+    saved = pickle.loads(pickle.dumps(gm))
+    assert [transformed.graph.find_nodes(op="call_function", target=loop)[0].args[-1] for loop in LOOPS] == [True] * 2
+    for run in (gm, Interpreter(gm).run, copy.deepcopy(gm), saved, read, transformed):
+        assert run(x, limit)[0] == seen
+        assert run(x, limit)[2] == n
+        assert torch.equal(run(x, limit)[1], found) if found is not None else run(x, limit)[1] is None  # type: ignore[arg-type]
+
+
+LOOPS = (for_loop, while_loop)
+
+
+def test_the_interpreter_runs_the_nodes_of_bodies() -> None:
+    class Counting(Interpreter):
+        def __init__(self, gm: GraphModule) -> None:
+            super().__init__(gm)
+            self.calls: list[str] = []
+
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            self.calls.append(target.__name__)
+            return super().call_function(target, args, kwargs)
+
+    counting = Counting(breaking())
+    counting.run(torch.arange(6.0).reshape(3, 2), 3)
+    assert counting.calls.count("sum") == 2
+    assert [name for name in counting.calls if name == "mul"] == ["mul"] * 3
+
+
+def test_the_transformer_transforms_bodies() -> None:
+    class Subtracting(Transformer):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return super().call_function(operator.sub if target is operator.add else target, args, kwargs)
+
+    assert Subtracting(breaking()).transform()(torch.ones(3, 2), 5)[0] == -3
+    assert breaking()(torch.ones(3, 2), 5)[0] == 3
+
+
+def test_shape_prop_describes_bodies() -> None:
+    gm = breaking()
+    ShapeProp(gm).propagate(torch.ones(3, 2), 5)
+    loop = gm.graph.find_nodes(op="call_function", target=for_loop)[0]
+    (total,) = loop.args[1].find_nodes(op="call_function", target=torch.sum)
+    assert total.meta["tensor_meta"].shape == ()

@@ -8,7 +8,6 @@ a layer that was rewritten.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,13 +15,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from graphwright.analysis.values import Tolerance, compare_facts, facts_of, tensors_in
-from graphwright.ir import Argument, Graph, Node
-from graphwright.ops import cond, for_loop, while_loop
+from graphwright.ir import Node
 from graphwright.runtime import Interpreter
 
 __all__ = ["NodeValues", "TensorsSeen", "first_other_node"]
 
-_REGIONS = (cond, while_loop, for_loop)
 _NOT_COMPUTED = ("placeholder", "get_attr", "output")
 
 
@@ -44,10 +41,10 @@ class TensorsSeen(TorchFunctionMode):
 class NodeValues(Interpreter):
     """Runs a graph and keeps the tensors of each node, those in the bodies of branches and loops included."""
 
-    def __init__(self, module: Any, graph: Graph | None = None, kept: list[tuple[Node, list[Tensor]]] | None = None):
-        super().__init__(module, graph=graph)
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
         self.extra_traceback = False
-        self.kept: list[tuple[Node, list[Tensor]]] = [] if kept is None else kept
+        self.kept: list[tuple[Node, list[Tensor]]] = []
 
     def run_node(self, n: Node) -> Any:
         """Run one node, and keep what it gives."""
@@ -55,14 +52,6 @@ class NodeValues(Interpreter):
         if n.op not in _NOT_COMPUTED:
             self.kept.append((n, _copies(value)))
         return value
-
-    def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
-        """Put values in place of nodes, and what runs a body node by node in place of the body."""
-        value: Any = super().map_nodes_to_values(args, n)
-        return self._runner(value) if isinstance(value, Graph) and n.target in _REGIONS else value
-
-    def _runner(self, body: Graph) -> Callable[..., Any]:
-        return lambda *operands: NodeValues(self.module, body, self.kept).run(*operands, enable_io_processing=False)
 
 
 def first_other_node(kept: list[tuple[Node, list[Tensor]]], seen: list[Tensor], tolerance: Tolerance) -> Node | None:

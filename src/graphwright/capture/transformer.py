@@ -87,16 +87,29 @@ class Transformer(Interpreter):
             result.node.type = n.type
         return result
 
+    def body(self, body: Graph, n: Node) -> Graph:
+        """Run the body of a branch, loop or transform, and return the graph that was recorded meanwhile."""
+        outer = self.new_graph
+        self.new_graph = self.tracer.graph = Graph(tracer_cls=body._tracer_cls)
+        try:
+            inputs = [node for node in body.nodes if node._op == "placeholder"]
+            self._write_output(body, self.run_body(body, *inputs))
+            return self.new_graph
+        finally:
+            self.new_graph = self.tracer.graph = outer
+
     def transform(self) -> GraphModule:
         """Run the graph, and return a module with the graph that was recorded meanwhile."""
-        result = self.run(enable_io_processing=False)
-        outputs = self.graph.find_nodes(op="output")
+        self._write_output(self.graph, self.run(enable_io_processing=False))
+        return make_graph_module(self.module, self.new_graph)
+
+    def _write_output(self, graph: Graph, result: Any) -> None:
+        outputs = graph.find_nodes(op="output")
         if result is not None or outputs:
             made = self.new_graph.output(map_aggregate(result, lambda v: v.node if isinstance(v, Proxy) else v))
             for output in outputs:
                 made.type, made._origin = output.type, output._origin
                 made._meta = None if output._meta is None else dict(output._meta)
-        return make_graph_module(self.module, self.new_graph)
 
 
 def _check(target: Target) -> None:

@@ -16,7 +16,7 @@ from graphwright.codegen.operators import AND_THEN, NOT, OR_ELSE, TERNARY
 from graphwright.codegen.wrapping import wrap
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, exit_context, while_loop
+from graphwright.ops import cond, exit_context, loop_parts, while_loop
 
 if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
@@ -253,7 +253,7 @@ def _unused_name(writer: _ReadableWriter) -> str:
 
 def _loop(writer: _ReadableWriter, node: Node) -> Block:
     """Write a loop: its variables before it, then `for item in ...` or `while test`."""
-    subject, body, carried, operands = node._args
+    subject, body, carried, operands, breaks = loop_parts(node)
     if node.users and unpacked_items(node) is None:
         raise GraphError(f"the values of {node.name!r} are used as a whole: they cannot be written", at=node.origin)
     targets = _targets(writer, node) or [writer.names.new(f"{node.name}_{i}") for i in range(len(carried))]
@@ -261,22 +261,28 @@ def _loop(writer: _ReadableWriter, node: Node) -> Block:
         writer.names.take(target)
     before = assignments(targets, [writer.value(value) for value in carried], at_once=True)
     variables = [Text(target) for target in targets]
+    ends: list[Any] = []
+    given = targets
+    if breaks:
+        stop = writer.names.new("stop")
+        writer.names.take(stop)
+        given, ends = [stop, *targets], [f"if {stop}:", "    break"]
     if node._target is while_loop:
         inputs = [*variables, *operands]
         test = writer.body(subject, inputs, None)
-        lines = writer.body(body, inputs, targets, at_once=True)
+        lines = writer.body(body, inputs, given, at_once=True)
         if [kept._op for kept, _, _ in test.plan] == ["output"]:
-            loop: tuple[str, list[Any]] = f"while {test.value(_value(subject))}:", [lines]
+            loop: tuple[str, list[Any]] = f"while {test.value(_value(subject))}:", [lines, *ends]
         else:
             flag = writer.names.new("go_on")
             writer.names.take(flag)
-            loop = "while True:", [writer.body(subject, inputs, [flag]), f"if not {flag}:", "    break", lines]
+            loop = "while True:", [writer.body(subject, inputs, [flag]), f"if not {flag}:", "    break", lines, *ends]
     else:
         first = next(inner for inner in body.nodes if inner._op == "placeholder")
         item = writer.names.new(first.name)
         writer.names.take(item)
-        lines = writer.body(body, [Text(item), *variables, *operands], targets, at_once=True)
-        loop = f"for {item} in {writer.value(subject)}:", [lines]
+        lines = writer.body(body, [Text(item), *variables, *operands], given, at_once=True)
+        loop = f"for {item} in {writer.value(subject)}:", [lines, *ends]
     return Block([("", [before]), loop] if before else [loop])
 
 

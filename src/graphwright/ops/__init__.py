@@ -10,7 +10,7 @@ from graphwright.ops.annotations import create_type_hint, type_matches
 from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
 from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_effect, is_impure, is_inplace, is_random
-from graphwright.ops.regions import cond, for_loop, is_region, while_loop
+from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
@@ -26,6 +26,7 @@ __all__ = [
     "RANDOM_FUNCTIONS",
     "TRANSFORMS",
     "ArgsKwargsPair",
+    "LoopParts",
     "TorchSpelling",
     "TransformKind",
     "check_for_mutable_operation",
@@ -39,8 +40,10 @@ __all__ = [
     "is_impure",
     "is_inplace",
     "is_random",
+    "is_loop",
     "is_region",
     "is_scratch_write",
+    "loop_parts",
     "normalize_function",
     "normalize_module",
     "operator_name",

@@ -8,12 +8,13 @@ modules and tensors of the module that owns the graph around it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, register_signature
+from graphwright.ops.statements import raise_error
 
-__all__ = ["Body", "cond", "for_loop", "is_region", "run_body", "while_loop"]
+__all__ = ["Body", "LoopParts", "cond", "for_loop", "is_loop", "is_region", "loop_parts", "run_body", "while_loop"]
 
 Body = Graph | Callable[..., Any]
 
@@ -27,39 +28,90 @@ def cond(pred: Any, true: Body, false: Body, operands: Sequence[Any] = ()) -> An
     return run_body(true if pred else false, operands)
 
 
-def while_loop(test: Body, body: Body, carried: Sequence[Any], operands: Sequence[Any] = ()) -> tuple[Any, ...]:
+def while_loop(
+    test: Body, body: Body, carried: Sequence[Any], operands: Sequence[Any] = (), breaks: bool = False
+) -> tuple[Any, ...]:
     """Replace the carried values by what `body` gives for them, as long as `test` holds; return the last ones.
 
-    Both bodies take the carried values, then the operands, which stay. `body` returns a tuple of new carried values.
+    Both bodies take the carried values, then the operands, which stay. `body` returns a tuple of new carried values;
+    with `breaks`, whether the loop ends there comes first. A variable that has no value before the loop is None.
 
     >>> while_loop(lambda n, by: n < 100, lambda n, by: (n * by,), (1,), (3,))
     (243,)
+    >>> while_loop(lambda n: True, lambda n: (n > 5, n + 1), (0,), breaks=True)
+    (7,)
     """
     values = tuple(carried)
     while run_body(test, (*values, *operands)):
-        values = tuple(run_body(body, (*values, *operands)))
+        given = run_body(body, (*values, *operands))
+        values = tuple(given[1:] if breaks else given)
+        if breaks and given[0]:
+            break
     return values
 
 
 def for_loop(
-    iterable: Iterable[Any], body: Body, carried: Sequence[Any], operands: Sequence[Any] = ()
+    iterable: Iterable[Any], body: Body, carried: Sequence[Any], operands: Sequence[Any] = (), breaks: bool = False
 ) -> tuple[Any, ...]:
     """Replace the carried values by what `body` gives for each item and them; return the last ones.
 
-    `body` takes an item, the carried values and the operands, and returns a tuple of new carried values.
+    `body` takes an item, the carried values and the operands, and returns a tuple of new carried values; with
+    `breaks`, whether the loop ends there comes first.
 
     >>> for_loop(range(4), lambda i, total: (total + i,), (0,))
     (6,)
+    >>> for_loop(range(4), lambda i, total: (i == 2, total + i), (0,), breaks=True)
+    (3,)
     """
     values = tuple(carried)
     for item in iterable:
-        values = tuple(run_body(body, (item, *values, *operands)))
+        given = run_body(body, (item, *values, *operands))
+        values = tuple(given[1:] if breaks else given)
+        if breaks and given[0]:
+            break
     return values
+
+
+class LoopParts(NamedTuple):
+    """The arguments of a loop: `subject` is its test or its iterable."""
+
+    subject: Any
+    body: Graph
+    carried: tuple[Any, ...]
+    operands: tuple[Any, ...]
+    breaks: bool
+
+    @property
+    def stop(self) -> Any:
+        """What the body gives for whether the loop ends there; False where it never does."""
+        return self.body.output_node().args[0][0] if self.breaks else False
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """What the body gives for the carried values."""
+        return tuple(self.body.output_node().args[0][self.breaks :])
+
+
+def loop_parts(node: Node) -> LoopParts:
+    """Take the arguments of a `while_loop` or `for_loop` apart.
+
+    >>> graph, body = Graph(), Graph()
+    >>> _ = body.output((body.placeholder("item"),))
+    >>> loop_parts(graph.call_function(for_loop, (range(3), body, (0,), ()))).given
+    (item,)
+    """
+    subject, body, carried, operands, *breaks = node.args
+    return LoopParts(subject, body, tuple(carried), tuple(operands), breaks == [True])
+
+
+def is_loop(node: Node) -> bool:
+    """Tell whether a node is a `while_loop` or a `for_loop`."""
+    return node.op == "call_function" and (node.target is while_loop or node.target is for_loop)
 
 
 def is_region(node: Node) -> bool:
     """Tell whether a node is a branch or a loop."""
-    return node.op == "call_function" and (node.target is cond or node.target is while_loop or node.target is for_loop)
+    return is_loop(node) or (node.op == "call_function" and node.target is cond)
 
 
 def run_body(body: Body, operands: Sequence[Any]) -> Any:
@@ -80,23 +132,30 @@ def _check_cond(node: Node) -> str | None:
 
 
 def _check_while(node: Node) -> str | None:
-    return _check(node, ("test", "body", "carried", "operands"), (0, 1), 0)
+    return _check(node, _WHILE, (0, 1), 0) or _check_returned(node)
 
 
 def _check_for(node: Node) -> str | None:
-    return _check(node, ("iterable", "body", "carried", "operands"), (1,), 1)
+    return _check(node, _FOR, (1,), 1) or _check_returned(node)
+
+
+_WHILE = ("test", "body", "carried", "operands", "breaks")
+_FOR = ("iterable", "body", "carried", "operands", "breaks")
 
 
 def _check(node: Node, names: tuple[str, ...], bodies: tuple[int, ...], more: int) -> str | None:
     """Say what is wrong with the signature of a region: its bodies take as many inputs as it has values for."""
-    if node.kwargs or len(node.args) != len(names):
+    count = len(node.args)
+    if node.kwargs or not (count == len(names) or (count == 4 and names[-1] == "breaks")):
         return f"takes the arguments {', '.join(names)}, by position"
     given = more
-    for name, arg in zip(names, node.args, strict=True):
+    for name, arg in zip(names, node.args, strict=False):
         if name in ("carried", "operands"):
             if not isinstance(arg, tuple | list):
                 return f"takes a tuple of {name}"
             given += len(arg)
+        elif name == "breaks" and type(arg) is not bool:
+            return "takes True or False for breaks"
     for i in bodies:
         body = node.args[i]
         if isinstance(body, Graph):
@@ -106,6 +165,20 @@ def _check(node: Node, names: tuple[str, ...], bodies: tuple[int, ...], more: in
         elif not callable(body):
             return f"needs a graph for {names[i]!r}"
     return None
+
+
+def _check_returned(node: Node) -> str | None:
+    """Say where the body of a loop does not give one value for each carried one, after whether to stop."""
+    body, wanted = node.args[1], len(node.args[2]) + (node.args[4:] == (True,))
+    last = body._root._prev if isinstance(body, Graph) else None
+    if last is None or (last.op == "output" and last._prev.target is raise_error):
+        return None
+    if last.op != "output":
+        return "has a body without an output"
+    value = last.args[0] if last.args else None
+    if not isinstance(value, tuple | list):
+        return f"needs a tuple of {wanted} values from its body"
+    return None if len(value) == wanted else f"needs {wanted} values from its body, which returns {len(value)}"
 
 
 register_signature(cond, _check_cond)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +23,7 @@ from graphwright.ir import (
     nodes_in,
     set_current_meta,
 )
-from graphwright.ops import enter_context, exit_context, write_attribute
+from graphwright.ops import enter_context, exit_context, is_region, write_attribute
 from graphwright.runtime.graph_module import graph_of
 
 __all__ = ["Interpreter"]
@@ -32,7 +33,7 @@ class Interpreter:
     """Runs the graph of a module node by node; override a method to see or change what happens.
 
     `run_node` is called for every node and calls the method named after its opcode, which gets the target and the
-    arguments with values in place of nodes.
+    arguments with values in place of nodes. So are the nodes in bodies of branches and loops, each time that they run.
 
     >>> from graphwright.runtime import GraphModule
     >>> import operator
@@ -55,6 +56,7 @@ class Interpreter:
         self.args_iter: Iterator[Any] = iter(())
         self._kwargs: dict[str, Any] = {}
         self.user_to_last_uses = self._last_uses() if garbage_collect_values else {}
+        self._uses_in: dict[Graph, dict[Node, list[Node]]] = {}  # the same of bodies that ran
 
     def _last_uses(self) -> dict[Node, list[Node]]:
         """Map each node to the values that nothing reads after it, itself included where nothing reads it at all."""
@@ -220,6 +222,25 @@ class Interpreter:
         """Return the program's result."""
         return args[0] if args else None
 
+    # ---- the bodies of branches and loops
+
+    def body(self, body: Graph, n: Node) -> Any:
+        """Return what a node gets for the graph of a body; branches and loops, a function that runs it node by node."""
+        return functools.partial(self.run_body, body) if is_region(n) else body
+
+    def run_body(self, body: Graph, *operands: Any) -> Any:
+        """Run a body node by node, and return its value. `env` holds the values of the body meanwhile."""
+        outer = self.graph, self.env, self.args_iter, self._kwargs, self.user_to_last_uses
+        self.graph, self._kwargs = body, {}
+        if self.garbage_collect_values:
+            if body not in self._uses_in:
+                self._uses_in[body] = self._last_uses()
+            self.user_to_last_uses = self._uses_in[body]
+        try:
+            return self._run(operands, {}, False)
+        finally:
+            self.graph, self.env, self.args_iter, self._kwargs, self.user_to_last_uses = outer
+
     # ---- values
 
     def fetch_attr(self, target: str) -> Any:
@@ -263,6 +284,8 @@ class Interpreter:
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
         """Put values in place of nodes in nested arguments; containers come back as plain lists and dicts."""
+        if type(args) is Graph:
+            return self.body(args, n)
         env = self.env
 
         def load(node: Node) -> Any:
