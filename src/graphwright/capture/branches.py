@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.contents import changeable, content, refill
 from graphwright.capture.conversion import PREFIX
 from graphwright.capture.joining import Unlike
 from graphwright.capture.origins import user_frame
@@ -71,6 +72,7 @@ class Unbound:
 
 
 _EMPTY: Any = object()  # the content of a cell without one
+_DEPTH = 4  # how far inside of each other the objects are that a branch may change
 
 
 def branch(
@@ -421,27 +423,26 @@ class State:
                 for child in value._modules.values():
                     self.watch(child)
 
-    def watch(self, value: Any) -> None:
-        """Note what a container or module holds, to put it back."""
-        kind, seen = type(value), self._seen
+    def watch(self, value: Any, depth: int = _DEPTH) -> None:
+        """Note what a container, module or object holds, to put it back."""
+        seen = self._seen
         if id(value) in seen:
             return
-        if isinstance(value, nn.Module):
-            seen.add(id(value))
-            for table in (value.__dict__, value._buffers, value._parameters):
-                self._containers.append((table, dict(table)))
-                if table is value.__dict__:
-                    for item in table.values():
-                        if type(item) in (list, dict, set):
-                            self.watch(item)
-        elif kind in (list, dict, set):
-            seen.add(id(value))
-            self._containers.append((value, kind(value)))
-            for item in value.values() if kind is dict else value:
-                self.watch(item)
-        elif kind is tuple:
+        if type(value) is tuple:
             for item in value:
-                self.watch(item)
+                self.watch(item, depth)
+            return
+        containers = changeable(value)
+        if not containers:
+            return
+        seen.add(id(value))
+        is_module = isinstance(value, nn.Module)
+        for container in containers:
+            self._containers.append((container, content(container)))
+            held = container.values() if isinstance(container, dict) else container
+            for item in list(held) if depth and not (is_module and container is not value.__dict__) else ():
+                if not isinstance(item, nn.Module):  # those are watched when they are called
+                    self.watch(item, depth - 1)
 
     def contents_before(self, count: int) -> list[Any]:
         """What the containers that were watched after `count` others held: a side that did not reach them left it."""
@@ -449,14 +450,14 @@ class State:
 
     def read(self) -> list[Any]:
         """The state now: the variables, then the containers' contents."""
-        return [*[_content(self._cells[name]) for name in self.names], *[_copy(now) for now, _ in self._containers]]
+        return [*[_content(self._cells[name]) for name in self.names], *[content(now) for now, _ in self._containers]]
 
     def restore(self) -> None:
         """Put everything back to how it was before the branch."""
         for cell, value in zip(self._cells.values(), self._before, strict=True):
             _set(cell, value)
         for now, before in self._containers:
-            _refill(now, before)
+            refill(now, before)
 
     def write(self, values: list[Any], where: str | None, place: Any) -> None:
         """Give the variables and containers their values after the branch."""
@@ -464,7 +465,7 @@ class State:
         for name, value in zip(self.names, values[:count], strict=True):
             _set(self._cells[name], Unbound(name, where, place) if value is _OneSided else value)
         for (now, _), value in zip(self._containers, values[count:], strict=True):
-            _refill(now, value)
+            refill(now, value)
 
 
 def _content(cell: CellType) -> Any:
@@ -479,22 +480,3 @@ def _set(cell: CellType, value: Any) -> None:
         del cell.cell_contents
     else:
         cell.cell_contents = value
-
-
-def _copy(container: Any) -> Any:
-    return dict(container) if isinstance(container, dict) else type(container)(container)
-
-
-def _refill(container: Any, content: Any) -> None:
-    """Give a container this content, without touching one that has it."""
-    if isinstance(container, dict):
-        now = dict(container)  # a table that is read through its own methods may record that
-        if now.keys() == content.keys() and all(now[key] is content[key] for key in content):
-            return
-        container.clear()
-        container.update(content)
-    elif isinstance(container, list):
-        container[:] = content
-    elif container != content:
-        container.clear()
-        container.update(content)

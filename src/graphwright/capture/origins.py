@@ -60,7 +60,11 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 # Code of ours and torch's that is a program like any other: models, not machinery.
-_PROGRAMS = (os.path.join(_INTERNAL[1], "cli"), os.path.join(_INTERNAL[0], "nn", "modules", ""))
+_PROGRAMS = (
+    os.path.join(_INTERNAL[1], "cli"),
+    os.path.join(_INTERNAL[0], "nn", "modules", ""),
+    os.path.join(_INTERNAL[0], "distributions", ""),
+)
 _MODULE = os.path.join(_PROGRAMS[1], "module.py")
 
 

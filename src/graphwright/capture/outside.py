@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from graphwright.capture.symbols import UNKNOWN, as_number, leaves
+from graphwright.capture.symbols import UNKNOWN, as_number, is_symbolic, leaves
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
@@ -26,6 +26,7 @@ __all__ = [
     "ObjectProxy",
     "holds_objects",
     "is_foreign",
+    "kind_of",
     "listed",
     "object_example",
     "object_node",
@@ -136,6 +137,13 @@ def _define_operators() -> None:
 
 
 _define_operators()
+
+
+def kind_of(value: Any) -> type:
+    """`type(value)`, as the program is to see it."""
+    if isinstance(value, TensorProxy):
+        return torch.Tensor
+    return value.__class__ if is_symbolic(value) or type(value) is ObjectProxy else type(value)
 
 
 def object_example(value: ObjectProxy) -> Any:

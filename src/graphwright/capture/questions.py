@@ -32,7 +32,7 @@ from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.slices import is_of_slice
 from graphwright.capture.spellings import is_torch
-from graphwright.capture.staging import RUN, Text, converted_function, is_refused_number
+from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.errors import CaptureError
@@ -104,6 +104,8 @@ class Questions:
         key = self.key_of(subject)
         if key in self.known:
             return self.known[key]
+        if self._recorder.is_called_for_error():
+            return self._symbol(subject).sample
         place = self.place()
         way = self._recorder.plan.ways.get(place)
         if way == "follow":
@@ -284,6 +286,7 @@ class Questions:
         """In a program that has asked before, have a function that may ask converted before it does."""
         plan = self._recorder.plan
         inner = function.__func__ if type(function) is MethodType else function
+        inner = initializer(inner) if isinstance(inner, type) else inner
         if plan.passes > _PATIENT and type(inner) is FunctionType:
             code = inner.__code__
             if code not in plan.converted and may_ask(code) and can_convert(code):
@@ -328,7 +331,7 @@ class Questions:
             return
         inner = function
         while not isinstance(inner, FunctionType):
-            inner = getattr(inner, "__func__", None) or getattr(inner, "func", None)
+            inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or initializer(inner)
             if inner is None:
                 raise self.restart(
                     self._recorder.plan.change(found.optional, "fork", "None or a tensor is passed to C code")

@@ -36,7 +36,7 @@ from graphwright.capture.opaque import record_leaf_module, record_outlined_modul
 from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
 from graphwright.capture.plan import Plan
-from graphwright.capture.questions import Questions
+from graphwright.capture.questions import BOUNDARIES, Questions
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import (
@@ -551,7 +551,19 @@ class Recorder:
         if source.startswith("print("):  # printed when the program runs
             self.questions.stage(frame)
             return False
-        return source.startswith(_REPORTS)
+        return source.startswith(_REPORTS) or self.is_called_for_error()
+
+    def is_called_for_error(self) -> bool:
+        """Tell whether a `raise` statement calls what runs: what that asks is the example's."""
+        if self.region.outer is None and not self.questions.forks:
+            return False  # the program would end there
+        inner = user_frame(sys._getframe(1))
+        frame = None if inner is None else user_frame(inner.f_back)
+        while frame is not None and frame.f_code not in BOUNDARIES:
+            if place_of(frame.f_code, frame.f_lasti).source.startswith("raise "):
+                return True
+            frame = user_frame(frame.f_back)
+        return False
 
     # ---- errors and places
 

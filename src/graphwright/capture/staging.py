@@ -22,7 +22,7 @@ from graphwright.capture.caches import without_cache
 from graphwright.capture.conversion import convert
 from graphwright.capture.growing import GrowingDict, is_growing
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
-from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, object_recorder
+from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.running import running
 from graphwright.capture.spellings import is_torch
@@ -39,6 +39,7 @@ __all__ = [
     "Text",
     "convert_methods",
     "converted_function",
+    "initializer",
     "is_leaf",
     "is_refused_number",
     "run",
@@ -188,7 +189,7 @@ class Runtime:
 
     def text(self, template: str, *values: Any) -> str:
         """An f-string in a message."""
-        if not any(_symbolic(value) is not None for value in values):
+        if not holds_values(values):
             return template.format(*values)
         text = Text(template.format(*[_Shown(value) if _symbolic(value) is not None else value for value in values]))
         text.template, text.values = template, values
@@ -199,6 +200,8 @@ class Runtime:
         recorder = running()
         if recorder is None:
             return function(*args, **kwargs)
+        if function is type and len(args) == 1:
+            return kind_of(args[0])
         function = without_cache(function)
         if (function is len or function is bool) and args and is_growing(args[0]):
             return args[0].length() if function is len else args[0].length() > 0
@@ -218,9 +221,9 @@ class Runtime:
             return handler(*args, **kwargs)
         if isinstance(function, nn.Module) and recorder.shells is not None:
             function = recorder.shells.shell(function)
-        if recorder.states and isinstance(owner := getattr(function, "__self__", None), nn.Module):
+        if recorder.states and type(function) is MethodType:
             for state in recorder.states:
-                state.watch(owner)
+                state.watch(function.__self__)
         if recorder.questions.has_optionals:
             recorder.questions.admit_optionals(function, args, kwargs)
         if is_foreign(function) or (recorder.has_objects and holds_objects(args, kwargs)):
@@ -286,10 +289,28 @@ def converted_function(function: Any, codes: set[Any]) -> Any:
     if kind is functools.partial:
         inner = converted_function(function.func, codes)
         return function if inner is function.func else functools.partial(inner, *function.args, **function.keywords)
+    if isinstance(function, type):
+        start = initializer(function)
+        is_asked = start is not None and start.__code__ in codes
+        return functools.partial(_made, function, convert(start, RUNTIME) or start) if is_asked else function
     own = getattr(kind, "__call__", None)  # noqa: B004 - the method, to convert it
     if type(own) is FunctionType and own.__code__ in codes and not isinstance(function, type | nn.Module):
         return MethodType(convert(own, RUNTIME) or own, function)
     return function
+
+
+def initializer(kind: Any) -> Any:
+    """The `__init__` of a class in Python, if calling the class does no more than to make an object and call that."""
+    makes: Any = object.__new__
+    is_plain = isinstance(kind, type) and type(kind).__call__ is type.__call__ and kind.__new__ is makes
+    return kind.__init__ if is_plain and isinstance(kind.__init__, FunctionType) else None
+
+
+def _made(kind: type, start: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
+    """Make an object as calling its class does, with the conversion of its `__init__`."""
+    value: Any = object.__new__(kind)
+    start(value, *args, **kwargs)
+    return value
 
 
 class _Shown:

@@ -1,0 +1,117 @@
+"""What one side of a branch changes in objects and containers of the program, the other side does not see."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from graphwright import trace
+
+INPUTS = (torch.ones(2), 5 * torch.ones(3), torch.tensor([-3.0, 7.0]), -torch.ones(2))
+
+
+class Range:
+    """What a class of the program asks when it is made is a branch like any other."""
+
+    def __init__(self, x: torch.Tensor, limit: float = 2.0) -> None:
+        if x.max() > limit:
+            self.scale = x.max()
+            x = x / self.scale
+        else:
+            self.scale = x.min()
+        self.x = x
+
+    def back(self) -> torch.Tensor:
+        return self.x * self.scale
+
+
+def test_objects_that_ask_when_they_are_made() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return Range(x).back() + Range(-x, limit=1.0).back()
+
+    gm = trace(program, (torch.rand(3),))
+    assert (len(gm.report.forks), len(gm.report.regions)) == (0, 2)
+    for x in (torch.ones(2), 5 * torch.ones(3), torch.tensor([-3.0, 7.0])):
+        assert torch.equal(gm(x), program(x))
+
+
+class Box:
+    def __init__(self) -> None:
+        self.factor: Any = 1.0
+        self.inner: Any = None
+
+    def double(self) -> None:
+        self.factor = self.factor * 2
+
+
+@dataclasses.dataclass
+class State:
+    x: torch.Tensor
+    steps: int = 0
+
+
+class Output(collections.OrderedDict):  # type: ignore[type-arg]
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("not allowed")
+
+    def clear(self) -> None:
+        raise TypeError("not allowed")
+
+
+def attribute(x: torch.Tensor) -> Any:
+    box = Box()
+    if x.sum() > 0:
+        box.factor = 3.0
+    else:
+        box.factor = x.max()
+    return x * box.factor
+
+
+def method(x: torch.Tensor) -> Any:
+    box = Box()
+    if x.sum() > 0:
+        box.double()
+    return x * box.factor
+
+
+def nested(x: torch.Tensor) -> Any:
+    box = Box()
+    box.inner = Box()
+    if x.sum() > 0:
+        box.inner.factor = 4.0
+    return x * box.inner.factor
+
+
+def fields(x: torch.Tensor) -> Any:
+    state = State(x)
+    if x.min() > 0:
+        state.x = state.x + 1
+        state.steps += 1
+    if x.max() > 3:
+        state.steps += 2
+    return state.x * state.steps
+
+
+def ordered(x: torch.Tensor) -> Any:
+    output = Output(x=x)
+    if x.sum() > 0:
+        output["x"] = x + 1
+    return output["x"] * 2
+
+
+def queue(x: torch.Tensor) -> Any:
+    waiting = collections.deque([x, x + 1])
+    if x.sum() > 0:
+        waiting[0] = x * 5
+    return waiting[0] + waiting[1]
+
+
+@pytest.mark.parametrize("program", [attribute, method, nested, fields, ordered, queue])
+def test_a_side_changes_what_the_program_has(program: Any) -> None:
+    gm = trace(program, (torch.rand(3),))
+    for x in INPUTS:
+        assert torch.equal(gm(x), program(x))

@@ -1,0 +1,63 @@
+"""Programs that use torch.distributions: its checks of data are branches of the graph, like those of the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import distributions
+
+from graphwright import trace
+
+
+def normal(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return -distributions.Normal(x, torch.ones_like(x)).log_prob(target)
+
+
+def categorical(x: torch.Tensor, target: torch.Tensor) -> Any:
+    chosen = distributions.Categorical(logits=x[:, None])
+    return chosen.log_prob(target * 0), chosen.entropy(), chosen.sample((2,))
+
+
+def scaled(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    base = distributions.StudentT(x.abs() + 1)
+    return distributions.TransformedDistribution(base, [distributions.AffineTransform(x, 2.0)]).log_prob(target)
+
+
+def divergence(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return distributions.kl_divergence(distributions.Normal(x, target.exp()), distributions.Normal(0.0, 1.0))
+
+
+@pytest.mark.parametrize("program", [normal, categorical, scaled, divergence])
+def test_distributions_give_what_they_give_in_eager(program: Any) -> None:
+    gm = trace(program, (torch.rand(3), torch.rand(3)))
+    assert not gm.report.forks or program is scaled
+    for size in (3, 5):
+        inputs = torch.randn(size), torch.randn(size)
+        torch.manual_seed(0)
+        want = program(*inputs)
+        torch.manual_seed(0)
+        torch.testing.assert_close(gm(*inputs), want, rtol=0, atol=0)
+
+
+def test_the_checks_of_distributions_stay() -> None:
+    gm = trace(normal, (torch.rand(3), torch.rand(3)))
+    bad = torch.tensor([0.0, torch.nan])
+    for inputs in ((bad, torch.ones(2)), (torch.ones(2), bad)):
+        with pytest.raises(ValueError, match="Expected") as mine:
+            gm(*inputs)
+        with pytest.raises(ValueError, match="Expected") as eager:
+            normal(*inputs)
+        said = str(mine.value).replace("(2,)", "torch.Size([2])").replace("[3]", "[2]")
+        assert said == str(eager.value).replace("(2,)", "torch.Size([2])")
+
+
+def test_the_class_of_a_value_is_that_of_eager() -> None:
+    def program(x: torch.Tensor, n: int) -> Any:
+        if x.sum() > 0:  # a function that asks is converted
+            x = x + 1
+        return x, type(x).__name__, type(n) is int, type(x) is torch.Tensor
+
+    gm = trace(program, (torch.ones(2), 3))
+    assert gm(torch.ones(3), 4)[1:] == ("Tensor", True, True)
