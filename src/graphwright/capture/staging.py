@@ -189,7 +189,7 @@ class Runtime:
 
     def text(self, template: str, *values: Any) -> str:
         """An f-string in a message."""
-        if not holds_values(values):
+        if not holds_values(values) and not any(_symbolic(value) is not None for value in values):
             return template.format(*values)
         text = Text(template.format(*[_Shown(value) if _symbolic(value) is not None else value for value in values]))
         text.template, text.values = template, values
