@@ -14,7 +14,19 @@ import graphwright
 PACKAGE = Path(graphwright.__file__).parent
 # A room imports rooms above it. The two files at the end know them all and are known by none.
 ROOMS = [
-    *("errors", "ir", "ops", "codegen", "runtime", "analysis", "capture", "rewrite", "passes", "quantization"),
+    *(
+        "errors",
+        "ir",
+        "ops",
+        "codegen",
+        "runtime",
+        "analysis",
+        "capture",
+        "script",
+        "rewrite",
+        "passes",
+        "quantization",
+    ),
     *("export", "viz", "cli", "conveniences", "compat", "__init__"),
 ]
 STRANGERS = {"export": {"viz"}, "viz": {"export"}}  # neither knows the other
@@ -47,7 +59,7 @@ PUBLIC = [
         "has_side_effect",
         "map_arg",
     ),
-    *("load", "save", "symbolic_trace", "trace", "verify", "wrap"),
+    *("ScriptError", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -20,10 +20,19 @@ from graphwright.capture import (
     wrap,
 )
 from graphwright.codegen import CodeGen
-from graphwright.errors import CaptureError, GraphError, GraphwrightError, GuardError, LoadError, TraceError
+from graphwright.errors import (
+    CaptureError,
+    GraphError,
+    GraphwrightError,
+    GuardError,
+    LoadError,
+    ScriptError,
+    TraceError,
+)
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
 from graphwright.runtime import GraphModule, Interpreter, load, save
+from graphwright.script import script
 
 conveniences.bind()
 compat.install()
@@ -52,6 +61,7 @@ __all__ = [
     "Node",
     "Proxy",
     "ProxyableClassMeta",
+    "ScriptError",
     "TraceError",
     "Tracer",
     "TracerBase",
@@ -63,6 +73,7 @@ __all__ = [
     "load",
     "map_arg",
     "save",
+    "script",
     "symbolic_trace",
     "trace",
     "verify",

@@ -9,6 +9,8 @@ A message says what happened, where in the user's program, and what to do about 
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Protocol
 
 __all__ = [
@@ -21,7 +23,9 @@ __all__ = [
     "MissingAttributeError",
     "PassError",
     "PatternError",
+    "Problem",
     "QuantizationError",
+    "ScriptError",
     "TargetError",
     "TraceError",
     "TrainingModeError",
@@ -82,6 +86,57 @@ class TraceError(CaptureError):
         def forward(self, x):
             return [row + 1 for row in x]     # how many rows there are is not known
     """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with the source of a program, and where: columns are counted from 0.
+
+    `fix` is what to write instead; `inside` the calls that lead to the function, as "file.py:3: f(x)".
+    """
+
+    message: str
+    file: str
+    line: int
+    source: str
+    column: int = 0
+    end_column: int = 0
+    fix: str = ""
+    inside: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = self.source.strip()
+        start = max(0, self.column - (len(self.source) - len(self.source.lstrip())))
+        end = max(start + 1, min(len(text), start + self.end_column - self.column))
+        lines = [f"{self.file}:{self.line}: {self.message}", f"    {text}", f"    {' ' * start}{'^' * (end - start)}"]
+        lines += [f"  called at {call}" for call in self.inside]
+        return "\n".join([*lines, f"  fix: {self.fix}"] if self.fix else lines)
+
+
+class ScriptError(CaptureError):
+    """`script` found that a program cannot be compiled from its source; `problems` lists everything that it found.
+
+    For example:
+
+        def forward(self, x):
+            if x.sum() > 0:
+                y = x
+            return y      # has no value where the condition does not hold
+    """
+
+    def __init__(self, problems: Sequence[Problem], name: str = "") -> None:
+        self.problems = tuple(problems)
+        self.name = name
+        super().__init__(self.problems[0].message if len(self.problems) == 1 else f"{len(self.problems)} problems")
+
+    def __str__(self) -> str:
+        texts = [str(problem) for problem in self.problems]
+        if len(texts) > 1:
+            texts.insert(0, f"{len(texts)} problems in {self.name}")
+        return "\n\n".join(texts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems, self.name)
 
 
 class GraphError(GraphwrightError, RuntimeError):

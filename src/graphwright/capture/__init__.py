@@ -5,14 +5,18 @@ tracer.py first, then trace.py for capture with example inputs.
 """
 
 from graphwright.capture.doctor import doctor
+from graphwright.capture.entries import Subject, placeholder_of, share_constants
+from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.obstacles import Diagnosis, Obstacle
-from graphwright.capture.origins import Scope, ScopeContextManager
+from graphwright.capture.origins import Scope, ScopeContextManager, definition_line
 from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy
 from graphwright.capture.proxyable import ProxyableClassMeta
 from graphwright.capture.questions import TracerWarning
 from graphwright.capture.recording import GraphAppendingTracer, TracerBase
 from graphwright.capture.root_inputs import PH, PHBase, PHWithMeta
+from graphwright.capture.sources import Source, source_of
 from graphwright.capture.symbolic import symbolic_trace
+from graphwright.capture.tidy import erase_unused
 from graphwright.capture.trace import trace
 from graphwright.capture.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
 from graphwright.capture.transformer import Transformer
@@ -23,6 +27,7 @@ __all__ = [
     "Attribute",
     "Diagnosis",
     "GraphAppendingTracer",
+    "LeafModules",
     "MetaProxy",
     "Obstacle",
     "PHBase",
@@ -32,13 +37,21 @@ __all__ = [
     "ProxyableClassMeta",
     "Scope",
     "ScopeContextManager",
+    "Source",
+    "Subject",
     "Tracer",
     "TracerWarning",
     "TracerBase",
     "Transformer",
+    "definition_line",
     "doctor",
+    "erase_unused",
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
+    "leaf_predicate",
+    "placeholder_of",
+    "share_constants",
+    "source_of",
     "symbolic_trace",
     "trace",
     "wrap",

@@ -1,0 +1,71 @@
+"""The graphs that are written: the program's own, and those of the branches and loops inside it.
+
+A body takes the values that it uses from outside as inputs, made when they are first used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from graphwright.ir import Graph, Node, map_arg
+
+__all__ = ["Body"]
+
+
+class Body:
+    """One graph that is being written, inside another one or none."""
+
+    def __init__(self, outer: Body | None = None) -> None:
+        self.graph = Graph()
+        self.outer = outer
+        self.result: Any = None  # of the test of a loop
+        self.lifted: dict[Node, Node] = {}  # node of the body around -> the input that stands for it
+
+    def lift(self, node: Node) -> Node:
+        """The node that stands for a value in this body. Raises LookupError for one of a body that is over."""
+        if node.graph is self.graph:
+            return node
+        if self.outer is None:
+            raise LookupError(node)
+        outside = self.outer.lift(node)
+        inside = self.lifted.get(outside)
+        if inside is None:
+            inside = self.lifted[outside] = self.add_input(outside.name)
+        return inside
+
+    def add_input(self, name: str) -> Node:
+        """Make one more input, after those there are."""
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        with contextlib.nullcontext() if first is None else self.graph.inserting_before(first):
+            node = self.graph.create_node("placeholder", name, (), {}, name)
+        node.target = node.name
+        return node
+
+    def here(self, argument: Any) -> Any:
+        """An argument with every value of other bodies as it is known in this one."""
+        return map_arg(argument, self.lift)
+
+    def operands(self) -> list[Node]:
+        """What this body uses from the one around it, in that one's nodes."""
+        return list(self.lifted)
+
+    def close(self, result: Any, operands: list[Node]) -> None:
+        """Write what the body returns, and have exactly these operands as inputs, after those that are none."""
+        self.graph.output(self.here(result))
+        inputs = [self.lift(node) for node in operands]
+        first = next(node for node in self.graph.nodes if node.op != "placeholder")
+        for node in inputs:
+            first.prepend(node)
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing is computed here."""
+        return all(node.op in ("placeholder", "output") for node in self.graph.nodes)
+
+    def holds(self, node: Node) -> bool:
+        """Tell whether a value is computed in this body, so that the bodies around it do not have it."""
+        outer, graphs = self.outer, []
+        while outer is not None:
+            graphs.append(outer.graph)
+            outer = outer.outer
+        return node.graph not in graphs

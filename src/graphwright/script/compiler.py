@@ -1,0 +1,146 @@
+"""The compiler: its parts, which know each other only through here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+from graphwright.script.annotations import type_from_annotation
+from graphwright.script.arithmetic import augmented, comparison
+from graphwright.script.calls import call, spread
+from graphwright.script.conditions import Known, condition
+from graphwright.script.context import Context, Kinds
+from graphwright.script.expressions import expression, key_of
+from graphwright.script.lookups import wrap
+from graphwright.script.modules import module_items
+from graphwright.script.special import classes_of
+from graphwright.script.statements import assign, block, declared, with_type
+from graphwright.script.types import ANY, OptionalType, Type, resolved, without_none
+from graphwright.script.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
+
+__all__ = ["Compiler"]
+
+
+class Compiler:
+    """The parts of the compiler, under the names by which they call each other: see `context.Parts`."""
+
+    def expression(self, c: Context, node: ast.expr) -> Value:
+        """Compile an expression."""
+        return expression(c, node)
+
+    def condition(self, c: Context, node: ast.expr) -> tuple[Value, tuple[Known, Known]]:
+        """Compile a condition; say what is known of variables where it holds, and where it does not."""
+        return condition(c, node)
+
+    def block(self, c: Context, statements: Sequence[ast.stmt]) -> Kinds:
+        """Compile statements, and say how they may end."""
+        return block(c, statements)
+
+    def assign(self, c: Context, target: ast.expr, value: Value, at: ast.AST) -> None:
+        """Give a target of an assignment a value."""
+        assign(c, target, value, at)
+
+    def augmented(self, c: Context, node: ast.AugAssign, left: Value) -> Value:
+        """Compile the value of `a += b`."""
+        return augmented(c, node, left)
+
+    def key(self, c: Context, node: ast.expr) -> Any:
+        """Compile what stands between brackets."""
+        return key_of(c, node)
+
+    def wrap(self, c: Context, value: Any, at: ast.AST) -> Value:
+        """What a Python object stands for."""
+        return wrap(c, value, at)
+
+    def module_items(self, c: Context, value: Value) -> list[Value] | None:
+        """What going over a container of modules gives."""
+        return module_items(c, value)
+
+    def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
+        """What `*given` passes."""
+        return spread(c, given, callee, is_alone, node)
+
+    def call(
+        self, c: Context, callee: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
+    ) -> Value:
+        """Compile a call."""
+        return call(c, callee, args, kwargs, node, named)
+
+    def refining(self, c: Context, node: ast.expr) -> tuple[Value, tuple[Known, Known]]:
+        """Compile an expression that may tell something of a variable."""
+        if isinstance(node, ast.Compare):
+            return comparison(c, node)
+        if isinstance(node, ast.Call):
+            return self._checked(c, node)
+        value = expression(c, node)
+        name = node.id if isinstance(node, ast.Name) else node.target.id if isinstance(node, ast.NamedExpr) else ""
+        kind = resolved(value.type)
+        if name and isinstance(value, Runtime) and isinstance(kind, OptionalType):
+            return value, ({name: without_none(kind)}, {})
+        return value, ({}, {})
+
+    def _checked(self, c: Context, node: ast.Call) -> tuple[Value, tuple[Known, Known]]:
+        """isinstance tells the type of a variable, where it holds."""
+        value = expression(c, node)
+        is_check = isinstance(node.func, ast.Name) and node.func.id == "isinstance" and len(node.args) == 2
+        if not is_check or isinstance(value, Const | Bad) or not isinstance(node.args[0], ast.Name):
+            return value, ({}, {})
+        name = node.args[0].id
+        known = c.frame.names.get(name)
+        kind = None if known is None else resolved(known.type)
+        if isinstance(kind, OptionalType):
+            return value, ({name: without_none(kind)}, {})
+        problems = len(c.problems)
+        classes = classes_of(expression(c, node.args[1]))
+        del c.problems[problems:]
+        wanted: Type | None = type_from_annotation(classes[0]) if classes and len(classes) == 1 else None
+        if kind is ANY and wanted is not None:
+            return value, ({name: wanted}, {})
+        return value, ({}, {})
+
+    def special_call(self, c: Context, node: ast.Call) -> Value | None:
+        """Calls that are read from the source: `super().f(x)`, `annotate(List[int], [])`."""
+        function = node.func
+        if isinstance(function, ast.Attribute) and _is_super(function.value):
+            return self._of_base(c, function, node)
+        name = (
+            function.attr
+            if isinstance(function, ast.Attribute)
+            else function.id
+            if isinstance(function, ast.Name)
+            else ""
+        )
+        if name != "annotate" or len(node.args) != 2 or node.keywords:
+            return None
+        callee = expression(c, function)
+        if not isinstance(callee, Reference) or getattr(callee.value, "__name__", "") != "annotate":
+            return None
+        wanted = declared(c, node.args[0])
+        value = expression(c, node.args[1])
+        return value if wanted is None else with_type(c, value, wanted, node.args[1])
+
+    def _of_base(self, c: Context, function: ast.Attribute, node: ast.Call) -> Value:
+        """`super().f(x)`: the method of the next class."""
+        frame = c.frame
+        own = frame.code.outside.closure.get("__class__")
+        first = frame.code.definition.args.args[:1]
+        owner = frame.names.get(first[0].arg) if first else None
+        if own is None or not isinstance(owner, ModuleRef):
+            return c.problem("super() cannot be scripted here", node, "call the method of the class: Base.f(self, x)")
+        classes = type(owner.module).__mro__
+        for base in classes[classes.index(own) + 1 :]:
+            found = vars(base).get(function.attr)
+            if isinstance(found, FunctionType):
+                args = [expression(c, arg) for arg in node.args]
+                kwargs = {word.arg: expression(c, word.value) for word in node.keywords if word.arg is not None}
+                if any(isinstance(arg, ast.Starred) for arg in node.args):
+                    spread_items = [value.items for value in args if isinstance(value, Group)]
+                    args = [item for items in spread_items for item in items]
+                return call(c, Bound(owner, found), args, kwargs, node)
+        return c.problem(f"no base class has {function.attr!r}", node)
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args

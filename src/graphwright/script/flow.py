@@ -1,0 +1,161 @@
+"""What the source alone tells about a function's variables and ways: what is assigned, read later, left."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["Liveness", "assigned", "leaves_loop", "names_read", "own_nodes", "target_names"]
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Walk code in order, not into the functions and classes inside it."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, _SCOPES):
+            yield from own_nodes(ast.iter_child_nodes(node))
+
+
+def assigned(nodes: Iterable[ast.AST]) -> list[str]:
+    """The variables that code gives values to, in order; those of comprehensions are their own."""
+    found: dict[str, None] = {}
+
+    def visit(node: ast.AST, hidden: frozenset[str]) -> None:
+        if isinstance(node, _COMPREHENSIONS):
+            hidden = hidden.union(*[target_names(generator.target) for generator in node.generators])
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node.id not in hidden:
+            found[node.id] = None
+        name = node.name if isinstance(node, ast.MatchAs | ast.MatchStar | ast.FunctionDef) else None
+        if name is not None:
+            found[name] = None
+        if not isinstance(node, _SCOPES):
+            for child in ast.iter_child_nodes(node):
+                visit(child, hidden)
+
+    for node in nodes:
+        visit(node, frozenset())
+    return list(found)
+
+
+def target_names(target: ast.AST) -> list[str]:
+    """The variables that a target of an assignment names."""
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def names_read(node: ast.AST | None) -> set[str]:
+    """The variables that code reads, in functions inside it too."""
+    if node is None:
+        return set()
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+
+
+def leaves_loop(statements: Iterable[ast.stmt]) -> bool:
+    """Tell whether a `break` of the loop around these statements is among them."""
+    for statement in statements:
+        if isinstance(statement, ast.Break):
+            return True
+        if isinstance(statement, ast.For | ast.While):
+            if leaves_loop(statement.orelse):
+                return True
+        elif not isinstance(statement, _SCOPES):
+            inner = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.stmt | ast.match_case)]
+            bodies = [child.body if isinstance(child, ast.match_case) else [child] for child in inner]
+            if any(leaves_loop(body) for body in bodies):
+                return True
+    return False
+
+
+class Liveness:
+    """Which variables of a function are read later: after each statement, and where a loop starts an iteration."""
+
+    def __init__(self, body: Sequence[ast.stmt]) -> None:
+        self._after: dict[int, frozenset[str]] = {}
+        self._head: dict[int, frozenset[str]] = {}
+        self._made: list[ast.stmt] = []  # kept: they are known by their id
+        inner = [node for node in own_nodes(body) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+        self._captured = frozenset().union(*[names_read(node) for node in inner])
+        self._block(body, frozenset(), frozenset(), frozenset())
+
+    def after(self, statement: ast.stmt) -> frozenset[str]:
+        """The variables that are read after a statement."""
+        return self._after[id(statement)] | self._captured
+
+    def head(self, loop: ast.stmt) -> frozenset[str]:
+        """The variables that are read once an iteration of a loop has started, in it or after it."""
+        return self._head[id(loop)] | self._captured
+
+    def add(self, made: ast.stmt, like: ast.stmt) -> None:
+        """Take a statement that was made of another for that one, whatever it holds being known or its own."""
+        self._made.append(made)
+        self._after[id(made)] = self._after[id(like)]
+        if id(like) in self._head:
+            self._head[id(made)] = self._head[id(like)]
+        for inner in ast.iter_child_nodes(made):
+            if isinstance(inner, ast.stmt) and id(inner) not in self._after:
+                self.add(inner, like)
+                if isinstance(made, ast.While):
+                    self._after[id(inner)] = self._head[id(made)]
+
+    def add_comprehension(self, loop: ast.For) -> None:
+        """Take the loop that a comprehension is."""
+        self._made.append(loop)
+        self._block([loop], frozenset(), frozenset(), frozenset())
+
+    def _block(
+        self, body: Sequence[ast.stmt], out: frozenset[str], after_break: frozenset[str], head: frozenset[str]
+    ) -> frozenset[str]:
+        for statement in reversed(body):
+            self._after[id(statement)] = out
+            out = self._before(statement, out, after_break, head)
+        return out
+
+    def _before(
+        self, node: ast.stmt, out: frozenset[str], after_break: frozenset[str], head: frozenset[str]
+    ) -> frozenset[str]:
+        if isinstance(node, ast.If):
+            sides = [self._block(side, out, after_break, head) for side in (node.body, node.orelse)]
+            return sides[0] | sides[1] | names_read(node.test)
+        if isinstance(node, ast.For | ast.While):
+            return self._loop(node, out, after_break, head)
+        if isinstance(node, ast.With):
+            inner = self._block(node.body, out, after_break, head)
+            return inner.union(*[names_read(item) for item in node.items])
+        if isinstance(node, ast.Match):
+            found = names_read(node.subject)
+            for case in node.cases:
+                found |= (
+                    names_read(case.guard) | names_read(case.pattern) | self._block(case.body, out, after_break, head)
+                )
+            return out | found
+        if isinstance(node, ast.Try):
+            parts = [node.body, node.orelse, node.finalbody, *[handler.body for handler in node.handlers]]
+            return out.union(*[self._block(part, out, after_break, head) for part in parts])
+        if isinstance(node, ast.Break):
+            return after_break
+        if isinstance(node, ast.Continue):
+            return head
+        if isinstance(node, ast.Return | ast.Raise):
+            return frozenset(names_read(node))
+        read = names_read(node)
+        if isinstance(node, ast.AugAssign):
+            read |= {node.target.id} if isinstance(node.target, ast.Name) else set()
+        written = set(assigned([node])) if isinstance(node, ast.Assign | ast.AnnAssign | ast.Delete) else set()
+        return (out - written) | read
+
+    def _loop(
+        self, node: ast.For | ast.While, out: frozenset[str], after_break: frozenset[str], head: frozenset[str]
+    ) -> frozenset[str]:
+        ending = self._block(node.orelse, out, after_break, head)
+        own = frozenset(ending | (names_read(node.test) if isinstance(node, ast.While) else set()))
+        targets = set(target_names(node.target)) if isinstance(node, ast.For) else set()
+        while True:
+            inner = self._block(node.body, own, out, own)
+            grown = own | (inner - targets)
+            if grown == own:
+                break
+            own = grown
+        self._head[id(node)] = own
+        return own | (names_read(node.iter) if isinstance(node, ast.For) else set())

@@ -1,0 +1,222 @@
+"""`script`: a program's source in, a captured module out, without example inputs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import time
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+from graphwright.capture import (
+    LeafModules,
+    Subject,
+    definition_line,
+    erase_unused,
+    leaf_predicate,
+    placeholder_of,
+    share_constants,
+)
+from graphwright.errors import CaptureError, Problem, ScriptError
+from graphwright.ir import Graph
+from graphwright.runtime import CaptureFacts, Entry, GraphModule, copy_tensors, expect_kinds, keep_facts
+from graphwright.script.annotations import type_from_annotation, type_of_constant
+from graphwright.script.compiler import Compiler
+from graphwright.script.context import Context
+from graphwright.script.frames import Code, Frame, Scope, code_of
+from graphwright.script.inlining import modifier_of
+from graphwright.script.types import NONE, TENSOR, OptionalType, Type, accepts
+from graphwright.script.values import BAD, ModuleRef, Runtime, Value, constant
+
+__all__ = ["script"]
+
+
+def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = (), copy: bool = False) -> GraphModule:
+    """Compile a module or function from its source: every `if`, `while` and `for` stays one.
+
+    Nothing is run and no inputs are needed. Parameters are tensors unless their annotation, or a default that is a
+    number or a text, says otherwise; functions and modules that are called are compiled, too, the layers of torch.nn
+    are one node each. The result is an instance of the program's own class, as `trace` gives it. Methods marked by
+    `export` are further entry points.
+
+    `leaf_modules` says which modules are one node, and with `copy` the result has parameters of its own: see `trace`.
+
+    Raises ScriptError with everything that is wrong, each with the line, a caret under it, and what to write instead.
+
+    >>> def halve(x, times: int = 1):
+    ...     for _ in range(times):
+    ...         if x.max() < 1:
+    ...             break
+    ...         x = x / 2
+    ...     return x
+    >>> import torch
+    >>> script(halve)(torch.tensor([8.0, 2.0]), times=9)
+    tensor([0.5000, 0.1250])
+    """
+    if not isinstance(root, nn.Module) and not callable(root):
+        raise CaptureError(
+            f"cannot script a {type(root).__name__}: it is neither an nn.Module nor callable",
+            fix="pass the model itself",
+        )
+    subject = Subject(root)
+    is_leaf = leaf_predicate(leaf_modules)
+    problems: list[Problem] = []
+    entries = []
+    for name in _entry_names(root):
+        graph = _compiled(subject, name, is_leaf, problems)
+        entries.append(Entry(name, graph, subject.signature(name)))
+    if problems:
+        raise ScriptError(
+            sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column)), subject.name("forward")
+        )
+    share_constants(entry.graph for entry in entries)
+    module = subject.module_of(entries)
+    for entry in entries:
+        entry.graph.lint()
+    if copy:
+        copy_tensors(module)
+    return module
+
+
+def _entry_names(root: Any) -> list[str]:
+    """The methods to compile: `forward`, and those that are marked."""
+    if not isinstance(root, nn.Module):
+        return ["forward"]
+    marked = [
+        name
+        for kind in reversed(type(root).__mro__)
+        for name, value in vars(kind).items()
+        if isinstance(value, FunctionType) and modifier_of(value) == "export" and name != "forward"
+    ]
+    has_forward = type(root).forward is not nn.Module.forward or "forward" in root.__dict__
+    return [*(["forward"] if has_forward or not marked else []), *dict.fromkeys(marked)]
+
+
+def _compiled(subject: Subject, name: str, is_leaf: Callable[[nn.Module, str], bool], problems: list[Problem]) -> Graph:
+    """Compile one entry point."""
+    started = time.perf_counter()
+    root = subject.root_module
+    function = subject.function(root, name)
+    c = Context(Compiler(), root, is_leaf)
+    arguments: list[Value] = []
+    plain: Any = function
+    if inspect.ismethod(plain) and root is not None and plain.__self__ is root:
+        arguments, plain = [ModuleRef(root, "")], plain.__func__
+    original = inspect.unwrap(plain)
+    code = code_of(original) if isinstance(original, FunctionType) else None
+    if code is None:
+        raise CaptureError(
+            f"{subject.name(name)} has no source that can be scripted",
+            fix="trace it with example inputs: trace(model, args)",
+        )
+    frame = c.frame = Frame(code, Scope("", type(root) if root is not None else None))
+    given = _parameters(c, subject.signature(name), original, code, len(arguments))
+    keyword_only = {each.name for each in subject.signature(name).parameters.values() if each.kind is each.KEYWORD_ONLY}
+    if not c.problems:
+        arguments += [value for key, value in given.items() if key not in keyword_only]
+        words = {key: value for key, value in given.items() if key in keyword_only}
+        value = _run(c, frame, plain, original, code, arguments, words)
+        if not c.problems:
+            _finish(c, frame, value, subject.name(name))
+    problems += c.problems
+    graph = c.body.graph
+    if not c.problems:
+        erase_unused(graph)
+        calls = sum(node.op.startswith("call_") for node in graph.all_nodes())
+        seconds = time.perf_counter() - started
+        keep_facts(graph, CaptureFacts("scripted", 1, 1, seconds, calls, 0, (), definition_line(original)))
+    return graph
+
+
+def _parameters(c: Context, signature: inspect.Signature, function: Any, code: Code, skipped: int) -> dict[str, Value]:
+    """Make the parameters of the program, with the types that are declared for them."""
+    definition = code.definition.args
+    found: dict[str, Value] = {}
+    by_name = {arg.arg: arg for arg in (*definition.posonlyargs, *definition.args, *definition.kwonlyargs)}
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            c.problem(f"`{star}{parameter.name}` cannot be scripted", code.definition, "name the parameters")
+            continue
+        kind = _declared(c, by_name.get(parameter.name), function, code, parameter)
+        node = placeholder_of(c.body.graph, parameter)
+        found[parameter.name] = Runtime(node, kind)
+    return found
+
+
+def _declared(c: Context, arg: ast.arg | None, function: Any, code: Code, parameter: inspect.Parameter) -> Type:
+    """The type of a parameter: its annotation, else what its default is, else a tensor."""
+    default = parameter.default
+    if arg is None or arg.annotation is None:
+        if default is parameter.empty:
+            return TENSOR
+        return OptionalType(TENSOR) if default is None else type_of_constant(default)
+    annotation = function.__annotations__.get(arg.arg)
+    try:
+        if annotation is None or isinstance(annotation, str):
+            annotation = code.outside.evaluate(arg.annotation)
+    except Exception as error:
+        c.problem(
+            f"this annotation cannot be resolved: {error}", arg.annotation, "import its names at the top of the module"
+        )
+        return TENSOR
+    kind = type_from_annotation(annotation)
+    if kind is None:
+        c.problem(
+            "this annotation is no type of scripted programs",
+            arg.annotation,
+            "use Tensor, int, List[...], Optional[...]",
+        )
+        return TENSOR
+    if default is None and not accepts(kind, NONE):
+        return OptionalType(kind)
+    return kind
+
+
+def _run(
+    c: Context, frame: Frame, plain: Any, original: Any, code: Code, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """Compile the function of the entry point."""
+    from graphwright.script.inlining import declared_type, inline
+
+    if plain is not original:
+        return inline(c, plain, args, kwargs, code.definition)
+    parameters = code.definition.args
+    places = [arg.arg for arg in (*parameters.posonlyargs, *parameters.args)]
+    frame.names.update(zip(places, args, strict=True))
+    frame.names.update(kwargs)
+    frame.returns = declared_type(original, code, "return")
+    kinds = c.parts.block(c, code.body)
+    if "return" not in kinds:
+        return constant(None)
+    return frame.names["$result"]
+
+
+def _finish(c: Context, frame: Frame, value: Value, name: str) -> None:
+    """Write the output, and the checks of what types have decided."""
+    if value is BAD:
+        return
+    graph = c.body.graph
+    output = graph.output(c.argument(value))
+    returned = frame.names.get("$at")
+    output.origin = getattr(returned, "value", None)
+    if c.checked:
+        first = next(node for node in graph.nodes if node.op != "placeholder")
+        kinds = {}
+        for parameter, kind in c.checked.items():
+            python = _python_class(kind)
+            if python is not None:
+                node = next(node for node in graph.nodes if node.op == "placeholder" and node.target == parameter)
+                kinds[parameter] = (node, python)
+        if kinds:
+            with graph.inserting_before(first):
+                graph.call_function(expect_kinds, (name,), kinds)
+
+
+def _python_class(kind: Type) -> type | None:
+    import torch
+
+    return {"Tensor": torch.Tensor, "int": int, "float": float, "str": str, "bool": bool}.get(str(kind))
