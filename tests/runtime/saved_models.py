@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -169,3 +170,28 @@ class Hostile:
     def __new__(cls) -> Hostile:
         CALLS.append("Hostile")
         return super().__new__(cls)
+
+
+class Watched:
+    """Looks at what it holds whenever anything but its class is asked of it."""
+
+    def __init__(self, names: set[str]) -> None:
+        object.__getattribute__(self, "__dict__")["names"] = names
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return Watched
+        known: set[str] = object.__getattribute__(self, "__dict__")["names"]
+        return name if name in known else object.__getattribute__(self, name)
+
+
+class Waves(nn.Module):
+    """Computes with NumPy's operators and numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched = Watched({"a"})
+
+    def forward(self, x: Tensor) -> Tensor:
+        root = np.sqrt(x.detach().numpy()) * np.float64(3)
+        return x + torch.from_numpy(np.exp(root))

@@ -236,6 +236,23 @@ def test_numbers_of_numpy_keep_their_type(number: Any, tmp_path: Path) -> None:
     assert type(kept) is type(number) and kept == number
 
 
+def test_operators_of_numpy_and_objects_that_look_at_themselves(tmp_path: Path) -> None:
+    x = torch.rand(3)
+    gm = graphwright.trace(saved_models.Waves(), (x,))
+    graphwright.save(gm, tmp_path / "model.gw")
+    again: Any = graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
+    assert torch.equal(again(x), gm(x))
+    assert again.watched.names == {"a"}
+
+
+def test_functions_of_numpy_have_to_be_allowed(tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.call_function(numpy.ones, (3,)))
+    graphwright.save(graphwright.GraphModule({}, graph), tmp_path / "model.gw")
+    with pytest.raises(LoadError, match=r"allow=\['numpy'\]"):
+        graphwright.load(tmp_path / "model.gw")
+
+
 def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:
     model = nn.Sequential(torch.nn.utils.spectral_norm(nn.Linear(3, 3)), nn.Linear(3, 3)).eval()
     model[1].register_forward_hook(saved_models.doubled)

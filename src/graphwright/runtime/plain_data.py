@@ -422,7 +422,7 @@ class PlainReader:
             if name in slots:
                 slots[name].__set__(made, item)
             else:
-                made.__dict__[name] = item
+                object.__getattribute__(made, "__dict__")[name] = item  # its class may have an idea of its own
 
 
 _TAGS = frozenset(name.removeprefix("_read_") for name in dir(PlainReader) if name.startswith("_read_"))

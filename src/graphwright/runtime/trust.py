@@ -17,6 +17,7 @@ import types
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import numpy
 import torch.utils.checkpoint
 from torch import nn
 
@@ -245,7 +246,7 @@ class Trust:
             _refuse(name, "what it owns could reach files or code")
         is_torch = module in ("torch", "graphwright") or module.startswith(("torch.", "graphwright."))
         is_open = (is_torch and "_" not in {atom[0] for atom in module.split(".")}) or module in _OPEN
-        if not is_open and module not in ("builtins", "collections", "types") and not self._is_allowed(module):
+        if not is_open and module not in ("builtins", "collections", "types", "numpy") and not self._is_allowed(module):
             _refuse(name, f"the module {module} is not allowed", fix=_how_to_allow(module))
 
     def _import(self, name: str, module: str) -> Any:
@@ -262,6 +263,8 @@ class Trust:
 
     def check(self, name: str, value: Any) -> None:
         """Refuse an object by what it is: neither function nor class, or one whose own module is not allowed."""
+        if _is_arithmetic(value):
+            return
         if not isinstance(value, _DEFINITIONS):
             _refuse(name, f"it is a {type(value).__name__}, neither a function nor a class")
         holder: Any = value
@@ -306,6 +309,13 @@ class Trust:
             return False
         module = module.removeprefix("torch._ops.")  # an operator belongs to its namespace, as to a package
         return self._everything or any(module == prefix or module.startswith(f"{prefix}.") for prefix in self._allow)
+
+
+def _is_arithmetic(value: Any) -> bool:
+    """Tell whether an object is a class of NumPy's numbers, or one of its operators."""
+    if isinstance(value, numpy.ufunc):
+        return getattr(numpy, value.__name__, None) is value
+    return isinstance(value, type) and issubclass(value, numpy.number | numpy.bool_)
 
 
 def _is_closed(module: str) -> bool:
