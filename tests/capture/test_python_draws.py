@@ -1,16 +1,18 @@
-"""Random numbers of Python's and NumPy's are never kept in the graph."""
+"""Random numbers of Python's and NumPy's are never kept in the graph: they are drawn when it runs."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from graphwright import CaptureError, GuardError, trace
+from graphwright import CaptureError, GuardError, load, save, trace
 
 
 def drawn(x: torch.Tensor) -> torch.Tensor:
@@ -28,18 +30,78 @@ def decided(x: torch.Tensor) -> torch.Tensor:
     return x if random.random() < 0.5 else x * 2
 
 
-DRAWING = [
-    pytest.param(drawn, "return x * random.uniform(1, 2)", id="a number"),
-    pytest.param(drawn_by_numpy, "x = x * float(np.random.rand())", id="NumPy, on a side of a branch"),
-    pytest.param(decided, "return x if random.random() < 0.5 else x * 2", id="a question"),
-]
+def drawn_array(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.from_numpy(np.random.randn(*x.shape))
 
 
-@pytest.mark.parametrize(("program", "line"), DRAWING)
-def test_a_program_that_draws_is_refused_with_its_line(program: Callable[..., torch.Tensor], line: str) -> None:
+def drawn_twice(x: torch.Tensor) -> torch.Tensor:
+    random.random()  # moves the generator on
+    first, second = random.random(), random.choice([1.0, 2.0])
+    return x * second + first
+
+
+def chosen_rows(x: torch.Tensor) -> torch.Tensor:
+    return x[random.sample(range(3), 2)]
+
+
+def masked(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A helper that asks after what it draws."""
+    mask = np.zeros(shape)
+    for _ in range(4):
+        place = np.random.randint(shape[0])
+        if mask[place] == 0:
+            mask[place] = np.random.rand()
+    return mask
+
+
+def helped(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.from_numpy(masked((x.size(0),)))
+
+
+class Dropped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3, dtype=torch.float64) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            if self.training and random.uniform(0, 1) < 0.5:
+                continue
+            x = layer(x)
+        return x
+
+
+PROGRAMS = [drawn, drawn_by_numpy, decided, drawn_array, drawn_twice, chosen_rows, helped, Dropped()]
+
+
+def seeded(program: Callable[..., Any], seed: int, *args: Any) -> Any:
+    random.seed(seed)
+    np.random.seed(seed)
+    return program(*args), random.random(), np.random.rand()
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: getattr(program, "__name__", "Dropped"))
+def test_what_is_drawn_is_drawn_anew_at_each_call(program: Callable[..., Any], tmp_path: Path) -> None:
+    state = random.getstate()
+    gm = trace(program, (torch.ones(3, dtype=torch.float64),))
+    save(gm, tmp_path / "model.gw")
+    again = load(tmp_path / "model.gw", allow=["tests.capture.test_python_draws", "numpy"])
+    for seed in range(6):
+        x = torch.randn(3, dtype=torch.float64)
+        want = seeded(program, seed, x)
+        for module in (gm, again):
+            got = seeded(module, seed, x)
+            assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+    random.setstate(state)
+
+
+def test_a_draw_of_what_has_no_place_in_a_graph_is_refused_with_its_line() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return random.choice([torch.relu, torch.tanh])(x)
+
     with pytest.raises(CaptureError, match="draws random numbers of Python's") as error:
         trace(program, (torch.ones(3),))
-    assert str(error.value.at).endswith(line)
+    assert str(error.value.at).endswith("return random.choice([torch.relu, torch.tanh])(x)")
 
 
 def test_what_is_one_node_may_draw() -> None:
@@ -53,7 +115,7 @@ def test_what_is_one_node_may_draw() -> None:
 class Masks(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.training:
-            x = x * float(np.random.rand())
+            x = random.choice([torch.relu, torch.tanh])(x)
         return x + 1
 
 

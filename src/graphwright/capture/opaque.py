@@ -71,13 +71,18 @@ def record_leaf_function(recorder: Recorder, function: Any, args: tuple[Any, ...
     return record_opaque(recorder, "call_method", function.__name__, run, args, kwargs, (node,))
 
 
-def record_foreign_call(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record the call of a function that takes objects outside of torch. Raises NeedsRealValues on fake examples."""
+def record_foreign_call(
+    recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any = None
+) -> Any:
+    """Record the call of a function that takes or gives objects outside of torch; `run` stands in on the examples.
+
+    Raises NeedsRealValues where it takes tensors and the examples are fake.
+    """
     if not recorder.examples.is_real and any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
         raise NeedsRealValues("an array is made of the data of a tensor")
     recorder.gives_data = True
     try:
-        return recorder.record("call_function", function, function, args, kwargs)
+        return recorder.record("call_function", function, run or function, args, kwargs)
     finally:
         recorder.gives_data = False
 

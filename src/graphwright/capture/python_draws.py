@@ -1,7 +1,9 @@
-"""Random numbers of Python's and NumPy's: a program that draws them is refused, for the graph would keep one for ever.
+"""Random numbers of Python's and NumPy's: what draws them is found, for the graph would keep one number for ever.
 
 Whether any were drawn is seen by the states of the generators, after a pass. Where, the next pass tells, which looks at
-them after every line of the program; a draw of another thread is not found there.
+them after every line of the program; a draw of another thread is not found there. The function that draws is converted,
+so that its draws are nodes (drawing.py), or stays one node if it has conditions and nothing to do with tensors; where
+neither can be, the program is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Iterator
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.origins import CallSite, user_frame
@@ -27,7 +29,7 @@ class PythonDraws:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._state = _state()
-        self._last: tuple[CodeType, int] | None = None  # the line that runs
+        self._last: tuple[FrameType, int] | None = None  # the line that runs
 
     def have_happened(self) -> bool:
         """Tell whether numbers were drawn since this was asked last."""
@@ -36,7 +38,7 @@ class PythonDraws:
 
     @contextlib.contextmanager
     def located(self) -> Iterator[None]:
-        """Refuse, while the block lasts, a program that draws, naming its line. What is one node may draw."""
+        """Look, while the block lasts, for the line that draws. What is one node may draw."""
         before = sys.gettrace()
         self._recorder.examples.between = self._refuse, self.have_happened
         sys.settrace(self._entered)
@@ -44,20 +46,28 @@ class PythonDraws:
             yield
         finally:
             sys.settrace(before)
+            self._last = None
 
     def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
         is_operation = self._recorder.examples.is_running or user_frame(frame) is not frame
-        return None if is_operation or frame.f_code.co_filename == random.__file__ else self._ran
+        is_library = frame.f_code.co_filename == random.__file__ or frame.f_code.co_filename.startswith("<frozen ")
+        return None if is_operation or is_library else self._ran
 
     def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
-        self._refuse()
-        self._last = frame.f_code, frame.f_lasti
+        self._refuse(frame)
+        self._last = frame, frame.f_lasti
         return self._ran
 
-    def _refuse(self) -> None:
+    def _refuse(self, frame: FrameType | None = None) -> None:
         if self.have_happened() and self._last is not None:
-            code, instruction = self._last
-            self._recorder.questions.refuse_draw(CallSite(code, instruction, self._recorder.scope))
+            drew, instruction = self._last
+            questions, plan = self._recorder.questions, self._recorder.plan
+            if plan.control_flow == "stage":
+                codes = questions.convertible(drew) | questions.convertible(frame)
+                restart = questions.helper_that_draws(drew)
+                if restart is not None or codes - plan.converted:
+                    raise questions.restart(restart or plan.convert(codes))
+            questions.refuse_draw(CallSite(drew.f_code, instruction, self._recorder.scope))
 
 
 def _state() -> Any:

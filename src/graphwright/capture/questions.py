@@ -23,7 +23,7 @@ from torch import nn
 
 from graphwright.capture.branches import Raised, branch
 from graphwright.capture.calls import Calls
-from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask
+from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.obstacles import Category
 from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
@@ -436,20 +436,44 @@ class Questions:
         self._recorder.plan.obstacles.note("data", question.error)
         return self.of_example(subject) if answer is None else answer()
 
+    def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
+        """Why the capture is to start again, if the function that draws is a helper which had better stay one node.
+
+        It has conditions, which may hang on what it draws, and nothing to do with tensors: nothing of torch is missed.
+        No file may name a private one: where a flag or size leads to that, the other way is taken for granted.
+        """
+        if frame is None or self._recorder.plan.control_flow != "stage":
+            return None
+        code = original_code(frame.f_code)
+        has_tensors = any(isinstance(leaf, torch.Tensor) for leaf in leaves(list(frame.f_locals.values())))
+        is_helper = code is not None and may_ask(code) and not has_tensors
+        if is_helper and code.co_name.startswith("_"):  # type: ignore[union-attr]
+            restart = self._around_draw()
+            if restart is not None:
+                return restart
+        return outline(self._recorder, frame, "it draws random numbers") if is_helper else None
+
     def refuse_draw(self, site: CallSite) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
-        region = self._recorder.region
-        while region.outer is not None:
-            if not region.is_data:
-                why = "one side draws random numbers of Python's or NumPy's"
-                raise self.restart(self._recorder.plan.change(region.place, "guard", why))
-            region = region.outer
+        restart = self._around_draw()
+        if restart is not None:
+            raise self.restart(restart)
         error = CaptureError(
             "the program draws random numbers of Python's or NumPy's, which the graph would keep for ever",
             at=site.line(),
             fix="draw with torch, or keep the function that draws as one node: leaf_functions=[...]",
         )
         self.refuse(error, "data")
+
+    def _around_draw(self) -> BaseException | None:
+        """Why the capture is to start again where a branch on a flag or size leads to a draw."""
+        region = self._recorder.region
+        while region.outer is not None:
+            if not region.is_data:
+                why = "one side draws random numbers of Python's or NumPy's"
+                return self._recorder.plan.change(region.place, "guard", why)
+            region = region.outer
+        return None
 
     def refuse(self, error: CaptureError, category: Category) -> None:
         """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""

@@ -99,6 +99,7 @@ class Recorder:
         self.devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
+        self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self._is_finishing = False
@@ -558,11 +559,12 @@ class Recorder:
         if self.region.outer is None and not self.questions.forks:
             return False  # the program would end there
         inner = user_frame(sys._getframe(1))
-        frame = None if inner is None else user_frame(inner.f_back)
+        frame = None if inner is None else inner.f_back
         while frame is not None and frame.f_code not in BOUNDARIES:
-            if place_of(frame.f_code, frame.f_lasti).source.startswith("raise "):
+            is_user = user_frame(frame) is frame
+            if is_user and place_of(frame.f_code, frame.f_lasti).source.startswith("raise "):
                 return True
-            frame = user_frame(frame.f_back)
+            frame = frame.f_back
         return False
 
     # ---- errors and places

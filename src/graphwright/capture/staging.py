@@ -20,6 +20,7 @@ from torch import nn
 from graphwright.capture.attributes import TrainingFlag
 from graphwright.capture.caches import without_cache
 from graphwright.capture.conversion import convert
+from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
@@ -216,6 +217,8 @@ class Runtime:
             recorder.plan.outlined and _code_of(function) in recorder.plan.outlined
         ):
             return record_leaf_function(recorder, function, args, kwargs)
+        if is_draw(function):
+            return record_draw(recorder, function, args, kwargs)
         handler = None if recorder.transforms is None else recorder.transforms.handler(function)
         if handler is not None:
             return handler(*args, **kwargs)

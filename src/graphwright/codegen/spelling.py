@@ -26,7 +26,7 @@ __all__ = ["Globals", "constant"]
 
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _KEYWORDS = frozenset(keyword.kwlist)
-_PLAIN_MODULES = frozenset({"math", "operator", "numpy"})
+_PLAIN_MODULES = frozenset({"math", "operator", "numpy", "random", "numpy.random"})
 
 
 class Globals:
@@ -111,7 +111,8 @@ class Globals:
         if not name.isidentifier():  # <lambda>, or a function made inside another
             name = "_function"
         if self.is_short and module in _PLAIN_MODULES:
-            return f"{self.add(module, sys.modules[module])}.{name}"
+            package, *inner = module.split(".")
+            return ".".join((self.add(package, sys.modules[package]), *inner, name))
         if self.is_short:
             return self.add(name, target)
         origin = getattr(target, "__module__", None) or module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.errors import GraphError
@@ -51,6 +51,9 @@ def qualified_name(function: Any) -> str:
     if type(function) is MethodType and isinstance(function.__self__, type):  # of a class: MyFunction.apply
         return f"{qualified_name(function.__self__)}.{name}"
     module: str | None = getattr(function, "__module__", None)
+    if module is None and type(function) is BuiltinMethodType:  # of an object that a module holds: `random.random`
+        holder = type(function.__self__).__module__
+        module = holder if getattr(sys.modules.get(holder), name, None) is function else None
     home = sys.modules.get(module) if module else None
     if home is None or getattr(home, name, None) is not function:
         found = _search_homes(function, name)

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import random
 import sys
 import types
 from collections.abc import Iterable
@@ -63,6 +64,7 @@ _OPEN_TORCH = frozenset({
     "is_autocast_enabled", "is_grad_enabled", "is_inference_mode_enabled", "is_storage", "is_tensor", "layout",
     "memory_format", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum", "typename",
 })  # fmt: skip
+_PARTLY_OPEN = ("builtins", "collections", "types", "numpy", "numpy.random", "random")
 _OPEN_COLLECTIONS = (collections.OrderedDict, collections.defaultdict, collections.Counter, types.SimpleNamespace)
 # Never, whatever `allow` says: what runs code, starts programs, reads or writes files, or loads what does.
 _CLOSED = frozenset({
@@ -246,7 +248,7 @@ class Trust:
             _refuse(name, "what it owns could reach files or code")
         is_torch = module in ("torch", "graphwright") or module.startswith(("torch.", "graphwright."))
         is_open = (is_torch and "_" not in {atom[0] for atom in module.split(".")}) or module in _OPEN
-        if not is_open and module not in ("builtins", "collections", "types", "numpy") and not self._is_allowed(module):
+        if not is_open and module not in _PARTLY_OPEN and not self._is_allowed(module):
             _refuse(name, f"the module {module} is not allowed", fix=_how_to_allow(module))
 
     def _import(self, name: str, module: str) -> Any:
@@ -263,7 +265,7 @@ class Trust:
 
     def check(self, name: str, value: Any) -> None:
         """Refuse an object by what it is: neither function nor class, or one whose own module is not allowed."""
-        if _is_arithmetic(value):
+        if _is_arithmetic(value) or _is_draw(value):
             return
         if not isinstance(value, _DEFINITIONS):
             _refuse(name, f"it is a {type(value).__name__}, neither a function nor a class")
@@ -316,6 +318,14 @@ def _is_arithmetic(value: Any) -> bool:
     if isinstance(value, numpy.ufunc):
         return getattr(numpy, value.__name__, None) is value
     return isinstance(value, type) and issubclass(value, numpy.number | numpy.bool_)
+
+
+def _is_draw(value: Any) -> bool:
+    """Tell whether a function draws from the generator that the module `random`, or that of NumPy, holds."""
+    owner = getattr(value, "__self__", None)
+    homes = {random.Random: "random", numpy.random.RandomState: "numpy.random"}
+    home = homes.get(type(owner))
+    return home is not None and getattr(sys.modules[home], value.__name__, None) == value
 
 
 def _is_closed(module: str) -> bool:

@@ -1,0 +1,46 @@
+"""Calls that draw random numbers of Python's or NumPy's, as nodes: every run of the graph draws anew.
+
+While a program is captured it draws from copies of the generators, whose own states stay as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from graphwright.capture.opaque import record_foreign_call
+from graphwright.capture.origins import user_frame
+from graphwright.capture.symbols import leaves
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["is_draw", "record_draw"]
+
+_GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
+_NO_DRAWS = frozenset({"seed", "getstate", "setstate", "get_state", "set_state", "shuffle", "spawn"})
+
+
+def is_draw(function: Any) -> bool:
+    """Tell whether calling a function draws from a generator of Python's or NumPy's."""
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, _GENERATORS) and function.__name__ not in _NO_DRAWS
+
+
+def record_draw(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a draw of numbers. What draws something else, as a layer from a list, is called, and so refused later."""
+    restart = recorder.questions.helper_that_draws(user_frame(sys._getframe(1)))
+    if restart is not None:
+        raise recorder.questions.restart(restart)
+    generator = recorder.generators.setdefault(id(function.__self__), copy.deepcopy(function.__self__))
+    draw = getattr(generator, function.__name__)
+    drawn = getattr(copy.deepcopy(generator), function.__name__)(
+        *recorder._to_examples(args), **recorder._to_examples(kwargs)
+    )
+    if not all(isinstance(leaf, int | float | numpy.ndarray | numpy.generic) for leaf in leaves(drawn)):
+        return function(*args, **kwargs)
+    return record_foreign_call(recorder, function, args, kwargs, draw)
