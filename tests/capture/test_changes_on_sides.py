@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from graphwright import trace
 
@@ -115,3 +116,36 @@ def test_a_side_changes_what_the_program_has(program: Any) -> None:
     gm = trace(program, (torch.rand(3),))
     for x in INPUTS:
         assert torch.equal(gm(x), program(x))
+
+
+class Window(nn.Module):
+    """Works on pieces of one size, and keeps what it computes from its bias."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.bias = size, nn.Parameter(torch.randn(size))
+        self.cache: dict[str, torch.Tensor] = {}
+
+    def biases(self, key: str) -> torch.Tensor:
+        if self.training:
+            return self.bias * 2
+        if key not in self.cache:
+            self.cache[key] = self.bias * 2
+        return self.cache[key]
+
+    def inner(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.biases("cpu")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(-1) == self.size:
+            return self.inner(x)  # makes no sense for the example, in the first of two
+        padded = nn.functional.pad(x, (0, (-x.size(-1)) % self.size))
+        return self.inner(padded.view(-1, self.size)).flatten()[: x.size(-1)]
+
+
+def test_a_side_that_fails_for_one_layer_stays_for_another_and_leaves_no_cache() -> None:
+    model = nn.Sequential(Window(4), Window(8)).eval()
+    gm = trace(model, (torch.ones(8),))
+    assert [guard.what for guard in gm.guards] == ["eq was False"]
+    for n in (8, 12, 16, 5):
+        assert torch.equal(gm(torch.ones(n)), model(torch.ones(n)))

@@ -20,6 +20,7 @@ from torch import nn
 
 from graphwright.capture.contents import changeable, content, refill
 from graphwright.capture.conversion import PREFIX
+from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Unlike
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
@@ -205,9 +206,12 @@ def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Re
     codes = recorder.questions.convertible(last)
     if codes:  # a `raise` that was not converted yet
         return recorder.questions.restart(recorder.plan.convert(codes))
-    if not recorder.questions.is_data(subject):
+    if not recorder.questions.is_data(
+        subject
+    ):  # for all questions there with this answer, but not for those with the other
+        alike = (*place, recorder.numbers.hint(subject))
         return recorder.questions.restart(
-            recorder.plan.change(place, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
+            recorder.plan.change(alike, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
         )
     if recorder.questions.is_caught_outside():
         return recorder.questions.restart(
@@ -416,6 +420,7 @@ class State:
         self.names = tuple(name for name in cells if name in alive)
         self._before = [_content(cell) for cell in cells.values()]
         self._containers: list[tuple[Any, Any]] = []
+        self._growing: list[tuple[Any, Any]] = []  # what is written to these is in the graph, and not joined
         self._seen: set[int] = set()
         for value in everything:
             self.watch(value)
@@ -431,6 +436,10 @@ class State:
         if type(value) is tuple:
             for item in value:
                 self.watch(item, depth)
+            return
+        if is_growing(value):
+            seen.add(id(value))
+            self._growing.append((value, content(value)))
             return
         containers = changeable(value)
         if not containers:
@@ -456,7 +465,7 @@ class State:
         """Put everything back to how it was before the branch."""
         for cell, value in zip(self._cells.values(), self._before, strict=True):
             _set(cell, value)
-        for now, before in self._containers:
+        for now, before in (*self._containers, *self._growing):
             refill(now, before)
 
     def write(self, values: list[Any], where: str | None, place: Any) -> None:

@@ -42,6 +42,8 @@ def content(container: Any) -> Any:
     """A plain copy of what a container holds."""
     if isinstance(container, dict):
         return dict(_methods(container).items(container))
+    if isinstance(container, list):
+        return list.__getitem__(container, slice(None))
     return set(container) if isinstance(container, set) else list(container)
 
 
@@ -56,7 +58,7 @@ def refill(container: Any, held: Any) -> None:
         for key, item in held.items():
             methods.__setitem__(container, key, item)
     elif isinstance(container, list):
-        container[:] = held
+        list.__setitem__(container, slice(None), held)
     elif isinstance(container, collections.deque):
         container.clear()
         container.extend(held)

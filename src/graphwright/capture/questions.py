@@ -312,6 +312,8 @@ class Questions:
         key = self.key_of(subject)
         if key in self.known:
             return then() if self.known[key] else other()
+        if way is None and place is not None:
+            way = self._recorder.plan.ways.get((*place, self._recorder.numbers.hint(subject)))
         if way != "follow" and is_of_slice(self._recorder.region, subject):
             return then() if self.refuse_data(subject) else other()
         if way == "guard":
