@@ -16,6 +16,7 @@ from graphwright.ops import (
     cond,
     enter_context,
     exit_context,
+    for_loop,
     is_region,
     raise_error,
     transformed,
@@ -25,7 +26,7 @@ from graphwright.ops import (
 )
 
 if TYPE_CHECKING:
-    from graphwright.codegen.blocks import Block
+    from graphwright.codegen.endings import Block
     from graphwright.codegen.readable import _ReadableWriter
     from graphwright.ir import Origin
 
@@ -59,15 +60,15 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             if renamed:
                 plan.append((node, renamed, []))
             continue
-        if node in unpacked:  # it got its name from the unpacking
+        if node in unpacked or node in writer.skipped:  # it is written elsewhere
             continue
         mentioned = _in_order_of_evaluation(node)
-        held = _held(waiting, mentioned, node)
+        held = _held(waiting, mentioned, node, writer)
         block: Block | None = None
         if is_region(node) or node._target is transformed:
             settle(len(waiting) - len(held))
             block = writer.block(node)
-        waits = block is None and may_stand_inside(node)
+        waits = block is None and may_stand_inside(node, writer)
         if waits:  # it waits, too; only what it reads by name must have one
             settle(
                 max((waiting.index(used) + 1 for used in mentioned if used in inside and used not in held), default=0)
@@ -75,12 +76,15 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         elif not _commutes(node, waiting):
             settle(len(waiting) - len(held))
         read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
+        if block is not None:
+            read += writer.read_with(node, held)
         if waits:
             inside[node] = writer.expression(node)
             reads[node] = read
         else:
             if node._op == "output":
-                if not (plan and not isinstance(plan[-1][1], str) and plan[-1][1].returns):
+                is_over = plan and not isinstance(plan[-1][1], str) and plan[-1][1].leaves
+                if not is_over and writer.split is None:
                     plan.append((node, writer.result(node), read))
             else:
                 plan.append((node, block or writer.statement(node), read))
@@ -101,7 +105,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
     return plan
 
 
-def _held(waiting: list[Node], mentioned: list[Node], node: Node) -> list[Node]:
+def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: _ReadableWriter) -> list[Node]:
     """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
     if node._target is transformed:
         return []
@@ -110,7 +114,11 @@ def _held(waiting: list[Node], mentioned: list[Node], node: Node) -> list[Node]:
     order = {used: i for i, used in enumerate(mentioned)}
     held: list[Node] = []
     for used in reversed(waiting):
-        if used not in order or not _same_statement(used, node) or (held and order[used] > order[held[0]]):
+        if (
+            used not in order
+            or not (writer.is_test or _same_statement(used, node))
+            or (held and order[used] > order[held[0]])
+        ):
             break
         held.insert(0, used)
     return held
@@ -154,21 +162,31 @@ def _count_of_values(node: Node) -> int | None:
     return None
 
 
-def may_stand_inside(node: Node) -> bool:
+def may_stand_inside(node: Node, writer: _ReadableWriter) -> bool:
     """Tell whether a node is an expression that the source does not name and exactly one place reads."""
-    if node.type is not None or len(node.users) != 1 or is_statement(node) or node._op == "output":
+    if node.type is not None or not node.users or is_statement(node) or node._op == "output":
+        return False
+    readers = list(node.users) if len(node.users) == 1 else writer.readers(node)
+    if len(readers) != 1:
         return False
     if node._target is unpack and unpacked_items(node):  # `a, = value`
         return False
-    (user,) = node.users
+    (user,) = readers
     if sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs))) != 1:
         return False
     origin = node.origin
     if origin is None:  # what the capture itself made: the object that is returned
-        return user._op == "output" and isinstance(node._target, type)
+        is_made = user._op == "output" and isinstance(node._target, type)
+        return is_made or writer.is_test or _is_iterator(node, user)
     return not origin.target
 
 
+def _is_iterator(node: Node, user: Node) -> bool:
+    """Tell whether a node makes what a loop goes through: `range(n)`, or `zip(x, y)` in `enumerate(zip(x, y))`."""
+    return node._target in _ITERATORS and (user._target is for_loop or user._target in _ITERATORS)
+
+
+_ITERATORS = (range, enumerate, zip, reversed)
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute}
 
 
@@ -202,7 +220,7 @@ def _in_order_of_evaluation(node: Node) -> list[Node]:
 def _same_statement(one: Node, other: Node) -> bool:
     a, b = one.origin, other.origin
     if a is None:
-        return other._op == "output"
+        return other._op == "output" or _is_iterator(one, other)
     return b is not None and statement_key(a) == statement_key(b)
 
 

@@ -15,17 +15,32 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from graphwright.codegen.blocks import Block, Text, assignments, block_of, branch_expression, lines_of
+from graphwright.codegen.blocks import lines_of
+from graphwright.codegen.branches import branch_block, branch_expression
+from graphwright.codegen.endings import (
+    Block,
+    Ending,
+    Outside,
+    Slot,
+    Split,
+    Tests,
+    Text,
+    ends_by_raising,
+    split_at_end,
+    values_of,
+)
 from graphwright.codegen.function import Writer, attribute
+from graphwright.codegen.loops import loop_block, returns_from_loop
 from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
 from graphwright.codegen.operators import ATOM, INPLACE, NOT, PRIMARY
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
 from graphwright.codegen.transforms import transform_block
+from graphwright.codegen.variables import named_in_place
 from graphwright.codegen.wrapping import wrap
-from graphwright.ir import Graph, Node
-from graphwright.ops import cond, raise_error, transformed, write_attribute
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ops import cond, is_loop, raise_error, transformed, write_attribute
 
 __all__ = ["graph_to_readable_source", "readable_source"]
 
@@ -80,8 +95,10 @@ class _ReadableWriter(Writer):
     def __init__(self, graph: Graph, root: str, owner: Any) -> None:
         super().__init__(graph, root, short=True)
         self.owner = owner
-        self.targets: list[str] | None = None
-        self.at_once = False
+        self.ending: Ending | None = None
+        self.slots: Sequence[Slot] = ()
+        self.outermost = self
+        self.is_test = False
         self._prepare()
 
     def _prepare(self) -> None:
@@ -93,67 +110,140 @@ class _ReadableWriter(Writer):
         self.plan: list[Statement] = []
         self.result_text = ("None", ATOM)  # what a body returns, and how tightly that binds
         self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
-        self.kept: set[Node] = set()  # values that are variables around the body
+        self.kept: set[Node] = set()  # values that are variables around the body, or share one
+        self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
+        self.never: set[Node] = set()  # what is False where the end is reached: a loop would have returned
+        self.decided: dict[Node, Node] = {}  # loops, each with the branch after it that is written with it
         last = self.nodes[-1] if self.nodes else None
-        value = last._args[0] if last is not None and last._op == "output" and last._args else None
+        self.output = last if last is not None and last._op == "output" else None
+        value = last._args[0] if self.output is not None and last is not None and last._args else None
         # The value that the function returns, where that is all that is done with it.
         is_last = type(value) is Node and len(value.users) == 1 and value._next is last
-        self.returned = value if self.targets is None and is_last else None
+        self.returned = value if self.ending is None and is_last else None
+        self.split: Split | None = None  # the branch whose sides end the body
+        if self.output is not None and not ends_by_raising(self.graph):
+            if self.ending is None:
+                self.split = returns_from_loop(self.output)
+            elif self.slots:
+                self.split = split_at_end(self.output, self._values(), self.ending.conditions)
+        if self.split is not None:
+            self.skipped.update(self.split.items, self.split.unread)
 
     def statements(self) -> list[Statement]:
         """Cut the graph into statements."""
         return statements_of(self)
 
-    def result(self, node: Node) -> str:
+    def readers(self, node: Node) -> list[Node]:
+        """The nodes that read a value by its name: not the output, where a branch at the end decides instead."""
+        readers = [user for user in node.users if user not in self.skipped]
+        split = self.split
+        if split is None or self.ending is None or node is not split.branch._args[0] or self.output not in readers:
+            return readers
+        if any(slot == Outside(node) for slot in split.slots[True]):
+            return readers
+        return [user for user in readers if user is not self.output]
+
+    def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]:
+        """The values that a block reads for what it writes with it: the branch after a loop, the end of the body."""
+        branch = self.decided.get(block)
+        read = [] if branch is None else [*nodes_in(branch._args)]
+        if self.split is not None and self.output is not None and self.split.branch in (block, branch):
+            read += nodes_in(self.output._args)
+        unwritten = {*held, *self.skipped, *([] if self.split is None else [self.split.branch])}
+        return [used for used in read if used not in unwritten]
+
+    def fresh(self, wish: str) -> str:
+        """Take a name for a variable that no value of the graph has."""
+        name = self.names.new(wish)
+        self.names.take(name)
+        return name
+
+    def result(self, node: Node) -> str | Block:
         """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
-        value = node._args[0] if node._args else None
-        if self.targets is None:
-            self.result_text = self._input(value)
+        if self.ending is None:
+            self.result_text = self._input(node._args[0] if node._args else None)
             return f"return {self.result_text[0]}"
-        if not self.targets or node._prev._target is raise_error:
+        if ends_by_raising(self.graph):
             return ""
-        values = list(value) if type(value) is tuple and (self.at_once or len(self.targets) > 1) else [value]
-        return assignments(self.targets, [self.value(item) for item in values], self.at_once)
+        values = [False if type(value) is Node and value in self.never else value for value in self._values()]
+        return self.ending.write(self, values)
+
+    def _values(self) -> list[Any]:
+        """The values that a body ends with."""
+        return [] if self.output is None else values_of(self.output, self.slots)
 
     def block(self, node: Node) -> Block | None:
         """Write a region as a compound statement; None where it is an expression."""
         if node._target is cond and branch_expression(self, node) is not None:
             return None
-        return transform_block(self, node) if node._target is transformed else block_of(self, node)
+        if is_loop(node):
+            return loop_block(self, node)
+        return transform_block(self, node) if node._target is transformed else branch_block(self, node)
 
     def negation(self, pred: Any) -> str:
         """Write that a condition does not hold."""
+        if isinstance(pred, Text):
+            return f"not {pred}" if pred.isidentifier() else f"not ({pred})"
         return f"not {self.operand(pred, NOT)}"
 
     def body(
-        self, graph: Graph, inputs: Sequence[Any], targets: list[str] | None, at_once: bool = False
+        self,
+        graph: Graph,
+        inputs: Sequence[Any],
+        ending: Ending | None,
+        slots: Sequence[Slot] = (),
+        names: dict[Node, str] | None = None,
     ) -> _ReadableWriter:
         """Make the writer of a body, whose inputs are written as `inputs` are here.
 
-        `targets` are the variables that get the body's values, all `at_once` where the body reads them; None where
-        the body returns its values.
+        `ending` is what becomes of the values in the `slots` of what the body gives; None where it returns that.
+        `names` are those of nodes that are written elsewhere.
         """
         writer = object.__new__(_ReadableWriter)
         graph._make_names()
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
-        writer.targets, writer.at_once = targets, at_once
+        writer.ending, writer.slots, writer.outermost = ending, slots, self.outermost
+        writer.is_test = isinstance(ending, Tests)
         writer._prepare()
-        named = {} if at_once else _named_as_targets(writer.nodes, targets)
         given = iter(inputs)
         for node in writer.nodes:
             if node._op == "placeholder":
                 value = next(given)
                 writer.texts[node] = (value, ATOM) if isinstance(value, Text) else self._input(value)
-            elif node in named:
+        for node, name in (names or {}).items():
+            writer.texts[node] = name, ATOM
+            writer.skipped.add(node)
+            writer.kept.add(node)
+        named, local = writer._named_in_place(), []
+        for node in writer.nodes:
+            if node in named:
                 writer.texts[node] = named[node], ATOM
                 writer.kept.add(node)
-            elif node._op != "output" and node.name in self.names:
-                writer.texts[node] = self.names.new(node.name), ATOM
-            else:
-                self.names.take(node.name)
+            elif node._op not in ("output", "placeholder") and node not in writer.texts:
+                name = self.names.new(node.name)
+                if name != node.name:
+                    writer.texts[node] = name, ATOM
+                self.names.take(name)
+                local.append(name)
         writer.plan = statements_of(writer)
+        for name in local:  # what comes after the body may have them, too
+            self.names.release(name)
         return writer
+
+    def _named_in_place(self) -> dict[Node, str]:
+        """The nodes that are computed into the variables that get the body's values."""
+        if self.ending is None or self.output is None or ends_by_raising(self.graph):
+            return {}
+        pairs = self.ending.pairs(self._values())
+        left_out = {*self.skipped, *self.exits, *([self.split.branch] if self.split is not None else [])}
+
+        def text(value: Any) -> str | None:
+            if isinstance(value, Text):
+                return str(value)
+            return self.texts[value][0] if type(value) is Node and value in self.texts else None
+
+        return named_in_place(self.nodes, text, pairs, left_out)
 
     def _input(self, value: Any) -> tuple[str, int]:
         return self.node(value) if type(value) is Node else argument(value, self.names, self.node)
@@ -275,16 +365,3 @@ def _subscript(container: Any, atom: str) -> str | None:
         return repr(key) if container[key] is getattr(container, atom) else None
     except Exception:  # a user's container may raise anything for a key that it does not know
         return None
-
-
-def _named_as_targets(nodes: list[Node], targets: list[str] | None) -> dict[Node, str]:
-    """The nodes of a body whose values are just what a variable around it is to hold, each with that variable."""
-    output = nodes[-1] if nodes else None
-    if not targets or output is None or output._op != "output":
-        return {}
-    values = output._args[0] if len(targets) > 1 else (output._args[0],)
-    named: dict[Node, str] = {}
-    for value, target in zip(values, targets, strict=True):
-        if type(value) is Node and value._op != "placeholder":
-            named.setdefault(value, target)
-    return named

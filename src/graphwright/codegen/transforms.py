@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from graphwright.codegen.blocks import Block, Text
+from graphwright.codegen.endings import Block, Text
 from graphwright.codegen.nesting import unpacking_of
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
@@ -51,7 +51,7 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
     lines: list[Any] = [inner]
     return Block(
         [(f"def {name}({', '.join(signature)}):", lines), ("", [_statement(writer, node, call)])],
-        returns=writer.returned is node,
+        leaves=writer.returned is node,
     )
 
 

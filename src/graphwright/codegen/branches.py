@@ -1,0 +1,174 @@
+"""Branches as `if` statements and as expressions.
+
+A branch whose bodies are single expressions is an expression, `a if p else b`, `p and a`. The variables that a
+branch gives values to are assigned inside it; where it is the last thing that its body does, its sides end the body:
+they return, break or go on themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from graphwright.codegen.endings import (
+    Assigns,
+    Block,
+    NextRound,
+    Outside,
+    Returns,
+    Slot,
+    Text,
+    ends_by_raising,
+    text_of,
+)
+from graphwright.codegen.nesting import unpacked_items
+from graphwright.codegen.operators import AND_THEN, NOT, OR_ELSE, TERNARY
+from graphwright.errors import GraphError
+from graphwright.ir import Graph, Node
+
+if TYPE_CHECKING:
+    from graphwright.codegen.readable import _ReadableWriter
+
+__all__ = ["branch_block", "branch_expression", "is_empty", "leaves", "side_of", "targets_of"]
+
+_LONGEST_EXPRESSION = 88
+_SHORT = 1  # statements: what is no longer stands in an `if` rather than behind an `if ...: continue`
+
+
+def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | None:
+    """Write a branch as an expression, where both its bodies are expressions; else None."""
+    known = writer.expressions.get(node)
+    if known is not None:
+        return known
+    pred, true, false, operands = node._args
+    if unpacked_items(node) or not node.users or not isinstance(true, Graph) or not isinstance(false, Graph):
+        return None
+    if writer.split is not None and writer.split.branch is node:
+        return None
+    sides = []
+    for body in (true, false):
+        inner = writer.body(body, operands, None)
+        if [kept._op for kept, _, _ in inner.plan] != ["output"]:
+            return None
+        sides.append(inner)
+    test = writer.value(pred)
+    then, other = (_in_place(inner.result_text, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
+    bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
+    if bare[1] and not bare[0]:  # `p and a`
+        text = f"{writer.operand(pred, AND_THEN)} and {_in_place(sides[0].result_text, NOT)}", AND_THEN
+    elif bare[0] and not bare[1]:
+        text = f"{writer.operand(pred, OR_ELSE)} or {_in_place(sides[1].result_text, AND_THEN)}", OR_ELSE
+    elif node in writer.kept and writer.name(node) in (then, other):  # `x = a if p else x`: only one side assigns
+        return None
+    else:
+        text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY
+    if len(text[0]) > _LONGEST_EXPRESSION or len(test) > _LONGEST_EXPRESSION:
+        return None
+    writer.expressions[node] = text
+    return text
+
+
+_STRENGTHS = (OR_ELSE, TERNARY)  # of what stands before `if` and after `else`
+
+
+def _in_place(text: tuple[str, int], strength: int) -> str:
+    return text[0] if text[1] >= strength else f"({text[0]})"
+
+
+def _is_operand(body: Graph, operands: Any, wanted: Any) -> bool:
+    """Tell whether a body gives back one of its inputs, and that is the wanted value."""
+    inputs = [node for node in body.nodes if node._op == "placeholder"]
+    value = body.output_node()._args[0]
+    return type(value) is Node and value in inputs and operands[inputs.index(value)] is wanted
+
+
+def branch_block(writer: _ReadableWriter, node: Node) -> Block:
+    """Write a branch as an `if` statement."""
+    pred = node._args[0]
+    if not all(isinstance(body, Graph) for body in node._args[1:3]):
+        raise GraphError(f"{node.name!r} has bodies that are no graphs: they cannot be written", at=node.origin)
+    test = writer.value(pred)
+    targets = targets_of(writer, node)
+    then, other = (side_of(writer, node, is_true, targets) for is_true in (True, False))
+    if writer.returned is node:
+        return Block([(f"if {test}:", [then]), ("", [other])], leaves=True)
+    is_at_end = writer.split is not None and writer.split.branch is node
+    if is_at_end and leaves(then):
+        after: Any = [] if is_empty(other) else [("", [other])]
+        return Block([(f"if {test}:", [then]), *after], leaves=leaves(other))
+    if is_at_end and leaves(other):
+        rest: Any = [] if is_empty(then) else [("", [then])]
+        return Block([(f"if {writer.negation(pred)}:", [other]), *rest])
+    if is_empty(then) and not is_empty(other):
+        if is_at_end and isinstance(writer.ending, NextRound) and _is_long(other):
+            return Block([(f"if {test}:", ["continue"]), ("", [other])])
+        return Block([(f"if {writer.negation(pred)}:", [other])])
+    if is_empty(other):
+        return Block([(f"if {test}:", [then])])
+    return Block([(f"if {test}:", [then]), ("else:", [other])])
+
+
+def side_of(
+    writer: _ReadableWriter,
+    node: Node,
+    is_true: bool,
+    targets: list[str],
+    instead: Callable[[Any], Any] = lambda value: value,
+) -> _ReadableWriter:
+    """Write one side of a branch; where it does not end the body around it, `targets` get its values.
+
+    `instead` gives what stands for a value from around the branch.
+    """
+    body, operands = node._args[1 if is_true else 2], [instead(value) for value in node._args[3]]
+    if writer.returned is node:
+        return writer.body(body, operands, None)
+    split = writer.split
+    if split is not None and split.branch is node:
+        ending = writer.ending
+        if ending is None:
+            assert writer.output is not None
+            ending = Returns(writer.output._args[0], split.items)
+        return writer.body(body, operands, ending, [_written(writer, slot, instead) for slot in split.slots[is_true]])
+    slots: list[Slot] = [*range(len(targets))] if unpacked_items(node) else [None] * len(targets)
+    return writer.body(body, operands, Assigns(targets), slots)
+
+
+def _written(writer: _ReadableWriter, slot: Slot, instead: Callable[[Any], Any]) -> Slot:
+    if not isinstance(slot, Outside):
+        return slot
+    value = instead(slot.value)
+    return Outside(value if isinstance(value, Text | bool | int | float | None) else Text(text_of(writer, value)))
+
+
+def targets_of(writer: _ReadableWriter, node: Node) -> list[str]:
+    """The variables that a branch gives values to."""
+    if writer.returned is node:
+        writer.names.release(writer.name(node))  # no variable holds the value
+        return []
+    if not node.users or (writer.split is not None and writer.split.branch is node):
+        return []
+    items = unpacked_items(node)
+    if items is None:
+        return [writer.name(node)]
+    return [writer.fresh("_") if item is None else writer.name(item) for item in items]
+
+
+# ---- what has been written
+
+
+def is_empty(writer: _ReadableWriter) -> bool:
+    """Tell whether a body does nothing."""
+    return not any(text for _, text, _ in writer.plan)
+
+
+def leaves(writer: _ReadableWriter) -> bool:
+    """Tell whether nothing that comes after a body is ever reached."""
+    if ends_by_raising(writer.graph) or writer.ending is None:
+        return True
+    texts = [text for _, text, _ in writer.plan if text]
+    return bool(texts) and isinstance(texts[-1], Block) and texts[-1].leaves
+
+
+def _is_long(writer: _ReadableWriter) -> bool:
+    texts = [text for _, text, _ in writer.plan if text]
+    return len(texts) > _SHORT
