@@ -17,6 +17,7 @@ import torch
 from graphwright.capture.caches import cache_around
 from graphwright.capture.globals_kept import Globals
 from graphwright.capture.origins import user_frame
+from graphwright.capture.plan import Restart
 from graphwright.capture.questions import BOUNDARIES, TracerWarning
 from graphwright.capture.running import refusal
 from graphwright.capture.staging import Runtime
@@ -58,6 +59,8 @@ class Callers:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""
         if frame is not self._last:
             self._last = frame
+            if frame.f_code.co_name.startswith("torch_dynamo_resume_in_"):  # it made this of the program's code
+                self.reached_compiler()
             found = _outermost(frame.f_back)
             if found is not None:
                 self._met(found)
@@ -86,6 +89,13 @@ class Callers:
                 if cache is not None:
                     self._entered.append(cache)
             frame = frame.f_back
+
+    def reached_compiler(self) -> None:
+        """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
+        recorder = self._recorder
+        if recorder.pending is None and not recorder.plan.is_uncompiled:
+            recorder.plan.is_uncompiled = True
+            raise recorder.questions.restart(Restart("the program calls a function of torch.compile"))
 
     def reached_cpp(self, function: Any) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""

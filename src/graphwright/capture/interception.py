@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ExportFlags", "standing_in", "unreported", "watching"]
+__all__ = ["ExportFlags", "standing_in", "uncompiled", "unreported", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -163,6 +163,30 @@ def watching(
 def _mentioned(code: CodeType) -> frozenset[str]:
     """The names and texts in a code object."""
     return frozenset([*code.co_names, *[const for const in code.co_consts if isinstance(const, str)]])
+
+
+_stances: list[Any] = []  # that of torch.compile while captures want none, and one more entry for each of these
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Have functions of `torch.compile` run as they were written: in all threads, where they give the same, slower.
+
+    >>> with uncompiled():
+    ...     torch.compile(lambda x: x + 1)(torch.ones(1))
+    tensor([2.])
+    """
+    with _lock:
+        if not _stances:
+            _stances.append(torch.compiler.set_stance("force_eager"))
+        _stances.append(None)
+    try:
+        yield
+    finally:
+        with _lock:
+            _stances.pop()
+            if len(_stances) == 1:
+                _stances.pop().__exit__(None, None, None)
 
 
 @contextlib.contextmanager

@@ -70,6 +70,7 @@ class Plan:
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
+    is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     answers: tuple[bool, ...] = ()

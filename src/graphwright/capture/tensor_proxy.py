@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from graphwright.capture.origins import user_frame
-from graphwright.capture.running import refusal
+from graphwright.capture.running import refusal, running
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
@@ -103,6 +103,9 @@ class TensorProxy(torch.Tensor):
     def __torch_function__(
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        recorder = running()
+        if recorder is not None:
+            recorder.callers.reached_compiler()
         raise refusal(
             CaptureError(
                 f"{getattr(function, '__name__', function)!r} was called on a tensor of the captured program outside "

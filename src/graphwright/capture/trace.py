@@ -28,7 +28,7 @@ from graphwright.capture.examples import Examples, NeedsRealValues
 from graphwright.capture.forks import merge
 from graphwright.capture.held_objects import HeldObjects
 from graphwright.capture.inputs import Inputs
-from graphwright.capture.interception import ExportFlags, unreported, watching
+from graphwright.capture.interception import ExportFlags, uncompiled, unreported, watching
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.origins import definition_line
@@ -295,7 +295,11 @@ class Program:
             recorder.keeping = Keeping(recorder, recorder.shells)
         self.held = HeldObjects(recorder.shells, function)
         draws = PythonDraws(recorder)
-        with self._watch(recorder), draws.located() if plan.locates_draws else contextlib.nullcontext():
+        with (
+            self._watch(recorder),
+            draws.located() if plan.locates_draws else contextlib.nullcontext(),
+            uncompiled() if plan.is_uncompiled else contextlib.nullcontext(),
+        ):
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
