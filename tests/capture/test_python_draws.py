@@ -95,6 +95,64 @@ def test_what_is_drawn_is_drawn_anew_at_each_call(program: Callable[..., Any], t
     random.setstate(state)
 
 
+GENERATOR, TWISTER = np.random.default_rng(0), random.Random(0)
+
+
+def noise() -> np.ndarray[Any, Any]:
+    return GENERATOR.normal(size=3)
+
+
+def from_a_global(x: torch.Tensor) -> torch.Tensor:
+    return x * TWISTER.random() + torch.from_numpy(noise())
+
+
+def closing_over(generator: np.random.Generator) -> Callable[[torch.Tensor], torch.Tensor]:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * float(generator.random())
+
+    return program
+
+
+class Holder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = random.Random(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.generator.random()
+
+
+def seeded_inside(x: torch.Tensor) -> torch.Tensor:
+    generator = np.random.default_rng(3)
+    return x * float(generator.random()) + generator.normal()
+
+
+def unseeded_inside(x: torch.Tensor) -> torch.Tensor:
+    return x * float(np.random.default_rng().random())
+
+
+def test_generators_of_the_program_are_drawn_from_at_each_call() -> None:
+    x = torch.ones(3, dtype=torch.float64)
+    generator = np.random.default_rng(5)
+    for program in (from_a_global, closing_over(generator), Holder()):
+        gm = trace(program, (x,))
+        assert not torch.equal(gm(x), gm(x))
+    gm = trace(closing_over(generator), (x,))
+    assert gm.code.strip().endswith("return x * the_generator.random()")
+    state = generator.bit_generator.state
+    want = [closing_over(generator)(x) for _ in range(3)]
+    generator.bit_generator.state = state
+    assert all(torch.equal(gm(x), value) for value in want)
+
+
+def test_generators_that_the_program_makes_are_made_at_each_call() -> None:
+    x = torch.ones(3, dtype=torch.float64)
+    gm = trace(seeded_inside, (x,))
+    assert torch.equal(gm(x), seeded_inside(x)) and torch.equal(gm(x), seeded_inside(x))
+    gm = trace(unseeded_inside, (x,))
+    assert not torch.equal(gm(x), gm(x))
+
+
 def test_a_draw_of_what_has_no_place_in_a_graph_is_refused_with_its_line() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return random.choice([torch.relu, torch.tanh])(x)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.caches import cache_around
+from graphwright.capture.drawing import MAKERS
 from graphwright.capture.globals_kept import Globals
 from graphwright.capture.origins import user_frame
 from graphwright.capture.plan import Restart
@@ -44,8 +45,10 @@ class Callers:
         self._recorder = recorder
         self._last: FrameType | None = None
         self._globals = Globals()
+        self.generators = self._globals.generators
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
+        self._looked_at: set[CodeType] = set()
         self._followed: set[Any] = set()  # autograd functions whose operations are recorded after all
 
     def forget(self) -> None:
@@ -64,8 +67,19 @@ class Callers:
             found = _outermost(frame.f_back)
             if found is not None:
                 self._met(found)
+            if frame.f_code not in self._looked_at:
+                self._looked_at.add(frame.f_code)
+                self._look_for_generators(frame)
             self._globals.note(frame.f_code, frame.f_globals)
             self._leave_caches(frame)
+
+    def _look_for_generators(self, frame: FrameType) -> None:
+        """See which generators of random numbers a function closes over; have one that makes its own converted."""
+        if frame.f_code.co_freevars:
+            held = frame.f_locals
+            self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
+        if not MAKERS.isdisjoint(frame.f_code.co_names):
+            self._recorder.questions.stage(frame)
 
     def look_at_call(self) -> None:
         """A module is called: see that it is not by a call that nobody saw."""

@@ -19,16 +19,20 @@ from graphwright.capture.symbols import leaves
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["is_draw", "record_draw"]
+__all__ = ["GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
-_GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
+GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
+_MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
+MAKERS = frozenset(maker.__name__ for maker in _MAKERS)  # what a function mentions that makes a generator of its own
 _NO_DRAWS = frozenset({"seed", "getstate", "setstate", "get_state", "set_state", "shuffle", "spawn"})
 
 
 def is_draw(function: Any) -> bool:
-    """Tell whether calling a function draws from a generator of Python's or NumPy's."""
+    """Tell whether calling a function draws from a generator of Python's or NumPy's, or makes one."""
     owner = getattr(function, "__self__", None)
-    return isinstance(owner, _GENERATORS) and function.__name__ not in _NO_DRAWS
+    if isinstance(owner, GENERATORS):
+        return function.__name__ not in _NO_DRAWS
+    return any(function is maker for maker in _MAKERS)
 
 
 def record_draw(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -36,6 +40,8 @@ def record_draw(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs
     restart = recorder.questions.helper_that_draws(user_frame(sys._getframe(1)))
     if restart is not None:
         raise recorder.questions.restart(restart)
+    if any(function is maker for maker in _MAKERS):
+        return record_foreign_call(recorder, function, args, kwargs)
     generator = recorder.generators.setdefault(id(function.__self__), copy.deepcopy(function.__self__))
     draw = getattr(generator, function.__name__)
     drawn = getattr(copy.deepcopy(generator), function.__name__)(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
+from graphwright.capture.drawing import GENERATORS
 from graphwright.capture.opaque import holds_values
 from graphwright.capture.questions import TracerWarning
 
@@ -20,17 +22,28 @@ class Globals:
     def __init__(self) -> None:
         self._codes: set[CodeType] = set()
         self._found: dict[tuple[int, str], tuple[dict[str, Any], Any, Any]] = {}  # names, value, a copy of a table
+        self._searched: set[int] = set()  # globals of modules, by id
+        self.generators: dict[int, Any] = {}  # of random numbers, that functions of the program can reach, by id
 
     def note(self, code: CodeType, names: dict[str, Any]) -> None:
         """Note what there is before a function goes on."""
         if code in self._codes:
             return
         self._codes.add(code)
+        if id(names) not in self._searched:
+            self._searched.add(id(names))
+            self.search(names)
         for name in code.co_names:
             value = names.get(name, _MISSING)
             if (id(names), name) not in self._found and (value is _MISSING or isinstance(value, _KEPT)):
                 copied = value.copy() if isinstance(value, _TABLES) and not holds_values(value) else None
                 self._found[id(names), name] = names, value, copied
+
+    def search(self, values: Mapping[str, Any]) -> None:
+        """Note the generators of random numbers among these variables."""
+        self.generators.update(
+            (id(value), value) for value in [*values.values()] if issubclass(type(value), GENERATORS)
+        )
 
     def put_back(self) -> None:
         """Take values of the capture out again, with a TracerWarning for each name."""

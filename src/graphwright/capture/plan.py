@@ -69,6 +69,7 @@ class Plan:
     converted: set[CodeType] = dataclasses.field(default_factory=set)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
     is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.drawing import GENERATORS
 from graphwright.capture.origins import CallSite, user_frame
 
 if TYPE_CHECKING:
@@ -28,13 +29,19 @@ class PythonDraws:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._state = _state()
+        self._others = [*recorder.plan.generators.values()]  # the program's own
+        for _, shell in () if recorder.shells is None else recorder.shells.all():
+            self._others += [value for value in shell.__dict__.values() if issubclass(type(value), GENERATORS)]
+        self._state = self._now()
         self._last: tuple[FrameType, int] | None = None  # the line that runs
 
     def have_happened(self) -> bool:
         """Tell whether numbers were drawn since this was asked last."""
-        before, self._state = self._state, _state()
+        before, self._state = self._state, self._now()
         return bool(before != self._state)
+
+    def _now(self) -> Any:
+        return _state(), [_state_of(generator) for generator in self._others]
 
     @contextlib.contextmanager
     def located(self) -> Iterator[None]:
@@ -72,7 +79,19 @@ class PythonDraws:
 
 def _state() -> Any:
     numpy = sys.modules.get("numpy.random")
-    if numpy is None:
-        return random.getstate()
-    legacy = numpy.get_state(legacy=False)["state"]
-    return random.getstate(), legacy["pos"], legacy["key"].tobytes()
+    return random.getstate(), None if numpy is None else _plain(numpy.get_state(legacy=False))
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return _plain(
+        generator.bit_generator.state if hasattr(generator, "bit_generator") else generator.get_state(legacy=False)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A state of NumPy's as what can be compared; without Python code of NumPy's, which would be looked at, too."""
+    if isinstance(value, dict):
+        return [_plain(item) for item in value.values()]
+    return value.tobytes() if hasattr(value, "tobytes") else value

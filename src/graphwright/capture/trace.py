@@ -315,6 +315,9 @@ class Program:
                     raise why from error
         if recorder.keeping is not None:
             recorder.keeping.learn()
+        if recorder.callers.generators.keys() - plan.generators.keys():
+            plan.generators.update(recorder.callers.generators)
+            raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
             plan.locates_draws = True
             raise Restart("random numbers of Python or NumPy are drawn")

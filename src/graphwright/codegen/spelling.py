@@ -26,6 +26,7 @@ __all__ = ["Globals", "constant"]
 
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _KEYWORDS = frozenset(keyword.kwlist)
+_METHODS = (types.MethodType, types.BuiltinMethodType)
 _PLAIN_MODULES = frozenset({"math", "operator", "numpy", "random", "numpy.random"})
 
 
@@ -96,6 +97,11 @@ class Globals:
         try:
             path = qualified_name(target)
         except GraphError:
+            path = ""
+        is_method = type(target) in _METHODS and not isinstance(owner, type | types.ModuleType | None)
+        if self.is_short and is_method and (not path or _follow(path) is not target):  # of an object without a name
+            return f"{self.add(f'the_{type(owner).__name__.lower()}', owner)}.{target.__name__}"
+        if not path:
             return self.add(f"_{type(target).__name__}", target)
         module, _, name = path.rpartition(".")
         if module == "builtins":
