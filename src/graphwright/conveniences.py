@@ -31,6 +31,7 @@ from graphwright.ops import (
     normalize_module,
     register_containers,
 )
+from graphwright.passes import remove_dead_values
 from graphwright.runtime import reduce_graph, reduce_node
 
 __all__ = ["bind"]
@@ -100,14 +101,10 @@ def eliminate_dead_code(self: Graph, is_impure_node: Callable[[Node], bool] | No
     """Erase nodes that nothing reads and that have no effect beyond their value; answer whether any went.
 
     In-place operations, random ones, checks and functions of unknown effect stay; of those in place, only what writes
-    to a fresh value that nothing else reads goes. `is_impure_node` decides instead, where given.
+    to a fresh value that nothing else reads goes. `is_impure_node` decides instead, where given. Bodies of branches and
+    loops are seen to as well, with the values that they give, carry or take and that nothing needs.
     """
-    impure = is_impure_node or _has_visible_effect
-    before = len(self.nodes)
-    for node in reversed(self.nodes):
-        if not node.users and not impure(node):
-            self.erase_node(node)
-    return len(self.nodes) != before
+    return remove_dead_values(self, is_impure_node or _has_visible_effect) > 0
 
 
 def node_is_impure(self: Node, impure_random: bool = True) -> bool:

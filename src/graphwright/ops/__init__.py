@@ -12,7 +12,7 @@ from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation,
 from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_effect, is_impure, is_inplace, is_random
 from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
-from graphwright.ops.scratch import is_scratch_write
+from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
 from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
@@ -37,6 +37,7 @@ __all__ = [
     "exit_context",
     "for_loop",
     "get_signature_for_torch_op",
+    "gives_fresh_value",
     "is_impure",
     "is_inplace",
     "is_random",

@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from graphwright.errors import GraphError
-from graphwright.ir import Node, qualified_name
+from graphwright.ir import Node, bodies_of, qualified_name
+from graphwright.ops.regions import is_region
 from graphwright.ops.state import delete_attribute, set_attribute
 
 __all__ = ["DECLARED_IMPURE", "RANDOM_FUNCTIONS", "has_side_effect", "is_impure", "is_inplace", "is_random"]
@@ -87,7 +88,9 @@ _PURE_NAMESPACES = ("aten", "prims")  # of torch.ops
 
 
 def is_inplace(node: Node) -> bool:
-    """Tell whether a node writes to one of its arguments."""
+    """Tell whether a node writes to one of its arguments; a branch or loop does if a node inside it may."""
+    if is_region(node):
+        return any(is_inplace(inner) for body in bodies_of(node) for inner in body.nodes)
     if node.kwargs.get("out") is not None:
         return True
     if node.op == "call_method":
@@ -108,6 +111,8 @@ def is_inplace(node: Node) -> bool:
 
 def is_random(node: Node) -> bool:
     """Tell whether a node may advance a random state."""
+    if is_region(node):
+        return any(is_random(inner) for body in bodies_of(node) for inner in body.nodes)
     if node.op not in ("call_function", "call_method"):
         return False
     name = _name_of(node)
@@ -120,8 +125,10 @@ def is_impure(node: Node, module: nn.Module | None = None) -> bool:
     """Tell whether a node has an effect beyond its value, so that it stays though nobody reads it.
 
     `module` is the submodule that a call_module node calls, where it is known. Functions and modules that this
-    library does not know count as impure.
+    library does not know count as impure. A branch or loop is impure if a node inside it is.
     """
+    if is_region(node):
+        return _has_impure_body(node, node.graph.owning_module)
     op = node.op
     if op in ("placeholder", "output"):
         return True
@@ -134,6 +141,21 @@ def is_impure(node: Node, module: nn.Module | None = None) -> bool:
     if op == "call_method":
         return not _is_pure_method(node.target)
     return not _is_pure_function(node.target) or _is_declared(node.target)
+
+
+def _has_impure_body(node: Node, owner: nn.Module | None) -> bool:
+    bodies = bodies_of(node)
+    if any(callable(arg) for arg in node.args):  # a body that is a function: what it does is not known
+        return True
+    for inner in (inner for body in bodies for inner in body.nodes if inner.op not in ("placeholder", "output")):
+        if is_region(inner):
+            if _has_impure_body(inner, owner):
+                return True
+        else:
+            called = owner.get_submodule(str(inner.target)) if inner.op == "call_module" and owner is not None else None
+            if is_impure(inner, called):
+                return True
+    return False
 
 
 def _is_declared(function: Any) -> bool:

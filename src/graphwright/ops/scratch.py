@@ -13,13 +13,20 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops.effects import DECLARED_IMPURE, is_inplace
 
-__all__ = ["is_scratch_write"]
+__all__ = ["gives_fresh_value", "is_scratch_write"]
 
 # Calls whose result shares no memory with anything else.
 _FRESH_FUNCTIONS = frozenset({
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.neg,
-    torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.matmul, torch.cat, torch.stack, torch.clone,
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.neg, operator.pow,
+    operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.floordiv, operator.mod,
+    torch.abs, torch.exp, torch.sqrt, torch.sin, torch.cos, torch.tanh, torch.sigmoid, torch.relu, torch.sum,
+    torch.mean, torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.matmul, torch.cat, torch.stack,
+    torch.clone,
     torch.conv1d, torch.conv2d, torch.conv3d, F.linear, F.conv1d, F.conv2d, F.conv3d, F.batch_norm, F.layer_norm,
+})  # fmt: skip
+_FRESH_METHODS = frozenset({
+    "add", "sub", "mul", "div", "neg", "abs", "exp", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "matmul",
+    "sum", "mean", "prod", "amax", "amin", "norm", "softmax", "clone", "item", "size", "dim",
 })  # fmt: skip
 _FRESH_MODULES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.Linear, nn.LayerNorm, nn.GroupNorm)
 # Calls that write to their first argument and give it back.
@@ -46,10 +53,13 @@ def is_scratch_write(node: Node, module_of: ModuleOf) -> bool:
     if not _writes_and_returns(node, module_of):
         return False
     written = node.args[0] if node.args else None
-    return isinstance(written, Node) and list(written.users) == [node] and _is_fresh(written, module_of)
+    return isinstance(written, Node) and list(written.users) == [node] and gives_fresh_value(written, module_of)
 
 
-def _is_fresh(node: Node, module_of: ModuleOf) -> bool:
+def gives_fresh_value(node: Node, module_of: ModuleOf) -> bool:
+    """Tell whether it is known that what a node gives shares no memory with anything else."""
+    if node.op == "call_method" and node.target in _FRESH_METHODS:
+        return node.kwargs.get("out") is None
     if node.op == "call_function" and _is_among(node.target, _FRESH_FUNCTIONS):
         return node.kwargs.get("out") is None
     if node.op == "call_module":

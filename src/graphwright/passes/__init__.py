@@ -10,6 +10,8 @@ from graphwright.passes.const_fold import (
     inline_module,
     split_const_subgraphs,
 )
+from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
+from graphwright.passes.fold_conditions import FoldConditions
 from graphwright.passes.fuse_conv_batch_norm import (
     FuseConvBatchNorm,
     fold_batch_norm,
@@ -17,7 +19,10 @@ from graphwright.passes.fuse_conv_batch_norm import (
     scale_and_shift,
 )
 from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
+from graphwright.passes.hoist_invariants import HoistInvariants
+from graphwright.passes.merge_conditions import MergeConditions
 from graphwright.passes.merge_matmul import are_nodes_independent, may_depend_on, merge_matmul, split_result_tensors
+from graphwright.passes.merge_subexpressions import MergeSubexpressions
 from graphwright.passes.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
 from graphwright.passes.optimize_for_inference import (
     MklSubgraph,
@@ -44,24 +49,31 @@ from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
 from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
+from graphwright.passes.unroll_loops import UnrollLoops
 
 __all__ = [
     "AnnotateTypesWithSchema",
     "ConvAddReLU",
     "ConvReLU",
+    "FoldConditions",
     "FoldedGraphModule",
     "FuseConvBatchNorm",
     "FuseConvReLU",
+    "HoistInvariants",
     "HolderModule",
+    "MergeConditions",
+    "MergeSubexpressions",
     "MklSubgraph",
     "NormalizeArgs",
     "NormalizeOperators",
     "PassBase",
     "PassManager",
     "PassResult",
+    "RemoveDeadValues",
     "ShapeProp",
     "TensorMetadata",
     "UnionFind",
+    "UnrollLoops",
     "are_nodes_independent",
     "compare_graphs",
     "extract_subgraph",
@@ -81,6 +93,7 @@ __all__ = [
     "optimize_for_inference",
     "parent_name",
     "pass_result_wrapper",
+    "remove_dead_values",
     "remove_dropout",
     "remove_guards",
     "replace_node_module",

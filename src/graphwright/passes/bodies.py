@@ -1,0 +1,141 @@
+"""Editing branches and loops: their inputs, what stands in their place, and what may be done about them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphwright.ir import Graph, Node, bodies_of, map_arg
+from graphwright.ops import is_impure, is_inplace, is_random, is_region, raise_error
+from graphwright.runtime import graph_of
+
+__all__ = [
+    "add_operand", "drop_operands", "ends_by_raising", "inline", "inputs_of", "items_of", "may_write", "module_of",
+    "own_bodies", "put_in_place", "regions_in", "substitute",
+]  # fmt: skip
+
+
+def inputs_of(body: Graph) -> list[Node]:
+    """The placeholders of a body."""
+    return [node for node in body.nodes if node.op == "placeholder"]
+
+
+def regions_in(gm: nn.Module) -> list[Node]:
+    """The branches and loops of a module whose bodies are graphs, inner ones first."""
+    graphs = list(graph_of(gm).all_graphs())
+    return [node for graph in reversed(graphs) for node in graph.nodes if is_region(node) and own_bodies(node)]
+
+
+def own_bodies(node: Node) -> list[Graph]:
+    """The bodies of a region that are graphs, if all of them are; else none."""
+    bodies = bodies_of(node)
+    return bodies if not any(callable(arg) for arg in node.args) else []
+
+
+def ends_by_raising(body: Graph) -> bool:
+    """Tell whether the last thing that a body does is to raise."""
+    last = body.output_node() if body.find_nodes(op="output") else None
+    return last is None or (last.prev.op == "call_function" and last.prev.target is raise_error)
+
+
+def items_of(node: Node) -> dict[int, list[Node]] | None:
+    """The nodes that take items of a value, by their number; None where something else is done with it, too."""
+    items: dict[int, list[Node]] = {}
+    for user in node.users:
+        if user.target is not operator.getitem or type(user.args[1]) is not int or user.args[0] is not node:
+            return None
+        items.setdefault(user.args[1], []).append(user)
+    return items
+
+
+def substitute(node: Node, value: Any) -> None:
+    """Have all users of a node read a value instead: another node, a literal or a container."""
+
+    def swap(arg: Any) -> Any:
+        return map_arg(arg, lambda used: value if used is node else used)
+
+    for user in list(node.users):
+        user.args, user.kwargs = swap(user.args), swap(user.kwargs)
+
+
+def put_in_place(node: Node, value: Any) -> None:
+    """Have a value stand in the place of a node, its items for the nodes that take them; erase what is left over."""
+    items = items_of(node)
+    if items is not None and isinstance(value, tuple | list):
+        for i, takers in items.items():
+            for taker in takers:
+                substitute(taker, value[i])
+                taker.graph.erase_node(taker)
+    substitute(node, value)
+    node.graph.erase_node(node)
+
+
+def inline(body: Graph, values: Sequence[Any], before: Node) -> Any:
+    """Copy what a body does to before a node, for these inputs; return its value."""
+    graph = before.graph
+    around: dict[Node, Any] = dict(zip(inputs_of(body), values, strict=True))
+    with graph.inserting_before(before):
+        return graph.graph_copy(body, around)
+
+
+def add_operand(node: Node, value: Node) -> dict[Graph, Node]:
+    """Have the bodies of a region take a value as a further operand; return the input that each has for it."""
+    operands = node.args[3]
+    behind = [i for i, operand in enumerate(operands) if operand is value]
+    if behind:
+        return {body: inputs_of(body)[behind[0] - len(operands)] for body in own_bodies(node)}
+    made = {}
+    for body in own_bodies(node):
+        inputs = inputs_of(body)
+        with body.inserting_after(inputs[-1] if inputs else None):
+            made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
+        made[body].target = made[body].name
+    node.args = (*node.args[:3], (*operands, value), *node.args[4:])
+    return made
+
+
+def drop_operands(node: Node, wanted: Callable[[int], bool]) -> int:
+    """Take operands away from a region that none of its bodies reads; return how many."""
+    place = 3
+    operands = node.args[place]
+    bodies = bodies_of(node)
+    behind = len(operands)
+    gone = []
+    for i in range(len(operands)):
+        inputs = [inputs_of(body)[i - behind] for body in bodies]
+        if wanted(i) and not any(placeholder.users for placeholder in inputs):
+            gone.append((i, inputs))
+    for _, inputs in gone:
+        for placeholder in inputs:
+            placeholder.graph.erase_node(placeholder)
+    left = {i for i, _ in gone}
+    if gone:
+        kept = tuple(operand for i, operand in enumerate(operands) if i not in left)
+        node.args = (*node.args[:place], kept, *node.args[place + 1 :])
+    return len(gone)
+
+
+def module_of(gm: nn.Module) -> Callable[[Node], nn.Module | None]:
+    """What tells the module that a call_module node calls."""
+
+    def find(node: Node) -> nn.Module | None:
+        return gm.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+    return find
+
+
+def may_write(nodes: Iterable[Node], gm: nn.Module) -> bool:
+    """Tell whether one of these nodes may change a value that exists already."""
+    find = module_of(gm)
+    for node in nodes:
+        if node.op in ("placeholder", "output", "get_attr"):
+            continue
+        if is_region(node) and own_bodies(node):
+            if may_write((inner for body in own_bodies(node) for inner in body.nodes), gm):
+                return True
+        elif is_inplace(node) or (is_impure(node, find(node)) and not is_random(node)):
+            return True
+    return False
