@@ -57,20 +57,18 @@ def test_every_obstacle_is_found_in_one_run() -> None:
         ("argument", definition),
         ("data", "key = str(x.max())"),
         ("attribute", "self.last = [x * len(key), Odd()]"),
-        ("data", "for _ in range(int(y.abs().sum())):"),
-        ("paths", "while y.sum() > 1:"),
         ("data", 'title = f"{key}, {y.mean()}"'),
         ("value", definition),
         ("guard", definition),
         ("fork", "if x.sum() > 0:"),
     ])  # fmt: skip
-    assert [obstacle.is_blocking for obstacle in diagnosis.obstacles] == [True] * 7 + [False] * 2
+    assert [obstacle.is_blocking for obstacle in diagnosis.obstacles] == [True] * 5 + [False] * 2
     assert all(obstacle.at.startswith("test_doctor.py:") and obstacle.fix for obstacle in diagnosis.obstacles)
 
 
 def test_a_diagnosis_reads_as_text() -> None:
     lines = str(doctor(Many(), (torch.ones(2, 3),))).splitlines()
-    assert lines[0] == "Many.forward cannot be captured yet: 6 obstacles, 3 notes"
+    assert lines[0] == "Many.forward cannot be captured yet: 4 obstacles, 3 notes"
     assert lines[1] == "1. data: the program asks for the data of a tensor (as text), which is known only when it runs"
     assert lines[2].startswith("     at test_doctor.py:") and lines[2].endswith(": key = str(x.max())")
     assert lines[3] == "     fix: use torch.where, or keep the value a tensor"
@@ -186,7 +184,7 @@ def rate(x: torch.Tensor) -> int:
 def noted(x: torch.Tensor, flag: bool = False) -> Any:
     if flag:
         x = x * 2
-    for i in range(x.size(0)):
+    for i in [0] * x.size(0):
         x = x + i
     x = x * rate(x)
     return (x, x) if x.sum() > 0 else x
@@ -197,7 +195,7 @@ def test_what_does_not_block_is_listed() -> None:
     assert diagnosis.ok
     assert found(diagnosis) == [
         ("guard", "def noted(x: torch.Tensor, flag: bool = False) -> Any:"),
-        ("guard", "for i in range(x.size(0)):"),
+        ("guard", "for i in [0] * x.size(0):"),
         ("opaque", "x = x * rate(x)"),
         ("fork", "return (x, x) if x.sum() > 0 else x"),
     ]
@@ -233,10 +231,11 @@ def test_inputs_that_do_not_fit_are_an_obstacle() -> None:
     assert not diagnosis.is_complete
 
 
-def loops(x: torch.Tensor) -> torch.Tensor:
+def loops(x: torch.Tensor) -> Any:
+    y: Any = x
     while x.sum() > 1:
-        x = x - 1
-    return x
+        x, y = x - 1, (y, y)
+    return y
 
 
 def test_a_loop_on_data_is_refused_in_finite_time() -> None:

@@ -92,9 +92,9 @@ def test_each_capture_is_printed_and_has_its_graph() -> None:
         f"        # {line_of('return x.relu()')}: return x.relu()",
         "        return x.relu()",
         f"    # {line_of('x = x * mask')}: x = x * mask",
-        "    x_2 = x * mask",
+        "    x_1 = x * mask",
         f"    # {line_of('return x.relu()')}: return x.relu()",
-        "    return x_2.relu()",
+        "    return x_1.relu()",
     ]
     assert gm.graphs.names == ["forward_1", "forward_2"] and len(gm.graphs) == 2
     assert [node.name for node in gm.graphs[0].nodes] == ["x", "mask", "relu", "output"]

@@ -107,7 +107,7 @@ def plain(x: Any) -> Any:
         (lambda x: x.__len__(), "RuntimeError", "'len' is not supported in symbolic tracing by default"),
         (lambda x: torch.relu(object()) + x, "TypeError", "must be Tensor, not object"),
         (lambda x: x + object(), "NotImplementedError", "argument of type"),
-        (lambda x: range(x), "TypeError", "Proxy"),
+        (lambda x: list(range(x)), "TypeError", "Proxy"),
     ],
 )
 def test_refusals(fx: Any, program: Any, error: str, message: str) -> None:

@@ -11,21 +11,23 @@ import dataclasses
 import operator
 import sys
 import traceback
-from collections.abc import Callable
-from types import CellType
+from collections.abc import Callable, Iterable
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from graphwright.capture.contents import changeable, content, refill
-from graphwright.capture.conversion import PREFIX
 from graphwright.capture.growing import is_growing
-from graphwright.capture.joining import Unlike
+from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, refusal, running
+from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
+from graphwright.capture.trees import PREFIX
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import cond
@@ -33,7 +35,7 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["OneSided", "Raised", "State", "Unbound", "branch"]
+__all__ = ["EMPTY", "OneSided", "Raised", "State", "Unbound", "branch", "cells_of"]
 
 
 class Raised(BaseException):
@@ -72,7 +74,7 @@ class Unbound:
     __hash__ = None  # type: ignore[assignment]
 
 
-_EMPTY: Any = object()  # the content of a cell without one
+EMPTY: Any = object()  # the content of a cell without one
 _DEPTH = 4  # how far inside of each other the objects are that a branch may change
 
 
@@ -122,13 +124,16 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
             variables = len(state.names)
             made = [_join_results(recorder, subject, *first, leaves)]
             made += [_join(recorder, a, b, leaves) for a, b in more[:variables]]
-            made += [_join(recorder, a, b, leaves, may_be_none=False) for a, b in more[variables:]]
+            for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
+                if type(now) is list and len(a) != len(b) and _is_of_loop(recorder, now):
+                    raise Grows(now)
+                made.append(_join(recorder, a, b, leaves, may_be_none=False))
         except Unlike as why:
             raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
     called: dict[int, str] = {}
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
         if isinstance(value, _Slot) and name:
-            called.setdefault(value.number, name)
+            called.setdefault(value.number, name.partition(HIDDEN)[0])
     for table in made[1 + len(state.names) :]:  # attributes
         for name, value in table.items.items() if isinstance(table, _Container) and table.kind is dict else ():
             if isinstance(value, _Slot) and isinstance(name, str) and name.isidentifier():
@@ -158,6 +163,8 @@ class _Slot:
 def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
     region.is_data = recorder.questions.is_data(subject)
+    hint = recorder.numbers.hint(subject)
+    region.is_taken = None if hint is None else hint is value
     key = recorder.questions.key_of(subject)
     recorder.ambient.notice()
     depth = recorder.ambient.depth
@@ -231,7 +238,9 @@ def _finish(
     for number, side in enumerate(sides):
         before, recorder.region = recorder.region, side.region
         try:
-            outputs = [recorder.lifted(recorder.argument(pair[number])) if not side.raised else None for pair in leaves]
+            outputs = [
+                recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves
+            ]
         finally:
             recorder.region = before
         result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -254,6 +263,10 @@ def _finish(
     return [
         recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
     ]
+
+
+def _argument(recorder: Recorder, value: Any) -> Any:
+    return None if value is MISSING else recorder.argument(value)
 
 
 def _is_empty(body: Any) -> bool:
@@ -292,8 +305,10 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
     """
     if a is b:
         return a
-    if a is _EMPTY or b is _EMPTY:
+    if a is EMPTY or b is EMPTY:
         return _OneSided
+    if a is UNSET or b is UNSET:
+        return _set_on_one_side(recorder, b if a is UNSET else a, leaves, a is UNSET)
     if isinstance(a, Unbound) or isinstance(b, Unbound):
         return a if isinstance(a, Unbound) else b
     verdict = recorder.joining.verdict(a, b, may_be_none)
@@ -324,6 +339,21 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
     raise Unlike(f"two different objects of class {type(a).__name__}")
 
 
+def _set_on_one_side(recorder: Recorder, value: Any, leaves: list[tuple[Any, Any]], is_second: bool) -> Any:
+    """Join a value with none: what of it only a run has is None on the other side."""
+    if recorder.joining.is_open(value) or type(value) in (int, float, bool):
+        return _slot(MISSING, value, leaves) if is_second else _slot(value, MISSING, leaves)
+    if isinstance(value, tuple | list):
+        items = [_set_on_one_side(recorder, item, leaves, is_second) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
+    if isinstance(value, dict):
+        return _Container(
+            type(value),
+            {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in value.items()},
+        )
+    return value
+
+
 class _OneSided:
     """In joined values: a variable that one side left without a value."""
 
@@ -334,6 +364,11 @@ class _Container:
 
     kind: type
     items: Any
+
+
+def _is_of_loop(recorder: Recorder, container: Any) -> bool:
+    """Tell whether a container was there before a loop in which this is."""
+    return any(state.is_loop and state.watches(container) for state in recorder.states)
 
 
 def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
@@ -402,27 +437,21 @@ class State:
         functions: tuple[Callable[[], Any], ...],
         names: tuple[str, ...],
         alive: tuple[str, ...],
+        is_loop: bool = False,
     ) -> None:
-        cells: dict[str, CellType] = {}
-        everything: list[Any] = []
-        waiting = [*functions]
-        while waiting:
-            function = waiting.pop()
-            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-                value = _content(cell)
-                if name.startswith(PREFIX):  # what comes after the branch, a function that both sides call
-                    waiting.append(value)
-                    continue
-                everything.append(value)
-                if name in names:
-                    cells[name] = cell
+        self.is_loop = is_loop
+        everything = cells_of(functions)
+        inner = _cells_inside(everything)
+        names, alive = (*names, *inner), (*alive, *inner)
+        everything.update(inner)
+        cells = {name: everything[name] for name in everything if name in names}
         self._cells = cells
         self.names = tuple(name for name in cells if name in alive)
         self._before = [_content(cell) for cell in cells.values()]
         self._containers: list[tuple[Any, Any]] = []
         self._growing: list[tuple[Any, Any]] = []  # what is written to these is in the graph, and not joined
         self._seen: set[int] = set()
-        for value in everything:
+        for value in map(_content, everything.values()):
             self.watch(value)
             if isinstance(value, nn.Module):
                 for child in value._modules.values():
@@ -439,7 +468,8 @@ class State:
             return
         if is_growing(value):
             seen.add(id(value))
-            self._growing.append((value, content(value)))
+            if not value.is_local:
+                self._growing.append((value, content(value)))
             return
         containers = changeable(value)
         if not containers:
@@ -452,6 +482,15 @@ class State:
             for item in list(held) if depth and not (is_module and container is not value.__dict__) else ():
                 if not isinstance(item, nn.Module):  # those are watched when they are called
                     self.watch(item, depth - 1)
+
+    def watches(self, container: Any) -> bool:
+        """Tell whether a container is part of the state."""
+        return any(now is container for now, _ in self._containers)
+
+    def values_before(self) -> list[Any]:
+        """The state before the branch, as `read` gives that now."""
+        values = dict(zip(self._cells, self._before, strict=True))
+        return [*map(values.__getitem__, self.names), *[before for _, before in self._containers]]
 
     def contents_before(self, count: int) -> list[Any]:
         """What the containers that were watched after `count` others held: a side that did not reach them left it."""
@@ -477,15 +516,47 @@ class State:
             refill(now, value)
 
 
+def cells_of(functions: Iterable[Callable[..., Any]]) -> dict[str, CellType]:
+    """The variables that functions made from statements close over, through each other too."""
+    cells: dict[str, CellType] = {}
+    waiting = [*functions]
+    while waiting:
+        function = waiting.pop()
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if name.startswith(PREFIX):  # what comes after the branch, a function that both sides call
+                waiting.append(_content(cell))
+            else:
+                cells[name] = cell
+    return cells
+
+
+def _cells_inside(cells: dict[str, CellType]) -> dict[str, CellType]:
+    """The variables that functions defined around a branch assign: `def add(v): nonlocal total; total += v`."""
+    known = {id(cell) for cell in cells.values()}
+    found: dict[str, CellType] = {}
+    waiting = [_content(cell) for cell in cells.values()]
+    while waiting:
+        function = waiting.pop()
+        if not isinstance(function, FunctionType) or function.__closure__ is None or is_torch(function):
+            continue
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
+            if id(cell) not in known:
+                known.add(id(cell))
+                waiting.append(_content(cell))
+                if not name.startswith(PREFIX):
+                    found[name if name not in cells else f"{name} of {function.__name__}"] = cell
+    return found
+
+
 def _content(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return _EMPTY
+        return EMPTY
 
 
 def _set(cell: CellType, value: Any) -> None:
-    if value is _EMPTY:
+    if value is EMPTY:
         del cell.cell_contents
     else:
         cell.cell_contents = value

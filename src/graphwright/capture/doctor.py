@@ -52,9 +52,8 @@ def doctor(
     after an obstacle is looked at on the way that the example takes. The program is not changed.
 
     >>> def title(x):
-    ...     for _ in range(int(x.sum())):
-    ...         x = x / 2
-    ...     return x, str(x.mean())
+    ...     key = str(x.sum())
+    ...     return x, key + str(x.mean())
     >>> diagnosis = doctor(title, torch.ones(3))
     >>> diagnosis.ok, [obstacle.category for obstacle in diagnosis.obstacles]
     (False, ['data', 'data'])

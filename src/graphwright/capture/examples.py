@@ -48,6 +48,8 @@ class Examples:
     Everything is converted: neither the user's tensors nor the user's modules ever take part.
     """
 
+    are_there = True  # a program may be captured without any
+
     def __init__(self, real: bool = False) -> None:
         self.is_real = real
         self.is_running = False  # whether an operation is run on stand-ins right now

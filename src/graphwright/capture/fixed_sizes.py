@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.growing import is_growing
 from graphwright.capture.tensor_proxy import TensorProxy
 
 __all__ = ["fixed_sizes"]
@@ -127,6 +128,8 @@ def _sliced(size: int | None, item: slice) -> int | None:
 
 
 def _joined(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:
+    if is_growing(args[0]):
+        return []
     parts = [_sizes_of(value) for value in args[0]]
     rank = max(map(len, parts), default=0)
     parts = [part for part in parts if len(part) == rank]  # `torch.cat` skips an empty list of numbers

@@ -27,6 +27,7 @@ _MISSING: Any = object()
 class _Growing:
     """What lists and dicts share: the attribute that holds them, and how an item is made of its node."""
 
+    is_local = False  # whether it is a variable of the program, rather than an attribute
     name: str
     recorder: Recorder
     _read: Callable[[], Node]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from graphwright.capture.growing import is_growing
 from graphwright.capture.outside import ObjectProxy, object_node
 from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -15,14 +17,51 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Joining", "Unlike", "Verdict"]
+__all__ = ["MISSING", "UNSET", "Grows", "Joining", "Sample", "Unlike", "Verdict"]
 
 # Two values become a value of the branch; or the first does for both; or it depends on what they hold.
 Verdict = Literal["join", "same", "look inside"]
 
 
+class _Mark:
+    """A value that stands for none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+UNSET: Any = _Mark("UNSET")  # what a loop returns, as long as it has not
+MISSING: Any = _Mark("MISSING")  # in the graph None, which nothing reads
+
+
 class Unlike(Exception):
     """Two values cannot be joined."""
+
+
+class Grows(BaseException):
+    """A list is longer after an iteration of a loop, at least on some ways through it."""
+
+    def __init__(self, content: list[Any], name: str = "") -> None:
+        super().__init__(name)
+        self.content, self.name = content, name
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """What a value that a loop carries is like: a tensor, or a number of a kind, which may be None at times.
+
+    `loose` are the sizes of a tensor that differ from one iteration to the next, by dimension.
+    """
+
+    example: Any = None
+    kind: Any = None
+    hint: Any = None
+    may_be_none: bool = False
+    loose: frozenset[int] = frozenset()
+    whole: Any = None  # a list that grows
 
 
 class Joining:
@@ -43,6 +82,8 @@ class Joining:
             return "join"
         if type(a) is ObjectProxy or type(b) is ObjectProxy:
             raise Unlike("objects outside of torch")
+        if self._is_start(a, b) or self._is_start(b, a):
+            return "join"
         if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
             return "join"
         kind_a, kind_b = _number_kind(a), _number_kind(b)
@@ -53,6 +94,104 @@ class Joining:
         if not is_symbolic(a) and not is_symbolic(b):
             return "same" if a == b else "join"
         return "same" if symbol_of(a) is symbol_of(b) else "join"
+
+    def carried(self, entry: Any, after: Any) -> Verdict:
+        """Say what becomes of a value that an iteration of a loop finds, and leaves another way. Raises Unlike."""
+        if type(entry) is ObjectProxy or type(after) is ObjectProxy:
+            raise Unlike("an object outside of torch changes in the loop")
+        if is_growing(entry) and is_growing(after):
+            return "join"
+        kinds = [_number_kind(value) for value in (entry, after)]
+        if isinstance(after, torch.Tensor):
+            if isinstance(entry, torch.Tensor) or entry is None or kinds[0] is not None:
+                self.widened(self.sample(entry, after), after)
+                return "join"
+        elif isinstance(entry, TensorProxy) and after is None:
+            return "join"
+        elif kinds[0] is not None and kinds[1] is not None:
+            is_same = symbol_of(entry) is symbol_of(after) if is_symbolic(entry) and is_symbolic(after) else False
+            is_plain = not is_symbolic(entry) and not is_symbolic(after)
+            return "same" if is_same or (is_plain and type(entry) is type(after) and entry == after) else "join"
+        return "look inside"
+
+    def sample(self, entry: Any, after: Any) -> Sample:
+        """What a value is like that is `entry` before a loop and `after` after an iteration."""
+        if is_growing(after):
+            return Sample(whole=after)
+        may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
+        tensor = entry if isinstance(entry, torch.Tensor) else after
+        if isinstance(tensor, torch.Tensor):
+            return Sample(self._recorder.example(tensor), may_be_none=may_be_none)
+        kind = _number_kind(after) or type(after)
+        before = _number_kind(entry)
+        if before is not None and _ORDER.index(before) > _ORDER.index(kind):
+            kind = before
+        return Sample(kind=kind, hint=_converted(_hint(after if entry is MISSING else entry), kind))
+
+    def widened(self, sample: Sample, after: Any) -> Sample:
+        """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
+        if sample.whole is not None:
+            if is_growing(after):
+                return sample
+            raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
+        if sample.example is None:
+            if isinstance(after, torch.Tensor):
+                return Sample(self._recorder.example(after))
+            kind = _number_kind(after)
+            if kind is None:
+                raise Unlike(f"{sample.kind.__name__} before, {self.kind_name(after)} after an iteration")
+            wider = _ORDER.index(kind) > _ORDER.index(sample.kind)
+            return Sample(kind=kind, hint=_converted(sample.hint, kind)) if wider else sample
+        if after is None or _is_optional(after):
+            sample = sample if sample.may_be_none else dataclasses.replace(sample, may_be_none=True)
+        if after is None:
+            return sample
+        if not isinstance(after, torch.Tensor):
+            raise Unlike(f"a tensor before, {self.kind_name(after)} after an iteration")
+        x, y = sample.example, self._recorder.example(after)
+        if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
+            raise Unlike(f"{_described(x)} before, {_described(y)} after an iteration")
+        loose = sample.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
+        return sample if loose == sample.loose else dataclasses.replace(sample, loose=loose)
+
+    def like(self, sample: Sample, value: Any) -> Sample:
+        """A sample with the example of a value of its kind."""
+        if sample.whole is not None:
+            return dataclasses.replace(sample, whole=value) if is_growing(value) else sample
+        if isinstance(value, torch.Tensor):
+            return dataclasses.replace(sample, example=self._recorder.example(value), kind=None)
+        if sample.example is None and _number_kind(value) is not None:
+            return dataclasses.replace(sample, hint=_converted(_hint(value), sample.kind))
+        return sample
+
+    def changes_size(self, sample: Sample, after: Any) -> bool:
+        """Tell whether each iteration leaves a tensor of another size."""
+        if not sample.loose or not isinstance(after, torch.Tensor):
+            return False
+        return bool(self._recorder.example(after).shape != sample.example.shape)
+
+    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+        """The value in the program of a node that gives something like a sample, for numbers with this hint."""
+        if sample.whole is not None:
+            return sample.whole.on(node)
+        if sample.example is None:
+            return self._recorder.numbers.of_node(node, sample.hint if hint is None else hint, sample.kind)
+        proxy = TensorProxy.make(self._recorder, sample.example, node)
+        proxy.loose = sample.loose
+        if sample.may_be_none:
+            proxy.optional = place
+            self._recorder.questions.has_optionals = True
+        return proxy
+
+    def given(self, value: Any) -> Any:
+        """A value as one that is surely there."""
+        return value
+
+    def _is_start(self, number: Any, tensor: Any) -> bool:
+        """Tell whether a number and a tensor are what a loop adds up: `total = 0`, then `total = total + row`."""
+        if not isinstance(tensor, TensorProxy) or _number_kind(number) is None:
+            return False
+        return any(region.is_loop for region in self._recorder.region.all())
 
     def node_of(self, value: Any) -> Node | None:
         """The node of a value that only a run has, as far as there is one."""
@@ -65,15 +204,17 @@ class Joining:
 
     def is_open(self, value: Any) -> bool:
         """Tell whether only a run has a value."""
-        return isinstance(value, TensorProxy) or is_symbolic(value) or type(value) is ObjectProxy
+        return isinstance(value, TensorProxy) or is_symbolic(value) or type(value) is ObjectProxy or is_growing(value)
 
     def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""
         recorder = self._recorder
         taken = recorder.numbers.hint(subject)
-        sample = pair[1] if then_raised or taken is False or pair[0] is None else pair[0]
-        if sample is None:
+        sample = pair[1] if then_raised or taken is False or pair[0] is None or pair[0] is MISSING else pair[0]
+        if sample is None or sample is MISSING:
             sample = pair[0]
+        if not isinstance(sample, torch.Tensor):
+            sample = next((side for side in pair if isinstance(side, torch.Tensor)), sample)
         if isinstance(sample, torch.Tensor):
             proxy = TensorProxy.make(recorder, recorder.example(sample), node)
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
@@ -124,3 +265,23 @@ def _number_kind(value: Any) -> type | None:
     if is_symbolic(value):
         return symbol_of(value).kind  # type: ignore[union-attr]
     return type(value) if type(value) in (int, float, bool) else None
+
+
+_ORDER = (bool, int, float)  # of the kinds of numbers: each can stand for those before it
+
+
+def _hint(value: Any) -> Any:
+    symbol = symbol_of(value)
+    return value if symbol is None else symbol._hint
+
+
+def _converted(hint: Any, kind: type) -> Any:
+    return hint if hint is UNKNOWN else kind(hint)
+
+
+def _is_optional(value: Any) -> bool:
+    return isinstance(value, TensorProxy) and value.optional is not None
+
+
+def _described(example: torch.Tensor) -> str:
+    return f"a tensor of {example.dtype} with {example.dim()} dimensions"

@@ -50,7 +50,9 @@ class Numbers:
         if id(tensor) in self._fixed:
             symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
             return self.constant_symbol(self._recorder.questions.guard(symbol))
-        return self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
+        symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
+        symbol.is_data |= dim in tensor.loose
+        return symbol
 
     def fix_sizes(self, tensor: TensorProxy) -> None:
         """Take the sizes of a tensor from the example; each that the program reads is guarded."""
@@ -79,6 +81,7 @@ class Numbers:
     def of_node(self, node: Node, hint: Any, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
         symbol = self.data_symbol(hint, kind, "opaque", (node,))
+        self._recorder.keep.append(node)  # known by its id
         self._recorder.region.numbers[symbol] = node
         return as_number(symbol)
 

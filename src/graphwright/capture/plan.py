@@ -23,7 +23,7 @@ __all__ = ["Log", "Plan", "Restart"]
 
 _MOST_PASSES = 200
 
-Way = Literal["fork", "guard", "follow"]
+Way = Literal["fork", "guard", "follow", "region", "peel", "unroll"]
 
 
 class Restart(BaseException):
@@ -107,6 +107,8 @@ class Plan:
 
 _WAYS: dict[Way, str] = {
     "fork": "forked", "guard": "answered from the example under a guard", "follow": "followed the example",
+    "region": "made a loop of the graph", "peel": "took the first iterations out of a loop",
+    "unroll": "unrolled a loop",
 }  # fmt: skip
 
 

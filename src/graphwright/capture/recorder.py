@@ -30,9 +30,11 @@ from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
+from graphwright.capture.loops import Loops
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change, constructor_fields, is_plain_object
 from graphwright.capture.opaque import record_leaf_module, record_outlined_module
+from graphwright.capture.open_iterables import OpenIterable
 from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
 from graphwright.capture.plan import Plan
@@ -87,6 +89,7 @@ class Recorder:
         self.numbers = Numbers(self)
         self.questions = Questions(self)
         self.joining = Joining(self)
+        self.loops = Loops(self)
         self.transforms = Transforms(self)
         self.callers = Callers(self)
         self._calls: dict[str, int] = {}
@@ -368,6 +371,19 @@ class Recorder:
             raise self.questions.restart(self.plan.convert(codes))
         return ObjectProxy(self, value, node)
 
+    def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
+        """The nodes of the items of a tuple."""
+        whole = self.node("call_function", unpack, (node, count), {}, "unpack")
+        return [self._item_node(whole, i, names[i]) for i in range(count)]
+
+    def mark(self) -> Any:
+        """What is counted so far."""
+        return self.calls.copy(), dict(self._calls)
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what was counted after a mark: it is captured once more."""
+        self.calls, self._calls = mark[0].copy(), dict(mark[1])
+
     def _item_node(self, owner: Node, key: Any, name: str = "") -> Node:
         return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
 
@@ -422,6 +438,8 @@ class Recorder:
             return {key: self.argument(item) for key, item in value.items()}
         if is_growing(value):
             return value.node_of()
+        if isinstance(value, OpenIterable):
+            return value.argument(self)
         call = container_call(value)
         if call is not None:
             return self.node("call_function", call[0], tuple([self.argument(arg) for arg in call[1]]), {})

@@ -13,12 +13,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 from torch.overrides import is_tensor_method_or_property
 
 from graphwright.capture.containers import made_by
+from graphwright.capture.growing import is_growing
+from graphwright.capture.open_iterables import OpenIterable
 from graphwright.capture.origins import CallSite, Scope, user_frame
 from graphwright.capture.proxy import Attribute, Proxy
 from graphwright.errors import TraceError
@@ -233,6 +235,10 @@ class TracerBase:
             return a.node
         if kind is tuple:
             return tuple([self.create_arg(item) for item in a])
+        if is_growing(a):
+            return a.node_of()
+        if isinstance(a, OpenIterable):
+            return a.argument(cast(Any, self._recorder))
         if isinstance(a, list):
             return [self.create_arg(item) for item in a]
         if isinstance(a, slice):
@@ -302,6 +308,8 @@ class TracerBase:
         frame = sys._getframe(2)  # whoever iterates: its current instruction tells why
         code = frame.f_code.co_code
         if code[frame.f_lasti] != _UNPACK:
+            if self._recorder is not None:
+                self._recorder.questions.convert_asking()
             self._refuse(
                 "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args "
                 "or **kwargs function argument; how many items it has is known only when the program runs",

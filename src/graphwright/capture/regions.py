@@ -41,6 +41,8 @@ class Region:
         self.outer = outer
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
+        self.is_loop = False
+        self.is_taken: bool | None = True  # whether the example comes here; None where that is not known
         self.transform = ""  # the function of torch that the body is given to
         self.is_data = True  # whether data decides the branch
         self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder

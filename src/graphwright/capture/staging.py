@@ -22,7 +22,10 @@ from graphwright.capture.caches import without_cache
 from graphwright.capture.conversion import convert
 from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
+from graphwright.capture.joining import UNSET
+from graphwright.capture.loop_lists import LoopList
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
+from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
 from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.running import running
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RUN",
+    "held",
+    "recorder_of",
     "RUNTIME",
     "Text",
     "convert_methods",
@@ -69,7 +74,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _symbolic(value: Any) -> Any:
+def recorder_of(value: Any) -> Any:
     """The recorder of a value that only a run has; None for plain values."""
     if type(value) is TensorProxy:
         return value.recorder
@@ -80,8 +85,10 @@ def _symbolic(value: Any) -> Any:
     return value.node.recorder if is_symbolic(value) else None
 
 
-def _held(value: Any) -> Any:
+def held(value: Any) -> Any:
     """A value whose truth is asked for; of a tensor that the program has, only a run knows it."""
+    if is_growing(value):
+        return value.length() > 0
     recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
     return value if recorder is None else recorder.value(value)
 
@@ -101,25 +108,25 @@ class Runtime:
 
         They assign the variables `names` around them; only those `alive`, all by default, are of use afterwards.
         """
-        test = _held(test)
-        recorder = _symbolic(test)
+        test = held(test)
+        recorder = recorder_of(test)
         if recorder is None:
             return then() if test else other()
         return recorder.questions.branch(test, then, other, names, alive)
 
     def and_then(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left and right`."""
-        left = _held(left)
-        return left and right() if _symbolic(left) is None else self.branch(left, right, lambda: left)
+        left = held(left)
+        return left and right() if recorder_of(left) is None else self.branch(left, right, lambda: left)
 
     def or_else(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left or right`."""
-        left = _held(left)
-        return left or right() if _symbolic(left) is None else self.branch(left, lambda: left, right)
+        left = held(left)
+        return left or right() if recorder_of(left) is None else self.branch(left, lambda: left, right)
 
     def both(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left and right` where only the truth of the result counts."""
-        recorder = _symbolic(left)
+        recorder = recorder_of(left)
         if recorder is None:
             return left and right()
         return self.branch(
@@ -128,7 +135,7 @@ class Runtime:
 
     def either(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left or right` where only the truth of the result counts."""
-        recorder = _symbolic(left)
+        recorder = recorder_of(left)
         if recorder is None:
             return left or right()
         return self.branch(
@@ -137,8 +144,8 @@ class Runtime:
 
     def negation(self, value: Any) -> Any:
         """`not value`."""
-        value = _held(value)
-        recorder = _symbolic(value)
+        value = held(value)
+        recorder = recorder_of(value)
         return not value if recorder is None else recorder.numbers.negation(value)
 
     def is_none(self, value: Any) -> Any:
@@ -157,7 +164,7 @@ class Runtime:
             return values.has(item)
         if type(values) is TensorProxy:
             return values.recorder.numbers.truth(torch.eq(values, item).any())
-        if not isinstance(values, tuple | list) or not (_symbolic(item) is not None or _holds_symbolic(values)):
+        if not isinstance(values, tuple | list) or not (recorder_of(item) is not None or _holds_symbolic(values)):
             return item in values
         result: Any = False
         for value in reversed(values):
@@ -168,7 +175,7 @@ class Runtime:
         """`left < right < ...`."""
         first, _, more = operators.partition(" ")
         right = rights[0]()
-        recorder = _symbolic(left) or _symbolic(right)
+        recorder = recorder_of(left) or recorder_of(right)
         compare = _COMPARISONS[first]
         result = compare(left, right) if recorder is None else recorder.numbers.compare(compare, left, right)
         if not more:
@@ -190,9 +197,9 @@ class Runtime:
 
     def text(self, template: str, *values: Any) -> str:
         """An f-string in a message."""
-        if not holds_values(values) and not any(_symbolic(value) is not None for value in values):
+        if not holds_values(values) and not any(recorder_of(value) is not None for value in values):
             return template.format(*values)
-        text = Text(template.format(*[_Shown(value) if _symbolic(value) is not None else value for value in values]))
+        text = Text(template.format(*[_Shown(value) if recorder_of(value) is not None else value for value in values]))
         text.template, text.values = template, values
         return text
 
@@ -206,12 +213,19 @@ class Runtime:
         function = without_cache(function)
         if (function is len or function is bool) and args and is_growing(args[0]):
             return args[0].length() if function is len else args[0].length() > 0
+        if function is list and args and isinstance(args[0], LoopList):
+            return args[0].listed()
+        if not recorder.examples.are_there and is_torch(function) and any(map(is_growing, args)):
+            return recorder.torch_function(function, args, kwargs)  # which would look for proxies in it
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
             return _every(recorder, function, args, kwargs)
+        opened = _ITERABLES.get(function) if type(function) is type else None
+        if opened is not None and any(recorder_of(arg) is not None or iterable_of(arg) is not None for arg in args):
+            return opened(*args, **kwargs)
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
         if numeric is _number or numeric is _truth:
-            args = tuple(map(_held, args))
-        if numeric is not None and any(_symbolic(value) is not None or type(value) is Text for value in args):
+            args = tuple(map(held, args))
+        if numeric is not None and any(recorder_of(value) is not None or type(value) is Text for value in args):
             return numeric(recorder, function, args, kwargs)
         if (recorder.plan.leaves and is_leaf(function, recorder.plan.leaves)) or (
             recorder.plan.outlined and _code_of(function) in recorder.plan.outlined
@@ -239,6 +253,49 @@ class Runtime:
             if not is_refused_number(error) or isinstance(function, FunctionType | MethodType | type):
                 raise
             return recorder.torch_function(function, args, kwargs)  # C++ takes plain numbers here; the graph need not
+
+    UNSET = UNSET
+
+    def given(self, value: Any) -> Any:
+        """A value that a loop has returned: it is there where it is read."""
+        recorder = running()
+        return value if recorder is None else recorder.loops.given(value)
+
+    def each(
+        self,
+        iterable: Any,
+        body: Callable[[Any], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...] = (),
+        target: str = "",
+        asks_how: bool = False,
+    ) -> Any:
+        """`for item in iterable: ...`; returns whether `body` said that the loop ends.
+
+        The body assigns the variables `names` around it; nothing but the loop uses those that are `private`. `target`
+        is what the source calls an item. With `asks_how` the value is of use.
+        """
+        recorder = running()
+        if recorder is not None:
+            return recorder.loops.each(iterable, body, names, private, asks_how, target)
+        return any(map(body, iterable))
+
+    def repeat(
+        self,
+        test: Callable[[], Any],
+        body: Callable[[], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...] = (),
+        asks_how: bool = False,
+    ) -> Any:
+        """`while test(): ...`; returns whether `body` said that the loop ends."""
+        recorder = running()
+        if recorder is not None:
+            return recorder.loops.repeat(test, body, names, private, asks_how)
+        while test():
+            if body():
+                return True
+        return False
 
 
 RUNTIME = Runtime()
@@ -352,7 +409,7 @@ def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
 
 
 def _holds_symbolic(value: Any) -> bool:
-    return isinstance(value, tuple | list) and any(_symbolic(item) is not None for item in value)
+    return isinstance(value, tuple | list) and any(recorder_of(item) is not None for item in value)
 
 
 def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -362,6 +419,21 @@ def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dic
     for value in reversed(args[0]):
         result = decide(value, functools.partial(lambda rest: rest, result))
     return result
+
+
+def _enumerated(iterable: Any, start: Any = 0) -> Any:
+    part = iterable_of(iterable)
+    return enumerate(iterable, start) if part is None else OpenEnumerate(part, start)
+
+
+def _zipped(*iterables: Any, strict: bool = False) -> Any:
+    parts = [part for part in map(iterable_of, iterables) if part is not None]
+    return zip(*iterables, strict=strict) if len(parts) < len(iterables) else OpenZip(parts, strict)
+
+
+def _reversed(iterable: Any) -> Any:
+    part = iterable_of(iterable)
+    return reversed(iterable) if part is None or isinstance(part, Rows) else OpenReversed(part)
 
 
 def _asserted(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -409,6 +481,12 @@ def _is_check(function: Any) -> bool:
     return type(function) is FunctionType and (function is torch._assert or function in _CHECKS)
 
 
+_ITERABLES: dict[Any, Callable[..., Any]] = {
+    range: OpenRange,
+    enumerate: _enumerated,
+    zip: _zipped,
+    reversed: _reversed,
+}
 _NUMERIC: dict[Any, Callable[..., Any]] = {
     int: _number, float: _number, round: _number, abs: _number, bool: _truth, len: _length, max: _extreme,
     min: _extreme, print: _printed, torch._assert: _asserted, **dict.fromkeys(_CHECKS, _checked),

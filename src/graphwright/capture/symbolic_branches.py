@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +19,9 @@ import torch
 
 from graphwright.capture.branches import Raised, State
 from graphwright.capture.calls import Calls
-from graphwright.capture.joining import Unlike, Verdict
+from graphwright.capture.growing import is_growing
+from graphwright.capture.joining import Sample, Unlike, Verdict
+from graphwright.capture.loops import Loops
 from graphwright.capture.origins import CallSite, user_frame
 from graphwright.capture.plan import Plan
 from graphwright.capture.proxy import Proxy, find_tracer
@@ -51,8 +53,10 @@ class SymbolicRecorder:
         self.numbers = _Numbers(self)
         self.questions = _Questions(cast(Any, self))
         self.joining = _Joining(self)
+        self.loops = Loops(cast(Any, self))
         self.ambient = _Ambient(tracer)
         self.keeping = None  # attributes are what they are found to be
+        self.examples = _NoExamples()
         self.transforms = _Wholes(tracer)
         self.last_frame: FrameType | None = None  # that recorded something
         self.root = Region(graph=tracer.graph)
@@ -156,6 +160,20 @@ class SymbolicRecorder:
         """Make a node for the user's running line."""
         return self.tracer.create_node(op, target, args, kwargs or {}, name)
 
+    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+        """Make a node for the user's running line."""
+        return self.tracer.create_node(op, target, args, kwargs, name or part or None)
+
+    def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
+        """The nodes of the items of a tuple."""
+        return [self.node("call_function", operator.getitem, (node, i), {}, "getitem") for i in range(count)]
+
+    def mark(self) -> None:
+        """Nothing is counted here."""
+
+    def back_to(self, mark: None) -> None:
+        """Nothing is counted here."""
+
     def torch_function(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Record a call that takes no proxies."""
         return self.tracer.create_proxy("call_function", function, args, kwargs)
@@ -173,6 +191,13 @@ class SymbolicRecorder:
         """The user's line that is running."""
         site = self.site()
         return None if site is None else site.line()
+
+
+class _NoExamples:
+    """The program runs on nothing."""
+
+    is_real = False
+    are_there = False
 
 
 class _Wholes:
@@ -233,6 +258,40 @@ class _Joining:
         """Tell whether only a run has a value."""
         return isinstance(value, Proxy)
 
+    def carried(self, entry: Any, after: Any) -> Verdict:
+        """Say what becomes of a value that an iteration of a loop finds, and leaves another way."""
+        if is_growing(entry) and is_growing(after):
+            return "join"
+        if type(entry) is type(after) and type(entry) in _NUMBERS and entry == after:
+            return "same"
+        return "join" if isinstance(entry, _JOINED) and isinstance(after, _JOINED) else "look inside"
+
+    def sample(self, entry: Any, after: Any) -> Sample:
+        """What a value is like: nobody knows."""
+        return Sample(whole=after) if is_growing(after) else Sample()
+
+    def widened(self, sample: Sample, after: Any) -> Sample:
+        """What a value is like that an iteration leaves so, too. Raises Unlike for what is no value of a run."""
+        if not isinstance(after, _JOINED) and not is_growing(after):
+            raise Unlike(f"a value of the run before, {self.kind_name(after)} after an iteration")
+        return sample
+
+    def like(self, sample: Sample, value: Any) -> Sample:
+        """A sample with the example of a value: there are none."""
+        return sample
+
+    def changes_size(self, sample: Sample, after: Any) -> bool:
+        """Tell whether a size changes: nobody knows it."""
+        return False
+
+    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+        """The value in the program of a node."""
+        return self._recorder.tracer.proxy(node) if sample.whole is None else sample.whole.on(node)
+
+    def given(self, value: Any) -> Any:
+        """A value as one that is surely there."""
+        return value
+
     def node_of(self, value: Any) -> Node | None:
         """The node of a value that only a run has."""
         return value.node  # type: ignore[no-any-return]
@@ -279,6 +338,10 @@ class _Numbers:
     def length(self, value: Any) -> Any:
         """`len(value)`."""
         return self.computed(len, (value,), {})
+
+    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+        """The number that a node gives."""
+        return self._recorder.tracer.proxy(node)
 
     def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a function of Python's that takes numbers."""

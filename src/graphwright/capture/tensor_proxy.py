@@ -22,6 +22,7 @@ __all__ = ["TensorProxy", "is_optional"]
 
 
 _NOTHING: dict[int, int] = {}  # never written to
+_NONE: frozenset[int] = frozenset()
 
 
 class TensorProxy(torch.Tensor):
@@ -30,7 +31,7 @@ class TensorProxy(torch.Tensor):
     `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
     one side of a branch gave None, `optional` is the place of that branch: a run may find None here, and `is_none`
     tells whether the example does, as far as that is known. `fixed` are the sizes that no input changes, by dimension
-    counted from the end.
+    counted from the end; `loose` are those that differ from one iteration of a loop to the next.
     """
 
     recorder: Recorder
@@ -40,6 +41,7 @@ class TensorProxy(torch.Tensor):
     optional: Any
     is_none: bool | None
     fixed: dict[int, int]
+    loose: frozenset[int]
 
     @staticmethod
     def make(
@@ -58,7 +60,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        proxy.optional, proxy.is_none, proxy.fixed = None, False, _NOTHING
+        proxy.optional, proxy.is_none, proxy.fixed, proxy.loose = None, False, _NOTHING, _NONE
         return proxy
 
     def node_of(self) -> Node:

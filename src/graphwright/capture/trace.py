@@ -73,10 +73,10 @@ def trace(
     `methods`, as in `{"forward": (args, kwargs), "encode": [(args, kwargs), ...]}`, captures several methods of a
     module, each for one example or several; a method that is left out runs as it is, but `forward` is then refused.
 
-    Sizes stay symbolic, and `if`, `and`, the ternary, `assert` and their like become branches of the graph where they
-    ask for data, a size or the training flag. Where the program asks what cannot become a branch - a dtype, a rank,
-    whether an argument is None, a size for `range` - the example answers, and the result checks at every call that the
-    answer still holds: see `guards` of the result; GuardError.
+    Sizes stay symbolic, and `if`, `while`, `for`, `and`, the ternary, `assert` and their like become branches and loops
+    of the graph where they ask for data, a size or the training flag. Where the program asks what cannot become one -
+    a dtype, a rank, whether an argument is None, a size for `[0] * n` - the example answers, and the result checks at
+    every call that the answer still holds: see `guards` of the result; GuardError.
 
     `control_flow`: "stage" as above; "follow" takes the example's way at every question of data, with a TracerWarning
     at each; "error" refuses every question of data, size and flag.

@@ -1,0 +1,414 @@
+"""A function's tree, rewritten so that what it asks goes through a runtime: `conversion` compiles it."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import re
+from typing import Any
+
+from graphwright.capture.loop_statements import HIDDEN, ITEM, RETURNS, Lowered, exit_signal, exiting, lower, private_to
+from graphwright.capture.trees import (
+    PREFIX,
+    RUNTIME_MARK,
+    SCOPES,
+    TYPE_PARAMETERS,
+    assigned,
+    falls_through,
+    holds,
+    is_convertible,
+    lambda_of,
+    leaves_loop,
+    may_wait,
+    name_of,
+    placed,
+    texts_of,
+    walk_all,
+    walk_own,
+)
+
+__all__ = ["Converter"]
+
+# What looks at the frame that calls it must be called by the user's code itself.
+_LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
+# What takes a condition and a message.
+_CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented"})
+_CHECKS_BY_NAME = re.compile("check(?!point)|assert")  # where nothing is done with what they return
+
+
+class Converter(ast.NodeTransformer):
+    """Converts one function and those inside it."""
+
+    def __init__(self, owner: str, first: str) -> None:
+        self._owner = owner.lstrip("_")  # the class that `__name` is private to
+        self._first = first
+        self._count = 0
+        self._bound: dict[str, None] = {}  # variables that nested functions assign
+        self._global: set[str] = set()
+        self._free: set[str] = set()  # declared nonlocal by the function itself
+        self._rests: dict[str, list[str]] = {}  # functions of what comes after a branch, and what they assign
+        self._captured: set[str] = set()  # variables that may outlive a call of the function
+        self._is_message = False
+        self._uses: collections.Counter[str] = collections.Counter()  # of each name, in the function
+        self._bodies = 0  # of loops around what is being converted
+        self._alone: ast.expr | None = None  # the expression that is a statement
+
+    def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
+        """Convert the body of a definition; its decorators and defaults were evaluated when it was made."""
+        arguments = definition.args
+        arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+        arguments.kw_defaults = [default and ast.Constant(None) for default in arguments.kw_defaults]
+        for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+            if arg is not None:
+                arg.annotation = None
+                arg.arg = self._mangled(arg.arg)
+        if isinstance(definition, ast.Lambda):
+            definition.body = self.visit(definition.body)
+            return definition
+        definition.decorator_list, definition.returns = [], None
+        definition.body = self._body(definition)
+        return definition
+
+    def _body(self, definition: ast.FunctionDef) -> list[ast.stmt]:
+        for node in walk_own(definition):
+            if isinstance(node, ast.Global):
+                self._global.update(node.names)
+            elif isinstance(node, ast.Nonlocal):
+                self._free.update(node.names)
+            elif isinstance(node, SCOPES):
+                self._captured.update(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+        self._captured |= self._free
+        self._uses = collections.Counter(node.id for node in ast.walk(definition) if isinstance(node, ast.Name))
+        arguments = definition.args
+        parameters = {
+            arg.arg
+            for arg in (
+                *arguments.posonlyargs,
+                *arguments.args,
+                *arguments.kwonlyargs,
+                arguments.vararg,
+                arguments.kwarg,
+            )
+            if arg is not None
+        }
+        start = 1 if ast.get_docstring(definition, clean=False) is not None else 0
+        head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
+        declared = [name for name in self._bound if name not in parameters | self._free]
+        if declared:  # never runs; makes them variables of this function
+            bind: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in declared]
+            head.append(placed(ast.If(ast.Constant(False), bind, []), definition))
+        return [*head, *body] or [ast.Pass()]
+
+    # ---- statements
+
+    def block(self, statements: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
+        """Convert statements. `is_tail`: the function ends after them."""
+        out: list[ast.stmt] = []
+        for i, statement in enumerate(statements):
+            rest = statements[i + 1 :]
+            if isinstance(statement, ast.If):
+                if not holds([statement], ast.Return, ast.Break, ast.Continue):
+                    out += self._branch(statement)
+                    continue
+                if not leaves_loop([statement]):
+                    signal = exit_signal([statement])
+                    if rest and signal is not None and all(map(falls_through, (statement.body, statement.orelse))):
+                        return out + self._exiting_branch(statement, signal, rest, is_tail)
+                    if is_tail:
+                        return out + self._returning_branch(statement, rest)
+            elif isinstance(statement, ast.For | ast.While):
+                lowered = lower(statement, self._count)
+                if lowered is not None:
+                    out += self._loop(statement, lowered)
+                    return out + self.block([*lowered.after, *rest], is_tail)
+            converted = self._statement(statement, is_tail and not rest)
+            out += converted if isinstance(converted, list) else [converted]
+        return out
+
+    def _statement(self, statement: ast.stmt, is_tail: bool) -> Any:
+        if isinstance(statement, SCOPES):
+            return self.visit(statement)
+        blocks: list[tuple[Any, str, list[ast.stmt]]] = []
+        for owner in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            for field in ("body", "orelse", "finalbody"):
+                if getattr(owner, field, None):
+                    inner = getattr(owner, field)
+                    ends = is_tail and isinstance(statement, ast.With)
+                    blocks.append((owner, field, self.block(inner, ends)))
+                    setattr(owner, field, [])
+        statement = self.visit(statement)  # what is left: its expressions
+        for owner, field, inner in blocks:
+            setattr(owner, field, inner)
+        return statement
+
+    def _branch(self, statement: ast.If) -> list[ast.stmt]:
+        """`if` without return: two functions that assign the variables around them."""
+        then, other = self._part("then", statement.body, statement), self._part("other", statement.orelse, statement)
+        names = dict.fromkeys([*then.assigned, *other.assigned])
+        test = self._truth(statement.test)
+        call = self._call("branch", statement.test, test, name_of(then), name_of(other), texts_of(names))
+        return [then, other, placed(ast.Expr(call), statement)]
+
+    def _returning_branch(self, statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
+        """`if` with a return: what comes after it goes into the branches that reach it."""
+        out: list[ast.stmt] = []
+        reach = [falls_through(statement.body), falls_through(statement.orelse)]
+        if all(reach) and rest:
+            function = self._part("rest", rest, rest[0], is_tail=True)
+            out.append(function)
+            self._rests[function.name] = function.assigned
+            rest = [placed(ast.Return(ast.Call(name_of(function), [], [])), rest[0])]
+        sides = [
+            self._part(name, [*body, *(rest if reaches else [])], statement, is_tail=True)
+            for name, body, reaches in zip(("then", "other"), (statement.body, statement.orelse), reach, strict=True)
+        ]
+        names = {name: None for part in (*sides, *out) for name in part.assigned}
+        ends = not self._bodies  # with the function; else only with an iteration of a loop
+        alive = [name for name in names if not ends or name in self._captured]
+        test = self._truth(statement.test)
+        call = self._call("branch", statement.test, test, *map(name_of, sides), texts_of(names), texts_of(alive))
+        return [*out, *sides, placed(ast.Return(call), statement)]
+
+    def _exiting_branch(self, statement: ast.If, signal: bool, rest: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
+        """`if` with a `break` or `continue` on sides that may also go on: it says whether the run of the loop ends."""
+        self._count += 1
+        exits = f"exits{HIDDEN}{self._count}"
+        sides = [
+            self._part(name, [*exiting(body), placed(ast.Return(ast.Constant(False)), statement)], statement, True)
+            for name, body in (("then", statement.body), ("other", statement.orelse))
+        ]
+        names = dict.fromkeys(name for side in sides for name in side.assigned)
+        call = self._call("branch", statement.test, self._truth(statement.test), *map(name_of, sides), texts_of(names))
+        leave = ast.If(ast.Name(exits, ast.Load()), [ast.Return(ast.Constant(signal))], [])
+        leave.body[0].is_signal = True  # type: ignore[attr-defined]
+        after = [placed(leave, statement), *rest]
+        assign = placed(ast.Assign([ast.Name(exits, ast.Store())], call), statement)
+        return [*sides, assign, *self.block(after, is_tail)]
+
+    def _loop(self, loop: ast.For | ast.While, lowered: Lowered) -> list[ast.stmt]:
+        """A loop: a function of one iteration, which assigns the variables around it."""
+        self._count += 1
+        private = private_to(loop, self._uses) - self._captured - self._global
+        parameters = () if isinstance(loop, ast.While) else (ITEM,)
+        self._bodies += 1
+        body = self._part("body", lowered.body, loop, lowered.signals, parameters)
+        self._bodies -= 1
+        names = dict.fromkeys(body.assigned)
+        tables = texts_of(names), texts_of(name for name in names if name in private)
+        if isinstance(loop, ast.While):
+            assert lowered.test is not None
+            test = lambda_of(self._truth(lowered.test))
+            call = self._call("repeat", loop.test, test, name_of(body), *tables)
+        else:
+            target = ast.Constant(ast.unparse(loop.target))
+            call = self._call("each", loop.iter, self.visit(loop.iter), name_of(body), *tables, target)
+        before = [self._statement(statement, False) for statement in lowered.before]
+        if not lowered.broken:
+            return [*before, body, placed(ast.Expr(call), call)]
+        call.args.append(ast.Constant(True))
+        return [*before, body, placed(ast.Assign([ast.Name(lowered.broken, ast.Store())], call), call)]
+
+    def _part(
+        self,
+        name: str,
+        statements: list[ast.stmt],
+        place: ast.AST,
+        is_tail: bool = False,
+        parameters: tuple[str, ...] = (),
+    ) -> Any:
+        """Make a function of statements, which assigns the variables of the one around it."""
+        self._count += 1
+        title = f"{PREFIX}{name}_{self._count}"
+        bound = assigned(statements)
+        for node in walk_all(statements):
+            if isinstance(node, ast.Name) and node.id in self._rests:
+                bound.update(dict.fromkeys(self._rests[node.id]))
+            elif getattr(node, "is_inner", False):
+                bound.update(dict.fromkeys(RETURNS))
+        names = [name for name in bound if not name.startswith(PREFIX)]
+        ours = [name for name in names if name not in self._global]
+        self._bound.update(dict.fromkeys(ours))
+        head: list[ast.stmt] = [ast.Nonlocal(ours)] if ours else []
+        if len(ours) < len(names):
+            head.append(ast.Global([name for name in names if name in self._global]))
+        body = self.block(statements, is_tail)
+        function = ast.FunctionDef(
+            title,
+            ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, []),
+            [*head, *body] or [ast.Pass()],
+            [],
+            **TYPE_PARAMETERS,
+        )
+        function.assigned = ours  # type: ignore[attr-defined]
+        if not body:
+            function.body = [ast.Pass()]
+        return placed(function, place)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
+        node.args = self.visit(node.args)
+        node.name = self._mangled(node.name)
+        if is_convertible(node):
+            inner = Converter(self._owner, node.args.args[0].arg if node.args.args else "")
+            node.body = inner._body(node)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        node.args = self.visit(node.args)
+        if may_wait(node.body):
+            node.body = self.visit(node.body)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        """A variable that an inner function assigns must not be annotated; the annotation has no effect."""
+        if not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        if node.value is None:
+            return placed(ast.Pass(), node)
+        return placed(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        message = [] if node.msg is None else [lambda_of(self._message(node.msg))]
+        return placed(ast.Expr(self._call("check", node, self._truth(node.test), *message)), node)
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        if node.exc is not None:
+            node.exc = self._call("raising", node.exc, self._message(node.exc))
+            node.cause = node.cause and self.visit(node.cause)
+        return node
+
+    # ---- expressions
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        self._alone = node.value
+        return self.generic_visit(node)
+
+    def _truth(self, node: ast.expr) -> Any:
+        """Convert an expression of which only the truth counts."""
+        if isinstance(node, ast.BoolOp) and may_wait(*node.values[1:]):
+            return self._folded(node, "both" if isinstance(node.op, ast.And) else "either", self._truth)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._call("negation", node, self._truth(node.operand))
+        return self.visit(node)
+
+    def _message(self, node: ast.expr) -> Any:
+        """Convert an expression whose texts only tell people something: numbers in them stay live."""
+        self._is_message = True
+        try:
+            return self.visit(node)
+        finally:
+            self._is_message = False
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        specs: list[Any] = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue)]
+        is_plain = all(isinstance(piece, ast.Constant) for spec in specs if spec for piece in spec.values)
+        if not self._is_message or not is_plain:
+            return self.generic_visit(node)
+        template, values = "", []
+        part: Any
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                conversion = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
+                pieces: Any = part.format_spec
+                spec = ":" + "".join(piece.value for piece in pieces.values) if pieces else ""
+                template += f"{{{conversion}{spec}}}"
+                values.append(self.visit(part.value))
+            else:
+                template += part.value.replace("{", "{{").replace("}", "}}")
+        return self._call("text", node, ast.Constant(template), *values)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        if not may_wait(*node.values[1:]):
+            return self.generic_visit(node)
+        return self._folded(node, "and_then" if isinstance(node.op, ast.And) else "or_else", self.visit)
+
+    def _folded(self, node: ast.BoolOp, name: str, convert: Any) -> Any:
+        *first, last = [convert(value) for value in node.values]
+        for value in reversed(first):
+            last = self._call(name, node, value, lambda_of(last))
+        return last
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Not):
+            return self._call("negation", node, self._truth(node.operand))
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        if not may_wait(node.body, node.orelse):
+            return self.generic_visit(node)
+        test, body, other = self._truth(node.test), self.visit(node.body), self.visit(node.orelse)
+        return self._call("branch", node, test, lambda_of(body), lambda_of(other))
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        is_none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
+        if len(node.ops) == 1 and is_none and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            method = "is_none" if isinstance(node.ops[0], ast.Is) else "is_given"
+            return self._call(method, node, self.visit(node.left))
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            found = self._call("contains", node, self.visit(node.left), self.visit(node.comparators[0]))
+            return found if isinstance(node.ops[0], ast.In) else self._call("negation", node, found)
+        if len(node.ops) == 1 or not may_wait(*node.comparators):
+            return self.generic_visit(node)
+        operators = ast.Constant(" ".join(type(op).__name__ for op in node.ops))
+        left, *rights = [self.visit(value) for value in (node.left, *node.comparators)]
+        return self._call("compare", node, operators, left, *map(lambda_of, rights))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if _is_ours(node.func):
+            return node
+        if isinstance(node.func, ast.Name) and node.func.id in _LOOKS_AT_FRAME:
+            if node.func.id == "super" and not node.args and self._first:
+                node.args = [ast.Name("__class__", ast.Load()), ast.Name(self._first, ast.Load())]
+            elif node.func.id != "super":
+                self.generic_visit(node)
+            return node
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
+            return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
+        name = ast.unparse(node.func).rpartition(".")[2]
+        if self._is_message and name in ("str", "repr") and len(node.args) == 1 and not node.keywords:
+            return self._call(
+                "text", node, ast.Constant("{!r}" if name == "repr" else "{!s}"), self.visit(node.args[0])
+            )
+        if name == "print" or name in _CHECKS or (node is self._alone and _CHECKS_BY_NAME.search(name)):
+            told = 0 if name == "print" else 1
+            node.func = self.visit(node.func)
+            node.args = [*map(self.visit, node.args[:told]), *map(self._message, node.args[told:])]
+            for keyword in node.keywords:
+                keyword.value = self._message(keyword.value)
+        else:
+            self.generic_visit(node)
+        return placed(ast.Call(self._runtime("call", node), [node.func, *node.args], node.keywords), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        self.generic_visit(node)
+        node.attr = self._mangled(node.attr)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        node.id = self._mangled(node.id)
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        self.generic_visit(node)
+        node.arg = node.arg and self._mangled(node.arg)
+        return node
+
+    def _mangled(self, name: str) -> str:
+        is_private = self._owner and name.startswith("__") and not name.endswith("__")
+        return f"_{self._owner}{name}" if is_private else name
+
+    def _call(self, method: str, place: ast.AST, *args: ast.expr) -> Any:
+        return placed(ast.Call(self._runtime(method, place), list(args), []), place)
+
+    def _runtime(self, method: str, place: ast.AST) -> Any:
+        return placed(ast.Attribute(ast.Constant(RUNTIME_MARK), method, ast.Load()), place)
+
+
+def _is_ours(function: ast.expr) -> bool:
+    """Tell whether a call is one that conversion made: of a function of statements, or of the runtime."""
+    if isinstance(function, ast.Name):
+        return function.id.startswith(PREFIX)
+    return isinstance(function, ast.Attribute) and getattr(function.value, "value", None) == RUNTIME_MARK

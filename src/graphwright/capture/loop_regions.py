@@ -1,0 +1,490 @@
+"""Loops whose length only a run knows, captured as one run of their body.
+
+A first run of the body tells which of the variables, container items and attributes that it reaches are others
+afterwards. These become inputs of the body, and it runs again on them, until no further one changes: what changes from
+one iteration to the next is then exactly what the loop carries. What one run leaves is undone before the next.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.branches import EMPTY, Raised, State, Unbound, cells_of
+from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.joining import MISSING, UNSET, Grows, Sample, Unlike
+from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.loop_state import Born, Slot, Tree, filled, is_same, note, parts_of
+from graphwright.capture.loop_statements import HIDDEN
+from graphwright.capture.open_iterables import OpenIterable
+from graphwright.capture.origins import user_frame
+from graphwright.capture.outlining import outline
+from graphwright.capture.plan import Way
+from graphwright.capture.regions import Region
+from graphwright.capture.running import Refusal, stopping
+from graphwright.capture.staging import held, recorder_of
+from graphwright.capture.symbols import UNKNOWN
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+from graphwright.ops import for_loop, while_loop
+
+if TYPE_CHECKING:
+    from graphwright.capture.recorder import Recorder
+
+__all__ = ["LoopRegion", "is_open"]
+
+_MOST_RUNS = 20  # of a body, until what it changes is known
+_LONGEST_EXAMPLE = 1000  # iterations
+
+
+def is_open(value: Any) -> bool:
+    """Tell whether only a run knows the truth of a value."""
+    return recorder_of(held(value)) is not None
+
+
+class _Run:
+    """One run of a loop's body: where it was written, the state that it found and the one that it left."""
+
+    region: Region
+    item: Node
+    test: Any = None  # the argument that says whether there is a further iteration
+    test_region: Region | None = None
+    outer: Region | None = None  # while it runs
+    entry: list[Any]
+    after: list[Any]
+    before: list[Any]  # the state before the loop
+    template: list[Any]
+    stop: Any = False
+    goes_on: bool | None = None  # what the condition is for the example
+
+
+class LoopRegion:
+    """One loop being captured."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        place: Any,
+        body: Callable[..., Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+        items: OpenIterable | None = None,
+        target: str = "",
+        test: Callable[[], Any] | None = None,
+    ) -> None:
+        self._recorder, self._place, self._body, self._items, self._test = recorder, place, body, items, test
+        self._targets = [name.strip(" ()") for name in target.split(",")]
+        self._asks_how = asks_how
+        self._functions = (body,) if test is None else (test, body)
+        self._names, self._alive = names, tuple([name for name in names if name not in private])
+        self._cells = cells_of(self._functions)
+        for name in private:
+            if name in self._cells:
+                self._cells[name].cell_contents = None
+                del self._cells[name].cell_contents
+        self._slots: list[Slot] = []  # what is known to be carried
+        self._grown: list[tuple[LoopList, list[Any]]] = []  # lists that grow, and what is in them before the loop
+        self._changed = False
+
+    def capture(self) -> Any:
+        """Write the loop; return whether it was left."""
+        recorder = self._recorder
+        while True:
+            self._state = State(self._functions, self._names, self._alive, is_loop=True)
+            recorder.states.append(self._state)
+            try:
+                run = self._last_run()
+                break
+            except Unlike as why:
+                raise self._given_up(str(why), None) from None
+            except Grows as growth:
+                if not self._state.watches(growth.content):
+                    raise  # of a loop around this one
+                self._slots.clear()
+                self._make_growing(growth)
+            finally:
+                recorder.states.pop()
+        with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
+            return self._finish(run)
+
+    # ---- runs of the body
+
+    def _last_run(self) -> _Run:
+        """Run the body until it is known what the loop carries; return the last run."""
+        recorder = self._recorder
+        template: list[Any] = self._state.read()
+        mark = recorder.mark()
+        for _ in range(_MOST_RUNS):
+            recorder.back_to(mark)
+            run = self._run(template)
+            template = [*template, *run.before[len(template) :]]
+            names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
+            self._changed = False
+            with torch._C.DisableTorchFunction():
+                run.template = template = [
+                    self._compared(*values)
+                    for values in zip(template, run.entry, run.after, names, self._wholes(), strict=True)
+                ]
+            if not self._changed:
+                break
+        else:
+            raise Unlike("what an iteration changes is not the same in each")
+        for slot in self._slots:
+            slot.last = slot.after
+        if recorder.examples.is_real:
+            self._rehearse(template, mark, None if self._items is None else self._items.length())
+        else:
+            self._repeat_content()
+            changes = any(slot.sample.loose for slot in self._slots)
+            if changes and not self._rehearse(template, mark, 2):
+                raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
+            if recorder.examples.are_there and not all(values.is_certain for values, _ in self._grown):
+                raise stopping(NeedsRealValues("how long a list is depends on data"))
+        return run
+
+    def _run(self, template: list[Any], index: int = 0) -> _Run:
+        """Run the body once, on stand-ins of what it finds."""
+        recorder, state = self._recorder, self._state
+        run = _Run()
+        try:
+            if self._test is not None:
+                run.test_region = self._enter(template, run, index == 0)
+                value = held(self._test())
+                recorder.ambient.notice()
+                run.goes_on = recorder.questions.of_example(value) if is_open(value) else bool(value)
+                run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
+                if not all(map(is_same, state.read(), run.entry)):
+                    raise Unlike("the condition of the loop changes values")
+                self._leave(run)
+            run.region = self._enter(template, run, index == 0)
+            depth = recorder.ambient.depth
+            has_raised = False
+            try:
+                run.stop = self._body() if self._items is None else self._body(self._item(run, index))
+                recorder.ambient.notice()
+            except Raised:
+                has_raised = True
+            if recorder.ambient.depth != depth:
+                recorder.ambient.forget(depth)
+                raise Unlike("a context is entered or left in the loop")
+            why = None if recorder.keeping is None else recorder.keeping.learn_growth()
+            if why is not None:
+                raise recorder.questions.restart(why)
+            run.after = list(run.entry) if has_raised else state.read()
+            run.before = state.values_before()
+            run.entry += run.before[len(run.entry) :]
+            run.after += run.before[len(run.after) :]
+        except (Unlike, Grows):
+            raise
+        except (Exception, Refusal) as error:
+            raise self._failed(error) from error
+        finally:
+            self._leave(run)
+        return run
+
+    def _item(self, run: _Run, index: int) -> Any:
+        assert self._items is not None
+        return self._items.item(self._recorder, run.item, self._targets, index)
+
+    def _enter(self, template: list[Any], run: _Run, is_first: bool) -> Region:
+        """Start to write to a graph of its own, with the state that an iteration finds."""
+        recorder = self._recorder
+        region = Region(recorder.region, sys._getframe(1), self._place)
+        region.is_loop = True
+        region.is_data = self._items is None or self._items.is_data
+        run.outer, recorder.region = recorder.region, region
+        if self._items is not None:
+            is_one = len(self._targets) == 1 and self._targets[0].isidentifier()
+            run.item = _input(region, self._targets[0] if is_one else "item")
+        values = {}
+        with torch._C.DisableTorchFunction():
+            for slot in self._slots:
+                node = _input(region, slot.name or "value")
+                values[slot] = recorder.joining.stand_in(slot.sample, node, self._place)
+        run.entry = [filled(tree, values) for tree in template]
+        self._state.write(run.entry, None, self._place)
+        for grown, content in self._grown if is_first else ():
+            grown.set_content(content)
+        return region
+
+    def _leave(self, run: _Run) -> None:
+        """Go back to the graph around the loop and to the state before it."""
+        if run.outer is not None:
+            self._recorder.region, run.outer = run.outer, None
+            self._state.restore()
+
+    def _holders(self, growth: Grows) -> list[str]:
+        """The variables that hold a list."""
+        return [name for name, cell in self._cells.items() if _is_list(cell, growth.content)]
+
+    def _make_growing(self, growth: Grows) -> None:
+        """Have a list that an iteration makes longer be one whose length only a run knows."""
+        recorder, whole = self._recorder, growth.content
+        holders = self._holders(growth)
+        if not holders:
+            raise self._given_up(f"{growth.name or 'a list'} gets longer, which other parts of the program see", None)
+        before = [value for now, value in self._state._containers if now is whole]
+        content = before[0] if before else [*whole]
+        with torch._C.DisableTorchFunction():
+            name = growth.name or holders[0]
+            args = ([recorder.argument(item) for item in content],) if content else ()
+            node = recorder.make("call_function", list, args, name)
+            try:
+                grown = LoopList(content, recorder, node, name, self._place)
+            except Unlike as why:
+                raise self._given_up(str(why), None) from None
+        for holder in holders:
+            self._cells[holder].cell_contents = grown
+        whole[:] = [Unbound(name, recorder.where(), self._place)]  # whoever else holds it must not read it
+        self._grown.append((grown, content))
+
+    def _repeat_content(self) -> None:
+        """Fill the lists that grow with as many items as the example has."""
+        count = self._items.length() if self._items is not None else None
+        for grown, before in self._grown:
+            added = grown.content()[len(before) :]
+            grown.is_certain &= count is not None
+            grown.set_content([*before, *added * (1 if count is None else count)])
+
+    def _rehearse(self, template: list[Any], mark: Any, count: int | None) -> bool:
+        """Run the loop as the example does, for so many iterations, to know what it leaves there.
+
+        Returns whether the last iteration left all tensors with the sizes that it found.
+        """
+        recorder = self._recorder
+        samples = {slot: slot.sample for slot in self._slots}
+        for slot in self._slots:
+            slot.sample = recorder.joining.like(slot.sample, slot.initial)
+        is_stable = True
+        for index in range(_LONGEST_EXAMPLE if count is None else count):
+            recorder.back_to(mark)
+            run = self._run(template, index)
+            if run.goes_on is False:
+                break
+            for tree, value in zip(template, run.after, strict=False):
+                note(tree, value)
+            is_stable = not any(recorder.joining.changes_size(slot.sample, slot.last) for slot in self._slots)
+            for slot in self._slots:
+                slot.sample = recorder.joining.like(slot.sample, slot.last)
+            if recorder.questions.of_example(held(run.stop)) if is_open(run.stop) else run.stop:
+                break
+        for slot in self._slots:
+            slot.sample = samples[slot]
+        recorder.back_to(mark)
+        return is_stable
+
+    # ---- what an iteration changes
+
+    def _wholes(self) -> list[Any]:
+        """The containers of the program that the state tells the content of."""
+        return [*[None] * len(self._state.names), *[now for now, _ in self._state._containers]]
+
+    def _compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any = None) -> Any:
+        """The template of one value for the next run, given what a run found and what it left."""
+        joining = self._recorder.joining
+        if entry is EMPTY or entry is UNSET:
+            return Born(entry, after, name) if after is not entry else tree
+        if isinstance(tree, Slot):
+            tree.after = after
+            if isinstance(after, Unbound) or after is EMPTY:
+                raise Unlike(f"the variable {tree.name!r} has a value only on some ways through the loop")
+            try:
+                sample = joining.widened(tree.sample, after)
+            except Unlike as why:
+                raise Unlike(f"{tree.name!r}: {why}") from None
+            self._changed |= sample is not tree.sample
+            tree.sample = sample
+            return tree
+        if entry is after:
+            return tree
+        if isinstance(after, Unbound) or after is EMPTY:
+            raise Unlike(f"the variable {name!r} has a value only on some ways through the loop")
+        try:
+            verdict = joining.carried(entry, after)
+        except Unlike as why:
+            raise Unlike(f"{name!r}: {why}") from None
+        if verdict == "same":
+            return tree
+        if verdict == "join":
+            self._changed = True
+            called = name.partition(HIDDEN)[0] or joining.source_name(after)
+            slot = Slot(entry, joining.sample(entry, after), called, after)
+            self._slots.append(slot)
+            return slot
+        return self._container_compared(tree, entry, after, name, whole)
+
+    def _container_compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any) -> Any:
+        if type(entry) is not type(after):
+            kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
+            raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
+        parts = parts_of(entry)
+        if parts is None:
+            if entry == after:
+                return tree
+            raise Unlike(f"{name or 'a value'} is another object of class {type(entry).__name__} after an iteration")
+        its = parts_of(after)
+        assert its is not None
+        if list(parts) != list(its):
+            is_list = type(entry) is list and type(whole) in (list, type(None))
+            if is_list and len(its) > len(parts) and all(its[i] is parts[i] for i in parts):
+                raise Grows(entry if whole is None else whole, name)
+            what = "keys" if isinstance(entry, dict) else "items"
+            raise Unlike(
+                f"{name or type(entry).__name__} has {len(parts)} {what} before an iteration, {len(its)} after it"
+            )
+        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts_of(tree) or {}
+        compared = {
+            key: self._compared(held[key], parts[key], its[key], key if isinstance(key, str) else "") for key in parts
+        }
+        return tree if all(compared[key] is held[key] for key in held) else Tree(type(entry), compared)
+
+    # ---- failures
+
+    def _given_up(self, why: str, error: BaseException | None) -> BaseException:
+        """What to do where the loop cannot be captured so."""
+        recorder, questions = self._recorder, self._recorder.questions
+        way: Way | None = None
+        if self._items is not None:
+            way = "unroll" if self._items.is_plain else None if self._items.is_data else "guard"
+        elif recorder.plan.ways.get(self._place) == "region":
+            way = "peel"
+        else:
+            way = "fork"
+        if way is not None:
+            return questions.restart(recorder.plan.change(self._place, way, why))
+        restart = None
+        if recorder.examples.are_there:
+            restart = outline(recorder, sys._getframe(1), f"a loop cannot be captured: {why}")
+        if restart is not None:
+            return questions.restart(restart)
+        return stopping(
+            error
+            if isinstance(error, Refusal)
+            else Refusal(
+                CaptureError(
+                    f"a loop whose length depends on data cannot be captured: {why}",
+                    at=recorder.where(),
+                    fix="have each iteration leave values of the same kinds as it finds",
+                )
+            )
+        )
+
+    def _failed(self, error: Exception | Refusal) -> BaseException:
+        """What to do where the body raises what is no part of the program."""
+        recorder = self._recorder
+        if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
+            return recorder.pending
+        last = None
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if user_frame(frame) is frame:
+                last = frame
+        codes = recorder.questions.convertible(last)
+        if codes:
+            return recorder.questions.restart(recorder.plan.convert(codes))
+        cause = getattr(error, "error", error)
+        return self._given_up(f"an iteration raises {type(cause).__name__}: {cause}", error)
+
+    # ---- the graph
+
+    def _finish(self, run: _Run) -> Any:
+        """Write the loop into the graph, and give the state the values after it; return whether it was left."""
+        recorder = self._recorder
+        slots = [*self._slots]
+        outcome = [self._outcome(tree, slots) for tree in run.template]
+        stops = run.stop is not None and run.stop is not False
+        broken = None
+        if self._asks_how and stops:
+            broken = Slot(False, Sample(kind=bool, hint=False), "broken", run.stop, run.stop)
+            slots.append(broken)
+        regions = [region for region in (run.test_region, run.region) if region is not None]
+        for slot in slots[len(self._slots) :]:
+            for region in regions:
+                _input(region, slot.name or "value")
+        outputs = [slot.after for slot in slots]
+        if run.test_region is not None:
+            self._close(run.test_region, lambda: run.test)
+        self._close(
+            run.region,
+            lambda: (*([self._decision(run.stop)] if stops else ()), *map(recorder.argument, outputs)),
+        )
+        initials = tuple([None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots])
+        operands = list(dict.fromkeys(outside for region in regions for outside in region.lifted))
+        for region in regions:
+            region.take(operands)
+        args = (*[region.graph for region in regions], initials, tuple(operands), *((True,) if stops else ()))
+        if self._items is None:
+            node = recorder.make("call_function", while_loop, args, "loop")
+        else:
+            node = recorder.make("call_function", for_loop, (self._items.argument(recorder), *args), "loop")
+        values = {}
+        for i, slot in enumerate(slots):
+            item = recorder.make("call_function", operator.getitem, (node, i), slot.name or "value")
+            sample = recorder.joining.like(slot.sample, slot.last)
+            values[slot] = recorder.joining.stand_in(
+                sample, item, self._place, None if recorder.examples.is_real else UNKNOWN
+            )
+        self._state.write([filled(tree, values) for tree in outcome], recorder.where(), self._place)
+        return values[broken] if broken is not None else False
+
+    def _decision(self, stop: Any) -> Any:
+        """The argument that says whether the loop ends."""
+        if not is_open(stop):
+            return True
+        made = self._recorder.region.graph._root.prev
+        decision = self._recorder.numbers.predicate(held(stop))
+        if (
+            made.target is bool and not made.users and decision is not made and not self._asks_how
+        ):  # the truth of what decides
+            made.graph.erase_node(made)
+        return decision
+
+    def _close(self, region: Region, result: Callable[[], Any]) -> None:
+        """Write the output of a body."""
+        recorder = self._recorder
+        before, recorder.region = recorder.region, region
+        try:
+            output = recorder.lifted(result())
+        finally:
+            recorder.region = before
+        region.graph.output(output)._origin = recorder.site()
+
+    def _outcome(self, tree: Any, slots: list[Slot]) -> Any:
+        """The template of the state after the loop, in which what was born in it is carried out."""
+        if not isinstance(tree, Born):
+            return tree
+        name = tree.name.partition(HIDDEN)[0]
+
+        def out(value: Any, last: Any) -> Any:
+            if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
+                slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
+                slots.append(slot)
+                return slot
+            parts, its = parts_of(value), parts_of(last)
+            if parts is None or not parts:
+                return value
+            its = parts if its is None or its.keys() != parts.keys() else its
+            return Tree(type(value), {key: out(part, its[key]) for key, part in parts.items()})
+
+        return out(tree.after, tree.after if tree.last is None else tree.last)
+
+
+def _is_list(cell: Any, wanted: list[Any]) -> bool:
+    try:
+        return cell.cell_contents is wanted
+    except ValueError:
+        return False
+
+
+def _input(region: Region, name: str) -> Node:
+    graph = region.graph
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    with graph.inserting_before(first) if first is not None else graph.inserting_after():
+        node = graph.create_node("placeholder", name, (), {}, name)
+    node._target = node.name
+    return node

@@ -1,0 +1,147 @@
+"""Trees of functions: what statements hold and bind, and how new ones get their place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+__all__ = [
+    "COMPREHENSIONS",
+    "PREFIX",
+    "RUNTIME_MARK",
+    "SCOPES",
+    "TYPE_PARAMETERS",
+    "assigned",
+    "falls_through",
+    "holds",
+    "is_convertible",
+    "lambda_of",
+    "leaves_loop",
+    "may_wait",
+    "name_of",
+    "placed",
+    "texts_of",
+    "walk_all",
+    "walk_own",
+]
+
+RUNTIME_MARK = "graphwright runtime"  # in the constants of converted code, replaced by the runtime itself
+PREFIX = "_gw_"  # of the names of functions made from statements
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+TYPE_PARAMETERS: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
+
+
+def is_convertible(definition: ast.AST) -> bool:
+    """Generators, coroutines, and what looks into its own frame, stay as they are."""
+    for node in walk_own(definition):
+        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            return False
+        if isinstance(node, ast.Name) and node.id in ("locals", "eval", "exec"):
+            return False
+    return True
+
+
+def walk_own(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk a function's own code: not into functions and classes inside it."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, SCOPES):
+            yield from walk_own(child)
+
+
+def walk_all(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    for statement in statements:
+        yield statement
+        if not isinstance(statement, SCOPES):
+            yield from walk_own(statement)
+
+
+def holds(statements: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:
+    return any(isinstance(node, kinds) for node in walk_all(statements))
+
+
+def leaves_loop(statements: Iterable[ast.AST]) -> bool:
+    """Tell whether a `break` or `continue` of a loop around these statements is among them."""
+    for statement in statements:
+        if isinstance(statement, ast.Break | ast.Continue):
+            return True
+        if isinstance(statement, ast.For | ast.While):
+            if leaves_loop(statement.orelse):
+                return True
+        elif not isinstance(statement, SCOPES) and leaves_loop(ast.iter_child_nodes(statement)):
+            return True
+    return False
+
+
+def falls_through(statements: list[ast.stmt]) -> bool:
+    if not statements:
+        return True
+    last = statements[-1]
+    if isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue):
+        return False
+    if isinstance(last, ast.If):
+        return falls_through(last.body) or falls_through(last.orelse)
+    if isinstance(last, ast.With):
+        return falls_through(last.body)
+    return True
+
+
+def assigned(statements: Iterable[ast.AST]) -> dict[str, None]:
+    """The variables that statements bind or delete, in order; what comprehensions bind stays inside these."""
+    names: dict[str, None] = {}
+
+    def walk(node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names[node.id] = None
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names[node.name] = None
+            return
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                names[alias.asname or alias.name.partition(".")[0]] = None
+        elif (isinstance(node, ast.ExceptHandler) and node.name) or (
+            isinstance(node, ast.MatchAs | ast.MatchStar) and node.name
+        ):
+            names[node.name] = None
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names[node.rest] = None
+        elif isinstance(node, COMPREHENSIONS):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.NamedExpr):
+                    names[inner.target.id] = None
+            return
+        elif isinstance(node, ast.Lambda):
+            return
+        for child in ast.iter_child_nodes(node):
+            walk(child)
+
+    for statement in statements:
+        walk(statement)
+    return names
+
+
+def may_wait(*expressions: ast.expr) -> bool:
+    """Tell whether expressions may be put into a lambda, to be evaluated later or not at all."""
+    return not holds(expressions, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+
+
+def placed(node: Any, place: ast.AST) -> Any:
+    """Give a new node, and the new ones inside it, the place of an old one."""
+    ast.copy_location(node, place)
+    return ast.fix_missing_locations(node)
+
+
+def name_of(function: ast.FunctionDef) -> ast.Name:
+    return ast.Name(function.name, ast.Load())
+
+
+def texts_of(names: Iterable[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
+def lambda_of(body: ast.expr) -> Any:
+    marker = ast.arguments([], [], None, [ast.arg(PREFIX)], [ast.Constant(None)], None, [])
+    made = ast.Lambda(marker, body)
+    return placed(made, body)
