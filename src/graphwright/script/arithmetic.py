@@ -19,6 +19,7 @@ from graphwright.script.types import (
     DictType,
     ListType,
     ObjectType,
+    OptionalType,
     SetType,
     TupleType,
     Type,
@@ -96,7 +97,9 @@ def _operated(c: Context, function: Any, symbol: str, left: Value, right: Value,
         return Display((*left.items, *right.items), False)
     kind = result_of(symbol, left, right)
     if kind is None:
-        return c.problem(f"`{symbol}` is not defined for {_of(left)} and {_of(right)}", node, "convert one of them")
+        may_be_none = any(isinstance(resolved(value.type), OptionalType) for value in (left, right))
+        fix = "check `is not None` first, or assert it" if may_be_none else "convert one of them"
+        return c.problem(f"`{symbol}` is not defined for {_of(left)} and {_of(right)}", node, fix)
     return c.function(function, (left, right), kind, node, named)
 
 

@@ -106,7 +106,7 @@ def _reversed(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) 
 def _item(c: Context, value: Value, node: ast.AST) -> Type | None:
     kind = item_type(value.type)
     if kind is None:
-        c.problem(f"cannot go over a value of type {value.type}", node, "go over a list, a tensor, a range, ...")
+        c.problem(f"cannot go over a value of type {value.type}", node, "go over range(n), a list or a tensor")
     return kind
 
 

@@ -98,6 +98,7 @@ class Context:
         self.checked: dict[str, Type] = {}  # parameters of the program whose type decided something
         self.named: tuple[ast.expr, str] | None = None  # the right side of an assignment, and the variable on its left
 
+        self.ranges_around = 0  # how many loops over known ranges are being compiled
         self.before_list: Node | None = None  # where the list that a comprehension makes comes
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
 
@@ -123,7 +124,7 @@ class Context:
             end = len(source)
         as_text = source.encode()  # columns of the tree count bytes
         column, end = len(as_text[:column].decode(errors="ignore")), len(as_text[:end].decode(errors="ignore"))
-        inside = tuple([caller.place() for caller in frame.calls()[1:]])
+        inside = tuple(dict.fromkeys([caller.place() for caller in frame.calls()[1:]]))
         found = Problem(message, os.path.basename(frame.code.file), line, source, column, end, fix, inside)
         if all(
             (found.message, found.file, found.line, found.column) != (p.message, p.file, p.line, p.column)

@@ -180,16 +180,17 @@ def _bind(
     rest = args[len(places) :]
     more = {name: value for name, value in kwargs.items() if name not in names or name in bound}
     if rest and parameters.vararg is None:
-        c.problem(f"{code.qualname} takes {len(places)} arguments, and is given {len(args)}", node)
+        c.problem(f"{code.qualname} takes {len(places)} arguments, and is given {len(args)}", node, _signature(names))
         return None
     twice = [name for name in more if name in bound]
     if (more and parameters.kwarg is None) or twice:
-        c.problem(f"{code.qualname} does not take {', '.join(map(repr, twice or more))} here", node)
+        message = f"{code.qualname} does not take {', '.join(map(repr, twice or more))} here"
+        c.problem(message, node, _signature(names))
         return None
     bound.update({name: value for name, value in kwargs.items() if name not in more})
     missing = [name for name in names if name not in bound and name not in defaults]
     if missing:
-        c.problem(f"{code.qualname} needs {', '.join(map(repr, missing))}", node)
+        c.problem(f"{code.qualname} needs {', '.join(map(repr, missing))}", node, _signature(names))
         return None
     result = {name: bound.get(name, defaults.get(name, BAD)) for name in names}
     if parameters.vararg is not None:
@@ -198,6 +199,10 @@ def _bind(
         pairs = [(constant(name), value) for name, value in more.items()]
         result[parameters.kwarg.arg] = Display(tuple(pairs), True)
     return result
+
+
+def _signature(names: list[str]) -> str:
+    return f"it takes {', '.join(names)}" if names else "it takes nothing"
 
 
 # ---- functions that are not compiled as they stand

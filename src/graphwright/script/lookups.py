@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import enum
 import functools
 import inspect
@@ -47,7 +48,7 @@ from graphwright.script.values import (
 if TYPE_CHECKING:
     from graphwright.script.context import Context
 
-__all__ = ["attribute", "child", "is_plain", "wrap"]
+__all__ = ["attribute", "child", "closest", "is_plain", "wrap"]
 
 _PLAIN = (
     *(int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout),
@@ -94,6 +95,12 @@ def code_of_call(value: Any) -> bool:
     return isinstance(inspect.getattr_static(type(value), "__call__", None), types.FunctionType)
 
 
+def closest(owner: Any, name: str) -> str:
+    """Suggest what a name that is not there may have been meant to be."""
+    found = difflib.get_close_matches(name, dir(owner), 1)
+    return f"did you mean {found[0]!r}?" if found else "use a name that is there"
+
+
 # ---- attributes
 
 
@@ -119,10 +126,8 @@ def attribute(c: Context, owner: Value, name: str, node: ast.AST, named: str = "
 def _of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
     try:
         found = getattr(value, name)
-    except AttributeError as error:
-        return c.problem(str(error), node)
-    except RuntimeError as error:  # torch.classes and torch.ops say so
-        return c.problem(str(error), node)
+    except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
+        return c.problem(str(error), node, closest(value, name))
     return wrap(c, found, node, name)
 
 
@@ -144,7 +149,7 @@ def _of_runtime(c: Context, owner: Runtime, name: str, node: ast.AST, named: str
     if kind is TENSOR:
         found = tensor_attribute(name)
         if found is None:
-            return c.problem(f"a Tensor has no attribute {name!r}", node)
+            return c.problem(f"a Tensor has no attribute {name!r}", node, closest(torch.Tensor, name))
         return c.function(getattr, (owner, name), found, node, named) if isinstance(found, Type) else Bound(owner, name)
     if isinstance(kind, TupleType) and name in kind.names:
         return c.function(getattr, (owner, name), kind.items[kind.names.index(name)], node, named)

@@ -35,14 +35,21 @@ from graphwright.script.values import (
 if TYPE_CHECKING:
     from graphwright.script.context import Context, Kinds
 
-__all__ = ["NeedsItems", "for_statement", "static_items", "while_statement"]
+__all__ = ["for_statement", "needs_items", "static_items", "while_statement"]
 
 _MOST_ATTEMPTS = 8
 _MOST_UNROLLED = 1024
 
 
 class NeedsItems(Exception):
-    """What is done with the item of a loop needs it to be known: `self.layers[i]`."""
+    """What is done with the item of a loop over a known range needs it to be known: `self.layers[i]`."""
+
+
+def needs_items(c: Context, message: str, node: ast.AST) -> Bad:
+    """Have the loops around written out, where their ranges are known; else note what is wrong."""
+    if c.ranges_around:
+        raise NeedsItems
+    return c.problem(message, node, "go over the modules themselves: for layer in self.layers")
 
 
 @dataclasses.dataclass
@@ -84,18 +91,19 @@ def for_statement(c: Context, node: ast.For) -> Kinds:
     if items is not None and not isinstance(subject, Display):
         return _unrolled(c, node, items)
     if item_type(subject.type) is None:
-        c.problem(f"cannot go over a value of type {subject.type}", node.iter, "go over a list, a tensor, a range, ...")
+        c.problem(f"cannot go over a value of type {subject.type}", node.iter, "go over range(n), a list or a tensor")
         return NEXT
+    items = _range_items(subject)
+    if items is None:
+        return _loop(c, node, subject)
     before = len(c.problems)
+    c.ranges_around += 1
     try:
         return _loop(c, node, subject)
-    except NeedsItems as need:
-        items = _range_items(subject)
-        if items is None:
-            del c.problems[before:]
-            c.problem(str(need.args[0]), need.args[1], "go over the modules themselves: for layer in self.layers")
-            return NEXT
-    del c.problems[before:]
+    except NeedsItems:
+        del c.problems[before:]
+    finally:
+        c.ranges_around -= 1
     if isinstance(subject, Runtime) and not subject.node.users:
         subject.node.graph.erase_node(subject.node)
     return _unrolled(c, node, items)

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphwright.script.lookups import wrap
+import torch
+
+from graphwright.script.lookups import closest, wrap
 from graphwright.script.tensors import method_result, tensor_attribute
 from graphwright.script.types import (
     ANY,
@@ -92,7 +94,7 @@ def _result(
     """What a method gives; None, with a problem noted, where the type has no such method."""
     if kind is TENSOR:
         if tensor_attribute(name) is None:
-            c.problem(f"a Tensor has no method {name!r}", node)
+            c.problem(f"a Tensor has no method {name!r}", node, closest(torch.Tensor, name))
             return None
         return method_result(name, [arg.type for arg in args], {key: value.type for key, value in kwargs.items()})
     if kind is ANY or isinstance(kind, ObjectType):
@@ -115,8 +117,8 @@ def _result(
         python, found = kind.kind or tuple, INT if name in ("index", "count") else ANY
     if python is None or not hasattr(python, name):
         may_be_none = " (which may be None here)" if isinstance(kind, OptionalType) else ""
-        c.problem(f"a value of type {kind}{may_be_none} has no method {name!r}", node,
-                  "check `is not None` first" if may_be_none else "")  # fmt: skip
+        fix = "check `is not None` first" if may_be_none else closest(python, name)
+        c.problem(f"a value of type {kind}{may_be_none} has no method {name!r}", node, fix)
         return None
     return found
 
@@ -167,4 +169,4 @@ def _agree(c: Context, item: Type, given: Type, what: str, node: ast.AST) -> Non
         return
     joined = join(known, given)
     if joined is None or (not isinstance(known, Hole) and joined != known and str(joined) != "number"):
-        c.problem(f"{what} of {known} is given {given}", node, "annotate it: values: List[...] = []")
+        c.problem(f"{what} of {known} items is given {given}", node, "annotate it: values: List[...] = []")

@@ -139,7 +139,8 @@ def _parameters(c: Context, signature: inspect.Signature, function: Any, code: C
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            c.problem(f"`{star}{parameter.name}` cannot be scripted", code.definition, "name the parameters")
+            arg = definition.vararg if star == "*" else definition.kwarg
+            c.problem(f"`{star}{parameter.name}` cannot be scripted", arg or code.definition, "name the parameters")
             continue
         kind = _declared(c, by_name.get(parameter.name), function, code, parameter)
         node = placeholder_of(c.body.graph, parameter)

@@ -11,6 +11,7 @@ import torch
 
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.lookups import attribute
+from graphwright.script.loops import needs_items
 from graphwright.script.marks import annotate, is_scripting, unchecked_unwrap_optional
 from graphwright.script.types import (
     ANY,
@@ -145,11 +146,9 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
 
 
 def _getattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
-    from graphwright.script.loops import NeedsItems
-
     if len(args) < 2 or not isinstance(args[1], Const) or not isinstance(args[1].value, str):
         if len(args) >= 2 and isinstance(args[1], Runtime):
-            raise NeedsItems("an attribute is named by a value that only a run knows", node)
+            return needs_items(c, "an attribute is named by a value that only a run knows", node)
         return c.problem("getattr needs the name of an attribute", node, "write the name out")
     if len(args) == 3:
         found = _hasattr(c, args[:2], {}, node, "")

@@ -7,7 +7,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from graphwright.script.lookups import child, wrap
-from graphwright.script.loops import NeedsItems
+from graphwright.script.loops import needs_items
 from graphwright.script.types import (
     ANY,
     INT,
@@ -66,7 +66,7 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
         what = f"the {name} {owner.path!r} is asked for an item that only a run knows"
         if not isinstance(key, Runtime):
             return c.problem(f"the {name} {owner.path!r} has no such item", node)
-        raise NeedsItems(what, node)
+        return needs_items(c, what, node)
     if isinstance(owner, Reference | Instance):
         return c.problem("this cannot be subscripted", node, "use a list, a dict or a tensor")
     kind = _result(owner.type, key)
