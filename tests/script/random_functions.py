@@ -37,7 +37,9 @@ class Writer:
     def number(self, names: dict[str, str]) -> str:
         known = [name for name, kind in names.items() if kind == "int"]
         one = self.choose(*known, "1", "2", "3", "5")
-        form = self.choose("{}", "{}", "{} + 1", "{} * 2", "abs({} - 3)", "min({}, 4)", "({} if {c} else 2)", "len(xs) + {}")
+        form = self.choose(
+            "{}", "{}", "{} + 1", "{} * 2", "abs({} - 3)", "min({}, 4)", "({} if {c} else 2)", "len(xs) + {}"
+        )
         return str(form.format(one, c=self.condition(names, 0) if "{c}" in form else ""))
 
     def tensor(self, names: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import math
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from graphwright.script.types import (
     ANY,
     FLOAT,
     INT,
+    ListType,
     ObjectType,
     Type,
     item_type,
@@ -47,7 +49,7 @@ from graphwright.script.values import (
 if TYPE_CHECKING:
     from graphwright.script.context import Context
 
-__all__ = ["call", "spread"]
+__all__ = ["call", "sizes", "spread"]
 
 _MATH_INTS = frozenset({"ceil", "floor", "gcd", "lcm", "factorial", "comb", "perm", "isqrt", "trunc"})
 _MATH_BOOLS = frozenset({"isnan", "isinf", "isfinite", "isclose"})
@@ -204,8 +206,35 @@ def spread(c: Context, given: Value, callee: Value, is_alone: bool, node: ast.ex
     items = c.parts.module_items(c, given)
     if items is not None:
         return items
-    name = callee.method if isinstance(callee, Bound) else getattr(getattr(callee, "value", None), "__name__", "")
-    if is_alone and takes_sizes(str(name)) and item_type(given.type) is INT:
+    if is_alone and takes_sizes(_name(callee)) and item_type(given.type) is INT:
         return [given]
     c.problem("`*` needs a tuple whose length is known", node, "pass the list itself, or its items one by one")
     return None
+
+
+def sizes(c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
+    """Sizes that are passed as `*shape, n`, added up to one tuple; None for other arguments."""
+    if len(nodes) < 2 or not any(isinstance(node, ast.Starred) for node in nodes) or not takes_sizes(_name(callee)):
+        return None
+    total: Value | None = None
+    for node in nodes:
+        value = c.expression(node.value if isinstance(node, ast.Starred) else node)
+        if isinstance(value, Bad):
+            return BAD
+        if isinstance(node, ast.Starred) and not isinstance(value, Group):
+            value = c.function(tuple, (value,), ListType(INT), node)
+        elif not isinstance(node, ast.Starred):
+            value = Group((value,))
+        if total is None:
+            total = value
+        elif isinstance(total, Group) and isinstance(value, Group):
+            total = Group((*total.items, *value.items))
+        else:
+            total = c.function(operator.add, (total, value), ListType(INT), node)
+    return total
+
+
+def _name(callee: Value) -> str:
+    """The name of what is called."""
+    name = callee.method if isinstance(callee, Bound) else getattr(getattr(callee, "value", None), "__name__", "")
+    return str(name)

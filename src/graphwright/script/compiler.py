@@ -9,7 +9,7 @@ from typing import Any
 
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.arithmetic import augmented, comparison
-from graphwright.script.calls import call, spread
+from graphwright.script.calls import call, sizes, spread
 from graphwright.script.conditions import Known, condition
 from graphwright.script.context import Context, Kinds
 from graphwright.script.expressions import expression, key_of
@@ -58,6 +58,10 @@ class Compiler:
         """What going over a container of modules gives."""
         return module_items(c, value)
 
+    def sizes(self, c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
+        """Sizes that are passed as `*shape, n`, in one."""
+        return sizes(c, callee, nodes)
+
     def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
         """What `*given` passes."""
         return spread(c, given, callee, is_alone, node)
@@ -101,7 +105,7 @@ class Compiler:
         return value, ({}, {})
 
     def special_call(self, c: Context, node: ast.Call) -> Value | None:
-        """Calls that are read from the source: `super().f(x)`, `annotate(List[int], [])`."""
+        """Calls that are read from the source: `super().f(x)`, `bool(a and b)`, `annotate(List[int], [])`."""
         function = node.func
         if isinstance(function, ast.Attribute) and _is_super(function.value):
             return self._of_base(c, function, node)
@@ -112,6 +116,11 @@ class Compiler:
             if isinstance(function, ast.Name)
             else ""
         )
+        is_test = name == "bool" and len(node.args) == 1 and isinstance(node.args[0], ast.BoolOp | ast.UnaryOp)
+        if is_test and isinstance(function, ast.Name):
+            value, _ = condition(c, node.args[0])
+            callee = expression(c, function)
+            return value if isinstance(value, Bad) else call(c, callee, [value], {}, node)
         if name != "annotate" or len(node.args) != 2 or node.keywords:
             return None
         callee = expression(c, function)

@@ -77,6 +77,9 @@ class Parts(Protocol):
     def special_call(self, c: Context, node: ast.Call) -> Value | None:
         """Calls that are read from the source; None for every other."""
 
+    def sizes(self, c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
+        """Sizes that are passed as `*shape, n`, in one; None for other arguments."""
+
     def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
         """What `*given` passes; None, with a problem noted, where that is not known."""
 

@@ -203,7 +203,8 @@ def _call(c: Context, node: ast.Call, named: str) -> Value:
     callee = expression(c, node.func)
     args: list[Value] = []
     is_bad = isinstance(callee, Bad)
-    for arg in node.args:
+    sizes = c.parts.sizes(c, callee, node.args)
+    for arg in node.args if sizes is None else ():
         if isinstance(arg, ast.Starred):
             given = expression(c, arg.value)
             spread = c.parts.spread(c, given, callee, len(node.args) == 1, arg)
@@ -211,6 +212,7 @@ def _call(c: Context, node: ast.Call, named: str) -> Value:
             args += spread or []
         else:
             args.append(expression(c, arg))
+    args += [] if sizes is None else [sizes]
     kwargs: dict[str, Value] = {}
     for word in node.keywords:
         value = expression(c, word.value)

@@ -114,7 +114,8 @@ def _call(
             value = BAD
         if wanted is not None and isinstance(value, Runtime) and resolved(value.kind) is ANY:
             value = Runtime(value.node, wanted)
-        frame.names[name] = c.held(value, node)
+        is_words = code.definition.args.kwarg is not None and name == code.definition.args.kwarg.arg
+        frame.names[name] = value if is_words else c.held(value, node)
     frame.returns = declared_type(function, code, "return")
     c.frame = frame
     try:

@@ -153,7 +153,7 @@ class Merger:
         return self._c.problem(
             f"{what} is {_kind(a)} where `{self._condition}` holds, and {_kind(b)} where it does not",
             self._at,
-            "make both sides give the same type, or use another variable",
+            "convert both to one type: bool(...)" if name == "$value" else "make both sides give the same type",
         )
 
 

@@ -142,9 +142,10 @@ def _match(c: Context, node: ast.Match) -> Kinds:
             body.insert(0, ast.fix_missing_locations(bind))
         if case.guard is not None:
             test = case.guard if test is None else ast.BoolOp(ast.And(), [test, case.guard])
-            if name:
-                c.problem("a name with a guard cannot be scripted", case.pattern, "write `if` for the guard")
-                return NEXT
+            if name:  # which the guard reads
+                made = [body[0], ast.If(ast.copy_location(test, case.pattern), body[1:], made)]
+                made = [ast.fix_missing_locations(ast.copy_location(statement, case.pattern)) for statement in made]
+                continue
         if test is None:
             made = body
             continue
