@@ -27,6 +27,7 @@ __all__ = [
     "QuantizationError",
     "ScriptError",
     "TargetError",
+    "TraceCheckError",
     "TraceError",
     "TrainingModeError",
 ]
@@ -111,6 +112,26 @@ class Problem:
         lines = [f"{self.file}:{self.line}: {self.message}", f"    {text}", f"    {' ' * start}{'^' * (end - start)}"]
         lines += [f"  called at {call}" for call in self.inside]
         return "\n".join([*lines, f"  fix: {self.fix}"] if self.fix else lines)
+
+
+class TraceCheckError(CaptureError):
+    """`trace` took the way of its example, and another capture or other inputs show that this is not the program.
+
+    For example:
+
+        trace(lambda x: x if x.sum() > 0 else -x, torch.ones(1), control_flow="follow", check_inputs=[-torch.ones(1)])
+    """
+
+    def __init__(self, name: str, differences: str) -> None:
+        self.name = name
+        self.differences = differences
+        super().__init__(
+            f"the capture of {name} does not hold:\n{differences}",
+            fix="capture it with control_flow='stage', or give every way an example",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.name, self.differences)
 
 
 class ScriptError(CaptureError):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import GuardError, ScriptError, script
+from graphwright import ScriptError, script
 
 
 def problems_of(source: str, name: str = "f") -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "Examples",
     "Methods",
     "Subject",
+    "as_example",
     "check_names",
     "entry_points",
     "path_to",
@@ -108,6 +109,17 @@ def _example(wanted: Any, where: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
             fix="pass a tuple of the positional example inputs",
         )
     raise CaptureError(f"{where} is no example", fix="pass (args, kwargs), as in ((x,), {'mask': mask})")
+
+
+def as_example(wanted: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Read one call to check: (args, kwargs), a tuple of positional arguments, or a lone tensor.
+
+    Raises CaptureError for anything else.
+    """
+    is_pair = isinstance(wanted, tuple) and len(wanted) == 2 and isinstance(wanted[1], Mapping)
+    if isinstance(wanted, tuple) and not is_pair:
+        return wanted, {}
+    return _example(wanted, "check_inputs")
 
 
 def _check_method(root: Any, name: str) -> None:

@@ -6,17 +6,20 @@ import contextlib
 import dataclasses
 import inspect
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from graphwright.capture.checks import check_capture, check_outputs, keeping_regions, read_check_inputs
 from graphwright.capture.dispatching import chosen_by_guards
 from graphwright.capture.entries import (
     EntryPoint,
     Methods,
     Subject,
+    as_example,
     check_names,
     entry_points,
     share_constants,
@@ -61,6 +64,9 @@ def trace(
     max_paths: int = 8,
     copy: bool = False,
     progress: Callable[[str], None] | None = None,
+    check_trace: bool | None = None,
+    check_inputs: Iterable[Any] | None = None,
+    check_tolerance: float = 1e-5,
 ) -> GraphModule:
     """Capture a module or function by running it on stand-ins of example inputs.
 
@@ -88,8 +94,11 @@ def trace(
     stay one node. With `copy` the result has parameters and buffers of its own.
     `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
     per pass.
+    `check_trace`: capture another time, for the example and each of `check_inputs` (calls, as in `examples`), and
+    compare graphs, and values with the original's up to `check_tolerance`. On by default with "follow".
 
-    Raises CaptureError, with the user's line, for what cannot be captured so, and for names of no input.
+    Raises CaptureError, with the user's line, for what cannot be captured so, and for names of no input;
+    TraceCheckError where a check fails.
 
     >>> class Gate(nn.Module):
     ...     def __init__(self):
@@ -111,13 +120,44 @@ def trace(
     )
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules)
+    if control_flow == "follow":
+        is_leaf = keeping_regions(is_leaf)
     check_names(options.static, options.dynamic, [(subject.signature(point.name), point.examples) for point in points])
     entries = [_entry(subject, point, options, is_leaf) for point in points]
     share_constants(entry.graph for entry in entries)
     module = subject.module_of(entries)
+    if control_flow == "follow":
+        check_outputs(entries, subject.name(points[0].name))
+    if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
+        calls = read_check_inputs(check_inputs, as_example)
+        _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
     if copy:
         copy_tensors(module)
     return module
+
+
+def _check(
+    root: Any,
+    module: GraphModule,
+    entries: list[Entry],
+    points: list[EntryPoint],
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]],
+    options: _Options,
+    is_leaf: Callable[[nn.Module, str], bool],
+    tolerance: float,
+) -> None:
+    """Check the capture of a program with one entry point and one example on this and other inputs."""
+    if len(points) > 1 or len(points[0].examples) > 1 or points[0].name != "forward":
+        return
+    subject = Subject(root)
+
+    def capture(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Graph:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said once
+            return _capture(Program(subject, "forward", *call, is_leaf), options, False)
+
+    every = [*points[0].examples, *calls]
+    check_capture(root, module, entries[0].graph, every, capture, tolerance, subject.name("forward"))
 
 
 def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Callable[[nn.Module, str], bool]) -> Entry:
