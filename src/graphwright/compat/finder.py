@@ -40,7 +40,8 @@ class _TableFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         path = module.__name__.partition(".")[2]
-        module.__doc__ = f"torch.fx's names under `{module.__name__}`; see `{_PACKAGE}.compat`."
+        owner = "torch.jit" if path == "jit" else "torch.fx"
+        module.__doc__ = f"{owner}'s names under `{module.__name__}`; see `{_PACKAGE}.compat`."
         for room, names in PATHS.get(path, {}).items():
             source = importlib.import_module(f"{_PACKAGE}.{room}")
             for entry in names.split():

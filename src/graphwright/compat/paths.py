@@ -1,4 +1,4 @@
-"""Which names tools find under torch.fx's module paths, and where they live here.
+"""Which names tools find under torch.fx's module paths, and under `jit` those of torch.jit, and where they live here.
 
 A row per path below the package: `{"room": "Name other_name"}`. `Name=old` gives the room's `Name` under the
 name `old`. A path that is a file of a room of the same name (`passes.shape_prop`) needs no row.
@@ -39,6 +39,12 @@ PATHS: dict[str, dict[str, str]] = {
         "forward_from_source=_forward_from_src",
         "codegen": "BoxedCodeGen=_BoxedCodeGen PyTreeCodeGen=_PyTreeCodeGen PythonCode",
         "ir": "Graph",
+    },
+    "jit": {
+        "capture": "trace",
+        "errors": "ScriptError=Error",
+        "runtime": "load save",
+        "script": "annotate export fork ignore is_instance=isinstance is_scripting script unused wait",
     },
     "_lazy_graph_module": {
         "runtime": "LazyGraphModule=_LazyGraphModule graph_module_class=_get_graph_module_cls "

@@ -4,7 +4,7 @@ A module or function comes in, whose source is read and not run; a GraphModule g
 values.py and types.py for what is known of a program while it is compiled, statements.py and branches.py for how it is.
 """
 
-from graphwright.script.marks import annotate, export, ignore, is_scripting, unused
+from graphwright.script.marks import annotate, export, fork, ignore, is_instance, is_scripting, unused, wait
 from graphwright.script.script import script
 
-__all__ = ["annotate", "export", "ignore", "is_scripting", "script", "unused"]
+__all__ = ["annotate", "export", "fork", "ignore", "is_instance", "is_scripting", "script", "unused", "wait"]

@@ -6,7 +6,13 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["annotate", "export", "ignore", "is_scripting", "unchecked_unwrap_optional", "unused"]
+from graphwright.script.annotations import type_from_annotation, type_of_constant
+from graphwright.script.types import ANY, DictType, ListType, OptionalType, TupleType, Type
+
+__all__ = [
+    *("annotate", "export", "fork", "ignore", "is_instance", "is_scripting", "unchecked_unwrap_optional", "unused"),
+    "wait",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_graphwright_script"
@@ -69,4 +75,43 @@ def annotate(kind: Any, value: Any) -> Any:
 
 def unchecked_unwrap_optional(value: Any) -> Any:
     """Say that an optional value of a scripted program is not None; in Python, the value itself."""
+    return value
+
+
+def is_instance(value: Any, kind: Any) -> bool:
+    """Tell whether a value is of a type, the items of containers included: what `isinstance` cannot be asked.
+
+    >>> is_instance([1, 2], list[int]), is_instance([1, "a"], list[int])
+    (True, False)
+    """
+    wanted = type_from_annotation(kind)
+    return wanted is not None and _is_of(value, wanted)
+
+
+def _is_of(value: Any, wanted: Type) -> bool:
+    if isinstance(wanted, ListType):
+        return isinstance(value, list) and all(_is_of(item, wanted.item) for item in value)
+    if isinstance(wanted, DictType):
+        return isinstance(value, dict) and all(
+            _is_of(key, wanted.key) and _is_of(item, wanted.value) for key, item in value.items()
+        )
+    if isinstance(wanted, OptionalType):
+        return value is None or _is_of(value, wanted.item)
+    if isinstance(wanted, TupleType):
+        is_tuple = isinstance(value, tuple) and len(value) == len(wanted.items)
+        return is_tuple and all(map(_is_of, value, wanted.items))
+    return type_of_constant(value) == wanted or wanted is ANY
+
+
+def fork(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function; `wait` gives its result. Programs are captured in the order in which Python runs them.
+
+    >>> wait(fork(max, 1, 2))
+    2
+    """
+    return function(*args, **kwargs)
+
+
+def wait(value: Any) -> Any:
+    """The result of a `fork`."""
     return value

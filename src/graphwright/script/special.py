@@ -12,7 +12,8 @@ import torch
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.lookups import attribute
 from graphwright.script.loops import needs_items
-from graphwright.script.marks import annotate, is_scripting, unchecked_unwrap_optional
+from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
+from graphwright.script.marks import is_instance as is_instance_of
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -188,15 +189,37 @@ def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
     return c.function(type, args, ANY, node, named)
 
 
+def _is_of_type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """`is_instance(x, List[int])`: what the type of the value decides."""
+    classes = classes_of(args[1]) if len(args) == 2 else None
+    wanted = None if not classes else type_from_annotation(classes[0])
+    if wanted is None:
+        return c.problem("this takes a value and a type", node, "is_instance(x, List[int])")
+    kind = resolved(args[0].type)
+    if kind is ANY or isinstance(kind, OptionalType):
+        return c.problem(f"{kind} does not tell what the value is", node, "check `is not None`, or annotate it")
+    return constant(kind == wanted or (_is_of(kind, wanted) and accepts(wanted, kind)), True)
+
+
+def _fork(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return c.parts.call(c, args[0], args[1:], kwargs, node, named)
+
+
+def _wait(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return args[0]
+
+
 _HANDLERS: dict[Any, Handler] = {
     isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
     torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
+    is_instance_of: _is_of_type, fork: _fork, wait: _wait,
     torch.compiler.is_compiling: _tracing, torch.compiler.is_exporting: _tracing,
     torch.overrides.has_torch_function: _tracing, torch.overrides.has_torch_function_unary: _tracing,
     torch.overrides.has_torch_function_variadic: _tracing,
 }  # fmt: skip
 # Programs that were written for torch's own scripting call these; they are known by name, not imported.
 _BY_NAME: dict[str, Handler] = {
-    "is_scripting": _scripting, "is_tracing": _tracing, "annotate": _annotate, "isinstance": _isinstance,
+    "is_scripting": _scripting, "is_tracing": _tracing, "annotate": _annotate, "isinstance": _is_of_type,
+    "fork": _fork, "wait": _wait,
     "_unwrap_optional": _unwrap,
 }  # fmt: skip

@@ -67,12 +67,21 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
         if not isinstance(key, Runtime):
             return c.problem(f"the {name} {owner.path!r} has no such item", node)
         return needs_items(c, what, node)
+    if isinstance(owner, Reference | Instance) and isinstance(node, ast.expr) and _is_generic(owner.value):
+        return Instance(c.frame.code.outside.evaluate(node))
     if isinstance(owner, Reference | Instance):
         return c.problem("this cannot be subscripted", node, "use a list, a dict or a tensor")
     kind = _result(owner.type, key)
     if kind is None:
         return c.problem(_message(owner.type, key), node, _fix(owner.type))
     return c.function(operator.getitem, (owner, key), kind, node, named)
+
+
+def _is_generic(value: Any) -> bool:
+    """Tell whether subscripting gives a type: `List[int]`."""
+    return getattr(value, "__module__", "") == "typing" or (
+        isinstance(value, type) and hasattr(value, "__class_getitem__")
+    )
 
 
 def _known(c: Context, owner: Value, key: Any, node: ast.AST) -> Value | None:
