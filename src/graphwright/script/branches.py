@@ -91,14 +91,19 @@ def _extend(c: Context, side: Side, rest: Work) -> None:
 
 def continue_unless_left(c: Context, kinds: Kinds, rest: Work, live: frozenset[str]) -> Kinds:
     """Go on with what follows a statement some of whose ways have left, on the others."""
-    left = [c.frame.names[f"${kind}"] for kind in LEAVING if kind in kinds]
+    ways = (
+        ["stop", *(kinds & {"continue"})]
+        if {"break", "return"} <= kinds
+        else [kind for kind in LEAVING if kind in kinds]
+    )
+    left = [c.frame.names[f"${kind}"] for kind in ways]
     at = c.frame.statement
     test = left[0]
     for flag in left[1:]:
         test = c.function(operator.or_, (test, flag), BOOL, at)
 
     def go_on() -> Kinds:
-        for kind in LEAVING:
+        for kind in (*LEAVING, "stop"):
             c.frame.names.pop(f"${kind}", None)
         return rest()
 
@@ -153,9 +158,7 @@ def _join(c: Context, test: Value, one: Side, other: Side, live: frozenset[str],
     names = merger.names(needed)
     names.update(merger.flags(kinds))
     if "return" in kinds:
-        result = merger.result(as_one=c.frame.is_entry and kinds == {"return"})
-        assert result is not None
-        names["$result"] = result
+        names["$result"] = merger.result(as_one=c.frame.is_entry and kinds == {"return"})
         names["$at"] = next(side.names["$at"] for side in (one, other) if "return" in side.kinds)
     made = _flags_of_test(c, test, merger, (one, other), at) or _write(c, test, merger, (one, other), at)
     c.frame.names = {name: fill(value, made) for name, value in names.items()}
@@ -167,6 +170,8 @@ def _flags_of_test(
 ) -> list[Runtime] | None:
     """The values of a branch that gives nothing but whether its condition holds; None for every other one."""
     if not merger.slots or not isinstance(test, Runtime) or not all(side.body.is_empty() for side in sides):
+        return None
+    if not c.frame.loops or not c.frame.loops[-1].is_written_out:
         return None
     values = [[value.value if isinstance(value, Const) else None for value in pair] for pair in merger.slots]
     if not all(pair in ([True, False], [False, True]) for pair in values):

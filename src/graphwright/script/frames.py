@@ -132,6 +132,7 @@ class LoopEnds:
 
     after: frozenset[str]
     head: frozenset[str]
+    is_written_out: bool = False  # its iterations stand one after the other
 
 
 class Frame:

@@ -150,15 +150,20 @@ def _of_runtime(c: Context, owner: Runtime, name: str, node: ast.AST, named: str
         found = tensor_attribute(name)
         if found is None:
             return c.problem(f"a Tensor has no attribute {name!r}", node, closest(torch.Tensor, name))
-        return c.function(getattr, (owner, name), found, node, named) if isinstance(found, Type) else Bound(owner, name)
+        return _read(c, owner, name, found, node, named) if isinstance(found, Type) else Bound(owner, name)
     if isinstance(kind, TupleType) and name in kind.names:
-        return c.function(getattr, (owner, name), kind.items[kind.names.index(name)], node, named)
+        return _read(c, owner, name, kind.items[kind.names.index(name)], node, named)
     if isinstance(kind, ObjectType):
         return _of_typed_object(c, owner, kind.kind, name, node, named)
     known = _KNOWN.get((str(kind), name))
     if known is not None:
-        return c.function(getattr, (owner, name), known, node, named)
+        return _read(c, owner, name, known, node, named)
     return Bound(owner, name)
+
+
+def _read(c: Context, owner: Runtime, name: str, kind: Type, node: ast.AST, named: str) -> Runtime:
+    """Read an attribute of a value when the program runs."""
+    return c.make("call_function", getattr, (owner, name), kind, node, name=name, named=named)
 
 
 _KNOWN: dict[tuple[str, str], Type] = {
@@ -169,7 +174,7 @@ _KNOWN: dict[tuple[str, str], Type] = {
 
 def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: ast.AST, named: str) -> Value:
     if kind in (torch.finfo, torch.iinfo):
-        return c.function(getattr, (owner, name), FLOAT if kind is torch.finfo else INT, node, named)
+        return _read(c, owner, name, FLOAT if kind is torch.finfo else INT, node, named)
     static = inspect.getattr_static(kind, name, None)
     if isinstance(static, types.FunctionType):
         return Bound(owner, static)
@@ -181,7 +186,7 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
         fields = {}
     if callable(static):
         return Bound(owner, name)
-    return c.function(getattr, (owner, name), fields.get(name, ANY), node, named)
+    return _read(c, owner, name, fields.get(name, ANY), node, named)
 
 
 def _annotated(kind: type) -> dict[str, Type]:

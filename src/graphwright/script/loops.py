@@ -350,13 +350,13 @@ def _given(
     if not leaving:
         return given, None
     end = Side(c.body, names, kinds)
-    flags = [flag_of(end, kind) for kind in leaving]
+    returned = flag_of(end, "return")
     if kinds - {"raise"} <= {"break", "return"}:
         stop: Value = constant(True)
     else:
-        stop = flags[0] if len(flags) == 1 else c.function(operator.or_, flags, BOOL, node)
+        stop = flag_of(end, "stop")
     if "return" in kinds:
-        given += [flags[-1], names["$result"]]
+        given += [returned, names["$result"]]
     if _needs_left(node):
         given.append(stop)
     return given, stop
@@ -478,7 +478,7 @@ def _is_bound(value: Value | None) -> bool:
 def _unrolled(c: Context, node: ast.For, items: list[Value]) -> Kinds:
     """Write a loop over values that are known one by one: its body, once for each."""
     live = c.frame.code.liveness
-    ends = LoopEnds(live.after(node), live.head(node))
+    ends = LoopEnds(live.after(node), live.head(node), is_written_out=True)
     c.frame.loops.append(ends)
     try:
         kinds = _iterations(c, node, items, 0)

@@ -95,16 +95,16 @@ class Merger:
         """Which way the sides leave, where there are several."""
         if len(kinds) == 1:
             return {}
-        return {
-            f"${kind}": self.merge(flag_of(self._sides[0], kind), flag_of(self._sides[1], kind), _WISHES[kind])
-            for kind in LEAVING
-            if kind in kinds
-        }
+        flags = [kind for kind in LEAVING if kind in kinds]
+        if {"break", "return"} <= kinds:
+            flags.insert(0, "stop")
+        one, other = self._sides
+        return {f"${kind}": self.merge(flag_of(one, kind), flag_of(other, kind), _WISHES[kind]) for kind in flags}
 
-    def result(self, as_one: bool) -> Value | None:
+    def result(self, as_one: bool) -> Value:
         """What is returned: the sides that do not return give nothing."""
         a, b = (side.names["$result"] if "return" in side.kinds else None for side in self._sides)
-        if as_one and a is not b:
+        if a is not b and (as_one or ((a is None or b is None) and not isinstance(a or b, Bad))):
             return self._slot(a, b, "result")
         return self.merge(a, b, "result")
 
@@ -157,15 +157,18 @@ class Merger:
         )
 
 
-_WISHES = {"return": "returned", "break": "broke", "continue": "continued"}
+_WISHES = {"return": "returned", "break": "broke", "continue": "continued", "stop": "stop"}
 _STATIC = (ModuleRef, Reference, Closure, Bound, Instance)
 
 
 def flag_of(side: Side, kind: str) -> Value:
-    """Whether a side leaves in this way."""
-    if side.kinds - {"raise"} == {kind}:
+    """Whether a side leaves in this way, or, for "stop", in one that ends the loop around it."""
+    ways = side.kinds & {"break", "return"} if kind == "stop" else side.kinds & {kind}
+    if not ways:
+        return constant(False)
+    if side.kinds - {"raise"} <= ways:
         return constant(True)
-    return side.names[f"${kind}"] if kind in side.kinds else constant(False)
+    return side.names["$stop" if len(ways) > 1 else f"${next(iter(ways))}"]
 
 
 def fill(value: Value, made: list[Runtime]) -> Value:
