@@ -26,11 +26,11 @@ def outcome(program: Callable[..., Any], args: tuple[Any, ...], with_gradients: 
     torch.manual_seed(0)
     try:
         value = program(*given)
+        total = [t.sum() for t in tree_leaves(value) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if total and with_gradients:
+            sum(total).backward()
     except Exception as error:
         return type(error)
-    total = [t.sum() for t in tree_leaves(value) if isinstance(t, torch.Tensor) and t.requires_grad]
-    if total and with_gradients:
-        sum(total).backward()
     gradients = [tensor.grad for tensor in wanted]
     if isinstance(program, nn.Module):
         gradients += [parameter.grad for parameter in program.parameters()]

@@ -24,6 +24,7 @@ from graphwright.script.types import (
     TupleType,
     Type,
     is_number,
+    item_type,
     join,
     resolved,
 )
@@ -158,6 +159,8 @@ def _containers(symbol: str, a: Type, b: Type) -> Type | None:
         return b
     if symbol == "*" and isinstance(a, ListType) and b is INT:
         return a
+    if symbol == "*" and isinstance(a, TupleType) and b is INT:
+        return ListType(item_type(a) or ANY)
     if symbol == "*" and a is INT and isinstance(b, ListType):
         return b
     if isinstance(a, SetType) and isinstance(b, SetType) and symbol in ("&", "|", "-", "^"):

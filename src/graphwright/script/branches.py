@@ -136,6 +136,11 @@ def choose(
         return done
 
     one, other = (side(work, more) for work, more in zip(works, refined, strict=True))
+    for mine, its, decided in ((one, other, False), (other, one, True)):
+        right, left = mine.names[key], its.names[key]
+        is_known = isinstance(right, Const) and right.fixed and type(right.value) is bool and mine.body.is_empty()
+        if is_test and left is test and is_known:  # `x and False`, `x or True`
+            return right if right.value is decided else left  # type: ignore[attr-defined]
     merger = Merger(c, (one, other), at, condition)
     value = merger.merge(one.names[key], other.names[key], key)
     names = merger.names(set(one.names) | set(other.names))

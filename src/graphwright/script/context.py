@@ -17,6 +17,7 @@ from torch import nn
 
 from graphwright.errors import Problem
 from graphwright.ir import Node
+from graphwright.script.attribute_writes import Written
 from graphwright.script.bodies import Body
 from graphwright.script.frames import Code, Frame
 from graphwright.script.types import ANY, TENSOR, ListType, TupleType, Type, resolved
@@ -87,11 +88,19 @@ class Parts(Protocol):
 class Context:
     """The state of one compilation."""
 
-    def __init__(self, parts: Parts, root: nn.Module | None, is_leaf: Callable[[nn.Module, str], bool]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        root: nn.Module | None,
+        is_leaf: Callable[[nn.Module, str], bool],
+        entries: Sequence[str] = (),
+    ) -> None:
         self.parts = parts
         self.root = root
         self.is_leaf = is_leaf
         self.paths = {} if root is None else {id(module): path for path, module in root.named_modules()}
+        modules = [] if root is None else root.modules()
+        self._written = Written([type(module) for module in modules], [*entries, "forward"])
         self.problems: list[Problem] = []
         self.body = Body()
         self.frame: Frame
@@ -104,6 +113,10 @@ class Context:
         self.ranges_around = 0  # how many loops over known ranges are being compiled
         self.before_list: Node | None = None  # where the list that a comprehension makes comes
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
+
+    def written(self, module: nn.Module) -> frozenset[str]:
+        """The attributes of a module that the program assigns."""
+        return self._written.by(type(module))
 
     def code_of_closure(self, closure: Closure) -> Code:
         """The source of a function inside a function."""

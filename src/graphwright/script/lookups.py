@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from graphwright.script.annotations import fields_of, is_named_tuple, type_from_annotation, type_of_constant
-from graphwright.script.frames import code_of
 from graphwright.script.tensors import tensor_attribute
 from graphwright.script.types import (
     ANY,
@@ -204,7 +203,7 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
     module, path = owner.module, c.path_of(owner, name)
     for table in (module._parameters, module._buffers):
         if name in table:
-            if table[name] is None and name not in written_attributes(_class_of(module)):
+            if table[name] is None and name not in c.written(module):
                 return constant(None, fixed=True)
             kind = TENSOR if table[name] is not None else optional(TENSOR)
             return c.make("get_attr", path, (), kind, node, name=named or name)
@@ -239,38 +238,15 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
     if isinstance(value, torch.Tensor):
         return c.make("get_attr", path, (), TENSOR, node, name=named or name)
     is_mutable = isinstance(value, list | dict | set) and is_plain(value)
-    if is_plain(value) and (is_mutable or name in written_attributes(_class_of(owner.module))):
+    if is_plain(value) and (is_mutable or name in c.written(owner.module)):
         kind = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
         if kind is None:
             kind = type_of_constant(value)
             kind = optional(TENSOR) if kind is NONE else kind
         return c.make("get_attr", path, (), kind, node, name=named or name)
-    if name in written_attributes(_class_of(owner.module)) and not inspect.isroutine(value):
+    if name in c.written(owner.module) and not inspect.isroutine(value):
         return c.make("get_attr", path, (), ANY, node, name=named or name)
     return wrap(c, value, node, name)
-
-
-def _class_of(module: nn.Module) -> Any:
-    return type(module)
-
-
-@functools.lru_cache(1024)
-def written_attributes(kind: Any) -> frozenset[str]:
-    """The attributes that the methods of a class, other than its constructor, assign."""
-    found: set[str] = set()
-    for base in kind.__mro__:
-        if base is nn.Module:
-            break
-        for method in vars(base).values():
-            function = inspect.unwrap(method) if callable(method) else None
-            if isinstance(function, types.FunctionType) and function.__name__ != "__init__":
-                code = code_of(function)
-                first = function.__code__.co_varnames[:1]
-                for part in ast.walk(code.definition) if code is not None else ():
-                    is_write = isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
-                    if is_write and isinstance(part.value, ast.Name) and part.value.id in first:  # type: ignore[attr-defined]
-                        found.add(part.attr)  # type: ignore[attr-defined]
-    return frozenset(found)
 
 
 def _is_parametrized(module: nn.Module, name: str) -> bool:

@@ -43,13 +43,23 @@ def call_module(
         return value
     forward: Any = module.__dict__.get("forward", getattr(type(module), "forward", None))
     is_leaf = isinstance(module, GraphModule) or c.is_leaf(module, ref.path) or modifier_of(forward) == "ignore"
+    is_leaf = is_leaf or (_is_forward_of_torch(forward) and not isinstance(module, _CONTAINERS))
     if is_leaf:
         return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
-    if isinstance(module, nn.ModuleList | nn.ModuleDict | nn.ParameterList | nn.ParameterDict):
+    if forward is nn.Module.forward:
         return c.problem(f"a {type(module).__name__} cannot be called", node, "call the modules in it")
     if _has_hooks(module):
         return _with_hooks(c, ref, args, kwargs, node)
     return _enter(c, ref, forward, args, kwargs, node)
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def _is_forward_of_torch(forward: Any) -> bool:
+    """Tell whether a class has the forward of one of torch's layers."""
+    home = str(getattr(forward, "__module__", ""))
+    return home.startswith("torch.nn.modules.") and forward is not nn.Module.forward
 
 
 def _enter(
@@ -131,15 +141,23 @@ def module_items(c: Context, value: Value) -> list[Value] | None:
 
 
 def container_items(c: Context, owner: Value, method: Any, node: ast.AST) -> Value | None:
-    """`keys`, `values` and `items` of a dict of modules or parameters; None for every other method."""
-    if not isinstance(owner, ModuleRef) or not isinstance(owner.module, nn.ModuleDict | nn.ParameterDict):
+    """What methods of modules give that list what a module holds; None for every other method."""
+    name = str(getattr(method, "__name__", ""))
+    if not isinstance(owner, ModuleRef) or getattr(type(owner.module), name, None) is not method:
         return None
-    name, kind = method.__name__, type(owner.module)
-    if name not in ("keys", "values", "items") or getattr(kind, name) is not method:
+    module = owner.module
+    if isinstance(module, nn.ModuleDict | nn.ParameterDict) and name in ("keys", "values", "items"):
+        keys = list(module.keys())
+        values = [child(c, owner, key, node) for key in keys] if name != "keys" else []
+    elif method in (nn.Module.children, nn.Module.named_children):
+        keys = list(module._modules)
+        values = [wrap(c, module._modules[key], node, key) for key in keys]
+    elif method in (nn.Module.parameters, nn.Module.named_parameters):
+        keys = [key for key, _ in module.named_parameters()]
+        values = [c.make("get_attr", c.path_of(owner, key), (), TENSOR, node) for key in keys]
+    else:
         return None
-    keys = list(owner.module.keys())
-    values = [child(c, owner, key, node) for key in keys] if name != "keys" else []
     names = [constant(key, fixed=True) for key in keys]
-    if name == "items":
+    if name == "items" or name.startswith("named_"):
         return Group(tuple([Group(pair) for pair in zip(names, values, strict=True)]))
-    return Group(tuple(values if name == "values" else names))
+    return Group(tuple(names if name == "keys" else values))

@@ -65,8 +65,9 @@ def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = 
     is_leaf = leaf_predicate(leaf_modules)
     problems: list[Problem] = []
     entries = []
-    for name in _entry_names(root):
-        graph = _compiled(subject, name, is_leaf, problems)
+    names = _entry_names(root)
+    for name in names:
+        graph = _compiled(subject, name, is_leaf, problems, names)
         entries.append(Entry(name, graph, subject.signature(name)))
     if problems:
         raise ScriptError(
@@ -95,12 +96,18 @@ def _entry_names(root: Any) -> list[str]:
     return [*(["forward"] if has_forward or not marked else []), *dict.fromkeys(marked)]
 
 
-def _compiled(subject: Subject, name: str, is_leaf: Callable[[nn.Module, str], bool], problems: list[Problem]) -> Graph:
+def _compiled(
+    subject: Subject,
+    name: str,
+    is_leaf: Callable[[nn.Module, str], bool],
+    problems: list[Problem],
+    names: list[str],
+) -> Graph:
     """Compile one entry point."""
     started = time.perf_counter()
     root = subject.root_module
     function = subject.function(root, name)
-    c = Context(Compiler(), root, is_leaf)
+    c = Context(Compiler(), root, is_leaf, names)
     arguments: list[Value] = []
     plain: Any = function
     if inspect.ismethod(plain) and root is not None and plain.__self__ is root:

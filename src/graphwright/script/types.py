@@ -245,6 +245,8 @@ def accepts(wanted: Type, given: Type) -> bool:
 def _accepts_made(wanted: Type, given: Type) -> bool:
     if isinstance(wanted, ListType | SetType) and type(wanted) is type(given):
         return accepts(wanted.item, given.item)
+    if isinstance(wanted, ListType) and isinstance(given, TupleType):
+        return all(accepts(wanted.item, item) for item in given.items)
     if isinstance(wanted, DictType) and isinstance(given, DictType):
         return accepts(wanted.key, given.key) and accepts(wanted.value, given.value)
     if isinstance(wanted, TupleType) and isinstance(given, TupleType):
