@@ -39,7 +39,7 @@ from graphwright.codegen.spelling import argument
 from graphwright.codegen.transforms import transform_block
 from graphwright.codegen.variables import named_in_place
 from graphwright.codegen.wrapping import wrap
-from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
 from graphwright.ops import cond, is_loop, raise_error, transformed, write_attribute
 
 __all__ = ["graph_to_readable_source", "readable_source"]
@@ -174,11 +174,16 @@ class _ReadableWriter(Writer):
 
     def block(self, node: Node) -> Block | None:
         """Write a region as a compound statement; None where it is an expression."""
-        if node._target is cond and branch_expression(self, node) is not None:
+        if node._target is cond and not self._is_if_that_returns(node) and branch_expression(self, node) is not None:
             return None
         if is_loop(node):
             return loop_block(self, node)
         return transform_block(self, node) if node._target is transformed else branch_block(self, node)
+
+    def _is_if_that_returns(self, node: Node) -> bool:
+        """Tell whether the source has an `if` statement whose sides return."""
+        origin = node.origin
+        return self.returned is node and origin is not None and origin.source.startswith(("if ", "elif "))
 
     def negation(self, pred: Any) -> str:
         """Write that a condition does not hold."""
@@ -322,6 +327,8 @@ class _ReadableWriter(Writer):
         """Write a call of a function, as the operator that it is where it is one."""
         if target is operator.not_ and len(args) == 1:
             return f"not {self.operand(args[0], NOT)}", NOT
+        if (target is list or target is dict) and not kwargs and not (args and type(args[0]) is not _DISPLAYS[target]):
+            return (self.value(args[0]) if args else _EMPTY[target]), ATOM
         return super().function_call(target, args, kwargs)
 
     def call(self, args: Any, kwargs: Any) -> str:
@@ -352,6 +359,10 @@ class _ReadableWriter(Writer):
             text = f"{text}[{subscript}]" if subscript else attribute(text, atom, self.getattr)
             value = None if value is None else getattr(value, atom, None)
         return text
+
+
+_DISPLAYS: dict[Any, type] = {list: immutable_list, dict: immutable_dict}  # `list([a, b])` is `[a, b]`
+_EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 
 
 def _subscript(container: Any, atom: str) -> str | None:
