@@ -359,6 +359,27 @@ def test_operations_that_fail_on_a_way_not_taken_are_not_reported() -> None:
     assert reported == []
 
 
+def test_what_is_none_and_what_is_contained_read_as_they_are_written() -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cache: dict[str, torch.Tensor] = {}
+
+        def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+            mask = None if keep.all() else x * 2
+            if mask is not None:
+                x = x + mask
+            if "twice" not in self.cache:
+                self.cache["twice"] = x * 2
+            return self.cache["twice"] + x
+
+    model = Cached()
+    gm = trace(model, (torch.ones(3), torch.ones(2)))
+    assert "    if mask is not None:\n" in gm.code and "    if 'twice' not in cache:\n" in gm.code
+    for keep in (torch.ones(2), torch.zeros(2)):
+        assert torch.equal(gm(torch.ones(3), keep), model(torch.ones(3), keep))
+
+
 def test_the_way_of_the_example_must_not_fail() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return x.view(7, -1) if x.sum() > 0 else x

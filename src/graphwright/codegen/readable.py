@@ -32,7 +32,7 @@ from graphwright.codegen.endings import (
 from graphwright.codegen.function import Writer, attribute
 from graphwright.codegen.loops import loop_block, returns_from_loop
 from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
-from graphwright.codegen.operators import ATOM, INPLACE, NOT, PRIMARY
+from graphwright.codegen.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
@@ -326,6 +326,14 @@ class _ReadableWriter(Writer):
     def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
         """Write a call of a function, as the operator that it is where it is one."""
         if target is operator.not_ and len(args) == 1:
+            inner = args[0]
+            if type(inner) is Node and inner in self.inside and inner._target in _NEGATED:
+                symbol, step = _NEGATED[inner._target]
+                left, right = inner._args[::step]
+                return (
+                    f"{self.operand(left, COMPARISON + 1)} {symbol} {self.operand(right, COMPARISON + 1)}",
+                    COMPARISON,
+                )
             return f"not {self.operand(args[0], NOT)}", NOT
         if (target is list or target is dict) and not kwargs and not (args and type(args[0]) is not _DISPLAYS[target]):
             return (self.value(args[0]) if args else _EMPTY[target]), ATOM
@@ -376,3 +384,6 @@ def _subscript(container: Any, atom: str) -> str | None:
         return repr(key) if container[key] is getattr(container, atom) else None
     except Exception:  # a user's container may raise anything for a key that it does not know
         return None
+
+
+_NEGATED: dict[Any, tuple[str, int]] = {operator.is_: ("is not", 1), operator.contains: ("not in", -1)}
