@@ -41,7 +41,7 @@ from graphwright.ops import LoopParts, cond, is_impure, is_loop, loop_parts, whi
 if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
 
-__all__ = ["loop_block", "returns_from_loop"]
+__all__ = ["loop_block", "name_initial_values", "returns_from_loop"]
 
 
 def loop_block(writer: _ReadableWriter, node: Node) -> Block:
@@ -49,6 +49,30 @@ def loop_block(writer: _ReadableWriter, node: Node) -> Block:
     if not all(isinstance(body, Graph) for body in node._args[0 if node._target is while_loop else 1 : 2]):
         raise GraphError(f"{node.name!r} has bodies that are no graphs: they cannot be written", at=node.origin)
     return _Loop(writer, node).block()
+
+
+def name_initial_values(writer: _ReadableWriter) -> None:
+    """Compute what a loop starts with into the variable that the loop goes on with, where nothing else reads it."""
+    for node in writer.nodes:
+        if not is_loop(node) or not isinstance(node._args[1], Graph):
+            continue
+        parts = loop_parts(node)
+        items = (unpacked_items(node) if node.users else None) or [None] * len(parts.carried)
+        inputs = [inner for inner in parts.body.nodes if inner._op == "placeholder"]
+        uses = list(nodes_in(node._args))
+        for initial, item, inner in zip(
+            parts.carried, items, inputs[0 if node._target is while_loop else 1 :], strict=False
+        ):
+            if type(initial) is not Node or list(initial.users) != [node] or uses.count(initial) != 1:
+                continue
+            is_named = initial._op == "placeholder" or initial in writer.texts or initial in writer.exits
+            wish = inner.name if item is None or base_of(item.name) == "getitem" else item.name
+            if is_named or item in writer.texts or base_of(initial.name) == base_of(wish):
+                continue
+            is_own = item is not None and wish == item.name and writer is writer.outermost
+            writer.texts[initial] = (wish if is_own else writer.fresh(wish)), ATOM
+            if item is not None:
+                writer.texts[item] = writer.texts[initial]
 
 
 def returns_from_loop(output: Node) -> Split | None:

@@ -30,7 +30,7 @@ from graphwright.codegen.endings import (
     values_of,
 )
 from graphwright.codegen.function import Writer, attribute
-from graphwright.codegen.loops import loop_block, returns_from_loop
+from graphwright.codegen.loops import loop_block, name_initial_values, returns_from_loop
 from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
 from graphwright.codegen.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
 from graphwright.codegen.python_code import PythonCode
@@ -100,6 +100,7 @@ class _ReadableWriter(Writer):
         self.outermost = self
         self.is_test = False
         self._prepare()
+        name_initial_values(self)
 
     def _prepare(self) -> None:
         self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
@@ -221,11 +222,12 @@ class _ReadableWriter(Writer):
             writer.skipped.add(node)
             writer.kept.add(node)
         named, local = writer._named_in_place(), []
+        for node, name in named.items():
+            writer.texts[node] = name, ATOM
+            writer.kept.add(node)
+        name_initial_values(writer)
         for node in writer.nodes:
-            if node in named:
-                writer.texts[node] = named[node], ATOM
-                writer.kept.add(node)
-            elif node._op not in ("output", "placeholder") and node not in writer.texts:
+            if node._op not in ("output", "placeholder") and node not in writer.texts:
                 name = self.names.new(node.name)
                 if name != node.name:
                     writer.texts[node] = name, ATOM

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
+from collections.abc import Iterable
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -218,11 +219,22 @@ def _lines(graph: Graph, indent: str) -> list[str]:
 
 
 def format_table(graph: Graph, nodes: list[Node] | None = None) -> str:
-    """Write nodes as a table with the columns opcode, name, target, args, kwargs."""
+    """Write nodes as a table with the columns opcode, name, target, args, kwargs; bodies follow what holds them."""
     header = ("opcode", "name", "target", "args", "kwargs")
-    chosen = graph.nodes if nodes is None else nodes
-    rows = [(n._op, n.name, str(n._target), str(n._args), str(n._kwargs)) for n in chosen]
+    rows = _rows(graph.nodes if nodes is None else nodes, "")
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _rows(nodes: Iterable[Node], indent: str) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for node in nodes:
+        bodies = bodies_of(node)
+        labels = _labels(node) if bodies else []
+        args = _argument_text(tuple([_Label(label) for label in labels])) if bodies else str(node._args)
+        rows.append((f"{indent}{node._op}", node.name, str(node._target), args, str(node._kwargs)))
+        for label, body in zip([label for label in labels if label.startswith("<")], bodies, strict=True):
+            rows += [(f"{indent}  {label}", "", "", "", ""), *_rows(body.nodes, f"{indent}    ")]
+    return rows

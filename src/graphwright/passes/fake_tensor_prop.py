@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from graphwright.ir import Node, map_aggregate
+from graphwright.passes.fake_regions import run_on_fake
 from graphwright.runtime import GraphModule, Interpreter
 
 __all__ = ["FakeTensorProp"]
@@ -54,6 +55,10 @@ class FakeTensorProp(Interpreter):
         if found:
             n.meta["val"] = kept
         return result
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function; a branch or loop that data decides goes one way through each of its bodies."""
+        return run_on_fake(super().call_function, target, args, kwargs)
 
     def propagate(self, *args: Any) -> Any:
         """Run on these arguments, tensors made fake, and return the result."""

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphwright.ir import ATOMS, Node, format_node, map_aggregate
 from graphwright.passes.fake_modules import with_fake_tensors
+from graphwright.passes.fake_regions import run_on_fake
 from graphwright.runtime import GraphModule, Interpreter
 
 __all__ = ["ShapeProp", "TensorMetadata", "extract_tensor_metadata"]
@@ -140,6 +141,12 @@ class ShapeProp(Interpreter):
                 return super().run_node(n)
         finally:
             self.module = self.real_module
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function; on fake tensors, a branch or loop that data decides goes through each of its bodies."""
+        if self.fake_mode is None:
+            return super().call_function(target, args, kwargs)
+        return run_on_fake(super().call_function, target, args, kwargs)
 
     def propagate(self, *args: Any) -> Any:
         """Run the module on these arguments and return its result."""

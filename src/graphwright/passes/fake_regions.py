@@ -1,0 +1,49 @@
+"""Branches and loops on fake tensors, which have no data to decide them: shapes are those of one way through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from graphwright.ops import cond, for_loop, while_loop
+
+__all__ = ["run_on_fake"]
+
+
+def run_on_fake(call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function by `call`; where a fake tensor would decide a branch or loop, run each body once.
+
+    A branch then gives what its true side does, a loop what one more round does.
+    """
+    if target is cond and isinstance(args[0], FakeTensor):
+        _, true, false, operands = args
+        false(*operands)
+        return true(*operands)
+    if target is while_loop or target is for_loop:
+        return _loop(target, *args)
+    return call(target, args, kwargs)
+
+
+def _loop(target: Any, subject: Any, body: Any, carried: Any, operands: Any, breaks: bool = False) -> tuple[Any, ...]:
+    values = tuple(carried)
+    if target is for_loop:
+        for item in subject:
+            stop, values = _round(body, (item, *values, *operands), breaks)
+            if not isinstance(stop, FakeTensor) and stop:
+                break
+        return values
+    while True:
+        holds = subject(*values, *operands)
+        is_known = not isinstance(holds, FakeTensor)
+        if is_known and not holds:
+            return values
+        stop, values = _round(body, (*values, *operands), breaks)
+        if not is_known or isinstance(stop, FakeTensor) or stop:
+            return values
+
+
+def _round(body: Any, inputs: tuple[Any, ...], breaks: bool) -> tuple[Any, tuple[Any, ...]]:
+    given = tuple(body(*inputs))
+    return (given[0], given[1:]) if breaks else (False, given)
