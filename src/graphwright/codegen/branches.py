@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["branch_block", "branch_expression", "is_empty", "leaves", "side_of", "targets_of"]
 
 _LONGEST_EXPRESSION = 88
-_SHORT = 1  # statements: what is no longer stands in an `if` rather than behind an `if ...: continue`
 
 
 def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | None:
@@ -170,5 +169,6 @@ def leaves(writer: _ReadableWriter) -> bool:
 
 
 def _is_long(writer: _ReadableWriter) -> bool:
+    """Tell whether a body is more than one simple statement."""
     texts = [text for _, text, _ in writer.plan if text]
-    return len(texts) > _SHORT
+    return len(texts) > 1 or any(header for text in texts if isinstance(text, Block) for header, _ in text.parts)
