@@ -3,7 +3,8 @@
     python tests/zoo/counting_judge.py .../judge.py run --out results.jsonl --capturers graphwright
 
 runs the judge of the first argument with the others. Each row of its results has a `coverage`, and `own_calls`: those
-of the judge's `own_frames` that do not belong to making an output, whose class is the model's own.
+of the judge's `own_frames` that do not belong to making an output, whose class is the model's own, nor to an operator
+that the model registers with torch, or an autograd function, which are nodes of the graph.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _own_calls(module: Any, args: Any, kwargs: Any) -> list[str]:
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and any(name in frame.f_code.co_filename for name in _PACKAGES):
-            if not _makes_output(frame):
+            if not _is_of_node(frame):
                 calls.append(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 
     sys.setprofile(watch)
@@ -57,10 +58,15 @@ def _own_calls(module: Any, args: Any, kwargs: Any) -> list[str]:
     return calls
 
 
-def _makes_output(frame: FrameType | None) -> bool:
-    """Tell whether a frame belongs to a dataclass that is being made: its `__init__` is in no file."""
+_OPERATORS = (os.path.join("torch", "_library", ""), os.path.join("torch", "autograd", "function.py"))
+
+
+def _is_of_node(frame: FrameType | None) -> bool:
+    """Tell whether a frame belongs to an operator, or to a dataclass that is being made (`__init__` is in no file)."""
     while frame is not None:
-        if frame.f_code.co_name == "__init__" and frame.f_code.co_filename == "<string>":
+        code = frame.f_code
+        is_operator = any(part in code.co_filename for part in _OPERATORS)
+        if is_operator or (code.co_name == "__init__" and code.co_filename == "<string>"):
             return True
         frame = frame.f_back
     return False
