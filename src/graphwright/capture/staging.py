@@ -28,6 +28,7 @@ from graphwright.capture.opaque import holds_values, record_foreign_call, record
 from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
 from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
 from graphwright.capture.proxy import Proxy
+from graphwright.capture.rows import rows
 from graphwright.capture.running import running
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import is_symbolic
@@ -215,6 +216,10 @@ class Runtime:
             return args[0].length() if function is len else args[0].length() > 0
         if function is list and args and isinstance(args[0], LoopList):
             return args[0].listed()
+        if function is list and len(args) == 1 and type(args[0]) is TensorProxy:
+            listed = rows(recorder, args[0])
+            if listed is not None:
+                return listed
         if not recorder.examples.are_there and is_torch(function) and any(map(is_growing, args)):
             return recorder.torch_function(function, args, kwargs)  # which would look for proxies in it
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
