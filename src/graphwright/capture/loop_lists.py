@@ -6,6 +6,7 @@ list holds here is what it does for the example.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -66,9 +67,21 @@ class LoopList(GrowingList):
                 return known[0], [self._same_kind(*values) for values in zip(known[1], kind[1], item, strict=True)]
         raise Unlike(f"{self.name or 'a list'} gets items of different kinds")
 
-    def item(self, node: Node) -> Any:
-        """The item that a node gives."""
-        return self._made(self.kind, node, "")
+    def item(self, node: Node, index: int | None = None) -> Any:
+        """The item that a node gives; for the example it is that at an index, where this is known."""
+        kind = self.kind
+        if index is not None and self.is_certain and index < list.__len__(self):
+            kind = self._seen(kind, list.__getitem__(self, index))
+        return self._made(kind, node, "")
+
+    def _seen(self, kind: Any, value: Any) -> Any:
+        """A kind of item, with the sizes and numbers of one."""
+        if isinstance(kind, Sample):
+            own = self.recorder.joining.sample(value, value)
+            return dataclasses.replace(kind, example=own.example, hint=own.hint) if kind.kind is own.kind else kind
+        if kind is None or kind[0] is None:
+            return kind
+        return kind[0], [self._seen(part, item) for part, item in zip(kind[1], value, strict=True)]
 
     def _made(self, kind: Any, node: Node, name: str) -> Any:
         if isinstance(kind, Sample):

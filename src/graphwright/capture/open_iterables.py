@@ -174,10 +174,10 @@ class _Grown(OpenIterable):
         return self._values.node_of()
 
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
-        return self._values.item(node)
+        return self._values.item(node, index)
 
     def length(self) -> int | None:
-        return None
+        return len(self._values.content()) if self._values.is_certain else None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
