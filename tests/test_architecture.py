@@ -54,6 +54,7 @@ PUBLIC = [
         "TracerBase",
         "TracerWarning",
         "Transformer",
+        "converted_source",
         "doctor",
         "graph",
         "has_side_effect",

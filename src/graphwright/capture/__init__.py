@@ -4,6 +4,7 @@ A module or function comes in, unmodified and never written to; a GraphModule go
 tracer.py first, then trace.py for capture with example inputs.
 """
 
+from graphwright.capture.conversion import converted_source
 from graphwright.capture.doctor import doctor
 from graphwright.capture.entries import Subject, placeholder_of, share_constants
 from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
@@ -43,6 +44,7 @@ __all__ = [
     "TracerWarning",
     "TracerBase",
     "Transformer",
+    "converted_source",
     "definition_line",
     "doctor",
     "erase_unused",

@@ -74,6 +74,8 @@ def call_method(
     result = _result(c, kind, name, args, kwargs, node)
     if result is None:
         return BAD
+    if isinstance(kind, SetType) and name == "add":  # the method of tensors of this name changes nothing
+        return c.function(set.add, (owner, *args), NONE, node)
     return c.make("call_method", name, (owner, *args), result, node, kwargs, named=named)
 
 

@@ -43,7 +43,6 @@ def call_module(
         return value
     forward: Any = module.__dict__.get("forward", getattr(type(module), "forward", None))
     is_leaf = isinstance(module, GraphModule) or c.is_leaf(module, ref.path) or modifier_of(forward) == "ignore"
-    is_leaf = is_leaf or (_is_forward_of_torch(forward) and not isinstance(module, _CONTAINERS))
     if is_leaf:
         return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
     if forward is nn.Module.forward:
@@ -51,15 +50,6 @@ def call_module(
     if _has_hooks(module):
         return _with_hooks(c, ref, args, kwargs, node)
     return _enter(c, ref, forward, args, kwargs, node)
-
-
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-
-
-def _is_forward_of_torch(forward: Any) -> bool:
-    """Tell whether a class has the forward of one of torch's layers."""
-    home = str(getattr(forward, "__module__", ""))
-    return home.startswith("torch.nn.modules.") and forward is not nn.Module.forward
 
 
 def _enter(

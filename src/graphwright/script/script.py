@@ -62,7 +62,7 @@ def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = 
             fix="pass the model itself",
         )
     subject = Subject(root)
-    is_leaf = leaf_predicate(leaf_modules)
+    is_leaf = leaf_predicate(leaf_modules) if leaf_modules is None else _or_layer(leaf_predicate(leaf_modules))
     problems: list[Problem] = []
     entries = []
     names = _entry_names(root)
@@ -80,6 +80,17 @@ def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = 
     if copy:
         copy_tensors(module)
     return module
+
+
+def _or_layer(is_leaf: Callable[[nn.Module, str], bool]) -> Callable[[nn.Module, str], bool]:
+    """Have modules that inherit the forward of one of torch's layers be one node, too."""
+
+    def keeps(module: nn.Module, path: str) -> bool:
+        forward = type(module).forward
+        is_layer = forward.__module__.startswith("torch.nn.modules.") and forward is not nn.Module.forward
+        return is_leaf(module, path) or (is_layer and not isinstance(module, nn.Sequential))
+
+    return keeps
 
 
 def _entry_names(root: Any) -> list[str]:
