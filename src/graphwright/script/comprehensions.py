@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphwright.ir import Node
 from graphwright.script.loops import for_statement, static_items
 from graphwright.script.types import TENSOR, DictType, Hole, ListType, SetType, Type
 from graphwright.script.values import BAD, Bad, Display, Runtime, Value
@@ -73,8 +75,11 @@ def _loop(c: Context, node: _Comprehension, named: str) -> Value:
         kind, empty = ListType(Hole()), list  # type: ignore[assignment]
     made = c.make("call_function", empty, (), kind, node, named=named, name=None if named else _WISHES[type(node)])
     name = f"${made.node.name}"
-    if before is not None and before.next is not made.node and c.evaluated is not None:
-        before.next.prepend(made.node)  # the list first, then what the loop goes over
+    if c.evaluated is not None:  # the list first, then what the loop goes over
+        following = iter(c.body.graph.nodes) if before is None else _after(before)
+        first = next(node for node in following if node.op != "placeholder")
+        if first is not made.node:
+            first.prepend(made.node)
     c.frame.names[name] = made
     holder = ast.Name(name, ast.Load())
     inner: ast.stmt
@@ -97,6 +102,13 @@ def _loop(c: Context, node: _Comprehension, named: str) -> Value:
     if isinstance(kind, ListType) and isinstance(kind.item, Hole) and kind.item.known is None:
         kind.item.known = TENSOR
     return Runtime(made.node, kind)
+
+
+def _after(node: Node) -> Iterator[Node]:
+    """The nodes after one, in order."""
+    while True:
+        node = node.next
+        yield node
 
 
 _WISHES = {ast.ListComp: "items", ast.GeneratorExp: "items", ast.SetComp: "items", ast.DictComp: "items"}

@@ -157,7 +157,9 @@ def _boolean(c: Context, node: ast.BoolOp, named: str) -> Value:
 
 
 def _walrus(c: Context, node: ast.NamedExpr, named: str) -> Value:
+    c.named = (node.value, node.target.id)
     value = c.held(expression(c, node.value), node.value, named=node.target.id)
+    c.named = None
     c.frame.names[node.target.id] = value
     return value
 

@@ -74,8 +74,9 @@ def call_method(
     result = _result(c, kind, name, args, kwargs, node)
     if result is None:
         return BAD
-    if isinstance(kind, SetType) and name == "add":  # the method of tensors of this name changes nothing
-        return c.function(set.add, (owner, *args), NONE, node)
+    if isinstance(kind, SetType) and name == "add":  # a method of tensors, too, which changes nothing
+        item = Display(tuple([(None, arg) for arg in args]), False)
+        return c.make("call_method", "update", (owner, item), NONE, node)
     return c.make("call_method", name, (owner, *args), result, node, kwargs, named=named)
 
 
