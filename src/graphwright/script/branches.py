@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from graphwright.ops import cond
 from graphwright.script.bodies import Body
-from graphwright.script.merging import LEAVING, NEXT, Merger, Side, fill
+from graphwright.script.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
 from graphwright.script.types import ANY, BOOL, Type
 from graphwright.script.values import Const, Instance, Runtime, Value
 
@@ -91,19 +91,11 @@ def _extend(c: Context, side: Side, rest: Work) -> None:
 
 def continue_unless_left(c: Context, kinds: Kinds, rest: Work, live: frozenset[str]) -> Kinds:
     """Go on with what follows a statement some of whose ways have left, on the others."""
-    ways = (
-        ["stop", *(kinds & {"continue"})]
-        if {"break", "return"} <= kinds
-        else [kind for kind in LEAVING if kind in kinds]
-    )
-    left = [c.frame.names[f"${kind}"] for kind in ways]
     at = c.frame.statement
-    test = left[0]
-    for flag in left[1:]:
-        test = c.function(operator.or_, (test, flag), BOOL, at)
+    test = flag_of(Side(c.body, c.frame.names, kinds), "any")
 
     def go_on() -> Kinds:
-        for kind in (*LEAVING, "stop"):
+        for kind in (*LEAVING, "stop", "any"):
             c.frame.names.pop(f"${kind}", None)
         return rest()
 

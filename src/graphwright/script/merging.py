@@ -98,6 +98,8 @@ class Merger:
         flags = [kind for kind in LEAVING if kind in kinds]
         if {"break", "return"} <= kinds:
             flags.insert(0, "stop")
+        if "continue" in kinds and kinds & {"break", "return"}:
+            flags.insert(0, "any")
         one, other = self._sides
         return {f"${kind}": self.merge(flag_of(one, kind), flag_of(other, kind), _WISHES[kind]) for kind in flags}
 
@@ -157,18 +159,21 @@ class Merger:
         )
 
 
-_WISHES = {"return": "returned", "break": "broke", "continue": "continued", "stop": "stop"}
+_WISHES = {"return": "returned", "break": "broke", "continue": "continued", "stop": "stop", "any": "left"}
+_TOGETHER = {"stop": frozenset({"break", "return"}), "any": frozenset(LEAVING)}  # flags for one of several ways
 _STATIC = (ModuleRef, Reference, Closure, Bound, Instance)
 
 
 def flag_of(side: Side, kind: str) -> Value:
-    """Whether a side leaves in this way, or, for "stop", in one that ends the loop around it."""
-    ways = side.kinds & {"break", "return"} if kind == "stop" else side.kinds & {kind}
+    """Whether a side leaves in this way: "stop" is one that ends the loop around it, "any" any."""
+    ways = side.kinds & _TOGETHER.get(kind, frozenset({kind}))
     if not ways:
         return constant(False)
     if side.kinds - {"raise"} <= ways:
         return constant(True)
-    return side.names["$stop" if len(ways) > 1 else f"${next(iter(ways))}"]
+    if len(ways) == 1:
+        return side.names[f"${next(iter(ways))}"]
+    return side.names["$stop" if ways == _TOGETHER["stop"] else "$any"]
 
 
 def fill(value: Value, made: list[Runtime]) -> Value:

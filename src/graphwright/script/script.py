@@ -15,7 +15,6 @@ from graphwright.capture import (
     LeafModules,
     Subject,
     definition_line,
-    erase_unused,
     leaf_predicate,
     placeholder_of,
     share_constants,
@@ -28,6 +27,7 @@ from graphwright.script.compiler import Compiler
 from graphwright.script.context import Context
 from graphwright.script.frames import Code, Frame, Scope, code_of
 from graphwright.script.inlining import modifier_of
+from graphwright.script.tidying import tidy
 from graphwright.script.types import NONE, TENSOR, OptionalType, Type, accepts
 from graphwright.script.values import BAD, ModuleRef, Runtime, Value, constant
 
@@ -142,7 +142,7 @@ def _compiled(
     problems += c.problems
     graph = c.body.graph
     if not c.problems:
-        erase_unused(graph)
+        tidy(graph)
         calls = sum(node.op.startswith("call_") for node in graph.all_nodes())
         seconds = time.perf_counter() - started
         keep_facts(graph, CaptureFacts("scripted", 1, 1, seconds, calls, 0, (), definition_line(original)))
