@@ -21,6 +21,7 @@ from torch import nn
 from graphwright.capture.contents import changeable, content, refill
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.loop_lists import LoopList
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.origins import user_frame
 from graphwright.capture.regions import Region
@@ -35,7 +36,7 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["EMPTY", "OneSided", "Raised", "State", "Unbound", "branch", "cells_of"]
+__all__ = ["EMPTY", "OneSided", "Raised", "State", "Unbound", "branch", "cells_of", "make_growing"]
 
 
 class Raised(BaseException):
@@ -93,18 +94,48 @@ def branch(
     """
     where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
-    state = State((then, other), names, alive)
-    recorder.states.append(state)
-    try:
-        sides = [
-            _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
-        ]
-    finally:
-        recorder.states.pop()
-    for side in sides:
-        side.values += state.contents_before(len(side.values) - 1)
-    with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
-        return _joined(recorder, subject, sides, state, place, where)
+    while True:
+        state = State((then, other), names, alive)
+        recorder.states.append(state)
+        try:
+            sides = [
+                _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
+            ]
+            for side in sides:
+                side.values += state.contents_before(len(side.values) - 1)
+            with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
+                return _joined(recorder, subject, sides, state, place, where)
+        except Grows as growth:  # in a loop on one of the sides
+            if not state.is_outermost(recorder, growth.content):
+                raise
+            state.restore()
+            try:
+                make_growing(recorder, state, growth, place)
+            except Unlike as why:
+                raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
+        finally:
+            recorder.states.pop()
+
+
+def make_growing(recorder: Recorder, state: State, growth: Grows, place: Any) -> tuple[LoopList, list[Any]]:
+    """Have a list that a loop makes longer be one whose length only a run knows, from before a branch or loop on.
+
+    Returns it with what is in it by then. Raises Unlike where that cannot be.
+    """
+    whole = growth.content
+    holders = [name for name, cell in state.cells.items() if _content(cell) is whole]
+    if not holders:
+        raise Unlike(f"{growth.name or 'a list'} gets longer in a loop, and other parts of the program see it")
+    items = [*whole]
+    name = (growth.name or holders[0]).partition(HIDDEN)[0]
+    with torch._C.DisableTorchFunction():
+        args = ([recorder.argument(item) for item in items],) if items else ()
+        node = recorder.make("call_function", list, args, name)
+        grown = LoopList(items, recorder, node, name, place)
+    for holder in holders:
+        state.cells[holder].cell_contents = grown
+    whole[:] = [Unbound(name, recorder.where(), place)]  # whoever else holds it must not read it
+    return grown, items
 
 
 def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
@@ -446,6 +477,7 @@ class State:
         everything.update(inner)
         cells = {name: everything[name] for name in everything if name in names}
         self._cells = cells
+        self.cells = everything  # those that the sides only read, too
         self.names = tuple(name for name in cells if name in alive)
         self._before = [_content(cell) for cell in cells.values()]
         self._containers: list[tuple[Any, Any]] = []
@@ -482,6 +514,10 @@ class State:
             for item in list(held) if depth and not (is_module and container is not value.__dict__) else ():
                 if not isinstance(item, nn.Module):  # those are watched when they are called
                     self.watch(item, depth - 1)
+
+    def is_outermost(self, recorder: Recorder, container: Any) -> bool:
+        """Tell whether no other branch or loop around this one has a container as part of its state."""
+        return self.watches(container) and self is next(s for s in recorder.states if s.watches(container))
 
     def watches(self, container: Any) -> bool:
         """Tell whether a container is part of the state."""

@@ -107,10 +107,10 @@ class Converter(ast.NodeTransformer):
         for i, statement in enumerate(statements):
             rest = statements[i + 1 :]
             if isinstance(statement, ast.If):
-                if not holds([statement], ast.Return, ast.Break, ast.Continue):
-                    out += self._branch(statement)
-                    continue
-                if not leaves_loop([statement]):
+                if not leaves_loop([statement]):  # only a loop that stays as it is has such a statement
+                    if not holds([statement], ast.Return):
+                        out += self._branch(statement)
+                        continue
                     signal = exit_signal([statement])
                     if rest and signal is not None and all(map(falls_through, (statement.body, statement.orelse))):
                         return out + self._exiting_branch(statement, signal, rest, is_tail)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.branches import EMPTY, Raised, State, Unbound, cells_of
+from graphwright.capture.branches import EMPTY, Raised, State, Unbound, cells_of, make_growing
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.joining import MISSING, UNSET, Grows, Sample, Unlike
 from graphwright.capture.loop_lists import LoopList
@@ -89,7 +89,9 @@ class LoopRegion:
                 self._cells[name].cell_contents = None
                 del self._cells[name].cell_contents
         self._slots: list[Slot] = []  # what is known to be carried
-        self._grown: list[tuple[LoopList, list[Any]]] = []  # lists that grow, and what is in them before the loop
+        held = [cell.cell_contents for cell in self._cells.values() if _is_filled(cell)]
+        # Lists that grow, and what is in them before the loop.
+        self._grown = [(value, value.content()) for value in held if isinstance(value, LoopList)]
         self._changed = False
 
     def capture(self) -> Any:
@@ -104,10 +106,13 @@ class LoopRegion:
             except Unlike as why:
                 raise self._given_up(str(why), None) from None
             except Grows as growth:
-                if not self._state.watches(growth.content):
-                    raise  # of a loop around this one
+                if not self._state.is_outermost(recorder, growth.content):
+                    raise
                 self._slots.clear()
-                self._make_growing(growth)
+                try:
+                    self._grown.append(make_growing(recorder, self._state, growth, self._place))
+                except Unlike as why:
+                    raise self._given_up(str(why), None) from None
             finally:
                 recorder.states.pop()
         with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
@@ -218,31 +223,6 @@ class LoopRegion:
         if run.outer is not None:
             self._recorder.region, run.outer = run.outer, None
             self._state.restore()
-
-    def _holders(self, growth: Grows) -> list[str]:
-        """The variables that hold a list."""
-        return [name for name, cell in self._cells.items() if _is_list(cell, growth.content)]
-
-    def _make_growing(self, growth: Grows) -> None:
-        """Have a list that an iteration makes longer be one whose length only a run knows."""
-        recorder, whole = self._recorder, growth.content
-        holders = self._holders(growth)
-        if not holders:
-            raise self._given_up(f"{growth.name or 'a list'} gets longer, which other parts of the program see", None)
-        before = [value for now, value in self._state._containers if now is whole]
-        content = before[0] if before else [*whole]
-        with torch._C.DisableTorchFunction():
-            name = growth.name or holders[0]
-            args = ([recorder.argument(item) for item in content],) if content else ()
-            node = recorder.make("call_function", list, args, name)
-            try:
-                grown = LoopList(content, recorder, node, name, self._place)
-            except Unlike as why:
-                raise self._given_up(str(why), None) from None
-        for holder in holders:
-            self._cells[holder].cell_contents = grown
-        whole[:] = [Unbound(name, recorder.where(), self._place)]  # whoever else holds it must not read it
-        self._grown.append((grown, content))
 
     def _repeat_content(self) -> None:
         """Fill the lists that grow with as many items as the example has."""
@@ -474,9 +454,9 @@ class LoopRegion:
         return out(tree.after, tree.after if tree.last is None else tree.last)
 
 
-def _is_list(cell: Any, wanted: list[Any]) -> bool:
+def _is_filled(cell: Any) -> bool:
     try:
-        return cell.cell_contents is wanted
+        return cell.cell_contents is not None
     except ValueError:
         return False
 
