@@ -27,6 +27,7 @@ class Writer:
         self.random = random.Random(seed)
         self.lines: list[str] = []
         self.names = iter(range(1000))
+        self.may_append = False  # in loops that are not unrolled: there a list that only one side grows makes forks
 
     def pick(self, *choices: Any) -> Any:
         choice = self.random.choice(choices)
@@ -67,7 +68,7 @@ class Writer:
             write(f"{indent}{self.pick('n', 'm')} = {self.whole()}")
         elif kind < 0.75:
             write(f"{indent}x = x {self.pick('+', '*')} {self.pick('0.5', 'a')}")
-        elif kind < 0.8 and loops:
+        elif kind < 0.8 and self.may_append:
             write(f"{indent}out.append({self.row()})")
         else:
             write(f"{indent}{self.pick('a', 'b')} = {self.row()}")
@@ -85,7 +86,9 @@ class Writer:
                 f"for {name}, row in enumerate(x):", f"for {name} in range(1, x.size(0) + 2, 2):",
             )  # fmt: skip
             write(f"{indent}{header}")
+        before, self.may_append = self.may_append, not bounded and "range(3)" not in header
         self.block(indent + "    ", depth - 1, loops + 1)
+        self.may_append = before
         if self.random.random() < 0.25:
             write(f"{indent}else:")
             self.block(indent + "    ", depth - 1, loops)
