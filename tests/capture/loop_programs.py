@@ -84,6 +84,14 @@ def newton(x: torch.Tensor) -> torch.Tensor:
     return root
 
 
+def uses_its_parameter_in_the_loop_alone(x: torch.Tensor) -> Any:
+    n = 0
+    while x.sum() > 1:
+        x = x / 2
+        n += 1
+    return n * torch.ones(2, requires_grad=True)
+
+
 def does_not_run(x: torch.Tensor) -> torch.Tensor:
     while x.sum() > 1e9:
         x = x - 1
@@ -582,7 +590,8 @@ ON_ROWS = [
     raises_inside, asserts_inside, closure, lambda_inside, recursion, with_contexts, Cells(), Keeps(), Derived(),
 ]  # fmt: skip
 ON_VECTORS = [
-    doubles, halves, while_true, while_else, collatz, walrus, newton, does_not_run, chained, to_a_number_of_data,
+    doubles, halves, while_true, while_else, collatz, walrus, newton, uses_its_parameter_in_the_loop_alone,
+    does_not_run, chained, to_a_number_of_data,
     ends_early, done_flag, matches, of_static_length, math_inside,
 ]  # fmt: skip
 CASES: list[tuple[Any, list[torch.Tensor]]] = [*((p, ROWS) for p in ON_ROWS), *((p, VECTORS) for p in ON_VECTORS)]

@@ -50,6 +50,7 @@ class Converter(ast.NodeTransformer):
         self._captured: set[str] = set()  # variables that may outlive a call of the function
         self._is_message = False
         self._uses: collections.Counter[str] = collections.Counter()  # of each name, in the function
+        self._parameters: set[str] = set()
         self._bodies = 0  # of loops around what is being converted
         self._alone: ast.expr | None = None  # the expression that is a statement
 
@@ -91,6 +92,7 @@ class Converter(ast.NodeTransformer):
             )
             if arg is not None
         }
+        self._parameters = parameters
         start = 1 if ast.get_docstring(definition, clean=False) is not None else 0
         head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
         declared = [name for name in self._bound if name not in parameters | self._free]
@@ -188,7 +190,7 @@ class Converter(ast.NodeTransformer):
     def _loop(self, loop: ast.For | ast.While, lowered: Lowered) -> list[ast.stmt]:
         """A loop: a function of one iteration, which assigns the variables around it."""
         self._count += 1
-        private = private_to(loop, self._uses) - self._captured - self._global
+        private = private_to(loop, self._uses) - self._captured - self._global - self._parameters
         parameters = () if isinstance(loop, ast.While) else (ITEM,)
         self._bodies += 1
         body = self._part("body", lowered.body, loop, lowered.signals, parameters)

@@ -73,6 +73,7 @@ class Plan:
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
     is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
+    reasons: dict[Any, str] = dataclasses.field(default_factory=dict)  # why the ways are what they are
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     answers: tuple[bool, ...] = ()
     paths: int = 0
@@ -97,6 +98,7 @@ class Plan:
     def change(self, place: Any, way: Way, why: str) -> Restart:
         """Have one question answered another way."""
         self.ways[place] = way
+        self.reasons[place] = why
         return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
 
     def outline(self, what: CodeType | str, name: str, why: str) -> Restart:

@@ -522,7 +522,7 @@ class Questions:
         counts = collections.Counter(fork.place for fork in self.forks)
         fork = max(self.forks, key=lambda fork: counts[fork.place])  # a loop's test rather than what comes after it
         question = DataQuestion(
-            f"the program forks into more than {self._recorder.plan.max_paths} paths",
+            f"the program forks into more than {self._recorder.plan.max_paths} paths{self._reason(fork)}",
             at=fork.site and str(fork.site),
             fix="use torch.where, or write the branches so that both give the same kinds of values",
         )
@@ -530,6 +530,11 @@ class Questions:
             return question
         self._recorder.plan.obstacles.note("paths", question.error)
         return self._recorder.plan.change(fork.place, "follow", question.error.message)
+
+    def _reason(self, fork: Fork) -> str:
+        """Why a branch or loop forks, for an error."""
+        why = self._recorder.plan.reasons.get(fork.place)
+        return f": {why}" if why else ""
 
 
 def _outer_frame(frame: FrameType | None) -> FrameType | None:

@@ -151,7 +151,7 @@ class _ReadableWriter(Writer):
         if self.split is not None and self.output is not None and self.split.branch in (block, branch):
             read += nodes_in(self.output._args)
         unwritten = {*held, *self.skipped, *([] if self.split is None else [self.split.branch])}
-        return [used for used in read if used not in unwritten]
+        return [used for used in read if used not in unwritten and used < block]
 
     def fresh(self, wish: str) -> str:
         """Take a name for a variable that no value of the graph has."""
