@@ -258,3 +258,27 @@ def test_random_loops_do_what_the_interpreter_does(start: int) -> None:
 def test_more_random_loops_do_what_the_interpreter_does(start: int) -> None:
     for seed in range(start, start + 100):
         agree_at_random(seed)
+
+
+def test_a_condition_of_two_parts_is_one_expression() -> None:
+    def test(graph: Graph, x: Any, i: Any) -> Any:
+        small = call(graph, operator.lt, graph.call_method("sum", (x,)), 100)
+        first = body("p i", lambda g, p, i: call(g, operator.lt, i, 5))
+        return call(graph, cond, small, first, body("p i", lambda g, p, i: p), (small, i))
+
+    def step(graph: Graph, x: Any, i: Any) -> Any:
+        return call(graph, operator.mul, x, 2), call(graph, operator.add, i, 1)
+
+    def write(graph: Graph, x: Any) -> Any:
+        loop = graph.call_function(while_loop, (body("x i", test), body("x i", step), (x, 0), ()))
+        return tuple(items(graph, loop, "x_1 i"))
+
+    gm = module("x", write)
+    assert "while x.sum() < 100 and i < 5:" in code_of(gm)
+    for x, wanted in ((torch.ones(2), (32.0, 5)), (torch.full((2,), 99.0), (99.0, 0))):
+        value, count = gm(x)
+        assert (value[0], count) == wanted
+
+
+def call(graph: Graph, function: Any, *args: Any) -> Any:
+    return graph.call_function(function, args)

@@ -29,9 +29,24 @@ from graphwright.ir import Graph, Node
 if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
 
-__all__ = ["branch_block", "branch_expression", "is_empty", "leaves", "side_of", "targets_of"]
+__all__ = ["branch_block", "branch_expression", "is_and_or", "is_empty", "leaves", "side_of", "targets_of"]
 
 _LONGEST_EXPRESSION = 88
+
+
+def is_and_or(writer: _ReadableWriter, node: Node) -> bool:
+    """Tell whether a branch is written as `p and a` or `p or a`, with its condition once."""
+    pred, *bodies, operands = node._args
+    if not node.users or unpacked_items(node) or not all(isinstance(body, Graph) for body in bodies):
+        return False
+    bare = [_is_operand(body, operands, pred) and len(body.nodes) == len(operands) + 1 for body in bodies]
+    if sum(bare) != 1 or list(operands).count(pred) != 1:
+        return False
+    other = bodies[bare.index(False)]
+    inputs = [inner for inner in other.nodes if inner._op == "placeholder"]
+    if inputs[list(operands).index(pred)].users:
+        return False
+    return [kept._op for kept, _, _ in writer.body(other, operands, None).plan] == ["output"]
 
 
 def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | None:
@@ -61,7 +76,8 @@ def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | 
         return None
     else:
         text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY
-    if len(text[0]) > _LONGEST_EXPRESSION or len(test) > _LONGEST_EXPRESSION:
+    is_long = len(text[0]) > _LONGEST_EXPRESSION or len(test) > _LONGEST_EXPRESSION
+    if is_long and not (pred in operands and type(pred) is Node and pred in writer.inside):
         return None
     writer.expressions[node] = text
     return text

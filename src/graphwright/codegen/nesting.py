@@ -62,7 +62,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             continue
         if node in unpacked or node in writer.skipped:  # it is written elsewhere
             continue
-        mentioned = _in_order_of_evaluation(node)
+        mentioned = list(dict.fromkeys(_in_order_of_evaluation(node)))
         held = _held(waiting, mentioned, node, writer)
         block: Block | None = None
         if is_region(node) or node._target is transformed:
@@ -172,7 +172,8 @@ def may_stand_inside(node: Node, writer: _ReadableWriter) -> bool:
     if node._target is unpack and unpacked_items(node):  # `a, = value`
         return False
     (user,) = readers
-    if sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs))) != 1:
+    times = sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs)))
+    if times != 1 and not (times == 2 and user._target is cond and writer.is_and_or(user)):
         return False
     origin = node.origin
     if origin is None:  # what the capture itself made: the object that is returned

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphwright.codegen.blocks import lines_of
-from graphwright.codegen.branches import branch_block, branch_expression
+from graphwright.codegen.branches import branch_block, branch_expression, is_and_or
 from graphwright.codegen.endings import (
     Block,
     Ending,
@@ -125,7 +125,7 @@ class _ReadableWriter(Writer):
         if self.output is not None and not ends_by_raising(self.graph):
             if self.ending is None:
                 self.split = returns_from_loop(self.output)
-            elif self.slots:
+            elif self.slots and not self.is_test:
                 self.split = split_at_end(self.output, self._values(), self.ending.conditions)
         if self.split is not None:
             self.skipped.update(self.split.items, self.split.unread)
@@ -152,6 +152,11 @@ class _ReadableWriter(Writer):
             read += nodes_in(self.output._args)
         unwritten = {*held, *self.skipped, *([] if self.split is None else [self.split.branch])}
         return [used for used in read if used not in unwritten and used < block]
+
+    def is_and_or(self, node: Node) -> bool:
+        """Tell whether a branch is written as `p and a` or `p or a`."""
+        is_end = self.split is not None and self.split.branch is node
+        return not is_end and is_and_or(self, node)
 
     def fresh(self, wish: str) -> str:
         """Take a name for a variable that no value of the graph has."""
@@ -210,7 +215,7 @@ class _ReadableWriter(Writer):
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
         writer.ending, writer.slots, writer.outermost = ending, slots, self.outermost
-        writer.is_test = isinstance(ending, Tests)
+        writer.is_test = isinstance(ending, Tests) or (self.is_test and ending is None)
         writer._prepare()
         given = iter(inputs)
         for node in writer.nodes:
