@@ -282,3 +282,13 @@ def test_a_condition_of_two_parts_is_one_expression() -> None:
 
 def call(graph: Graph, function: Any, *args: Any) -> Any:
     return graph.call_function(function, args)
+
+
+def test_two_nots_are_none() -> None:
+    program = "def program(x):\n    if not (not x.sum() > 0):\n        x = x + 1\n        x = x * 2\n    return x\n"
+    linecache.cache["nots.py"] = (len(program), None, program.splitlines(keepends=True), "nots.py")
+    namespace: dict[str, Any] = {}
+    exec(compile(program, "nots.py", "exec"), namespace)
+    gm = graphwright.trace(namespace["program"], (X,))
+    assert "not not" not in gm.code
+    agrees(gm, namespace["program"], (X,), (-X,))

@@ -195,7 +195,8 @@ class _ReadableWriter(Writer):
         """Write that a condition does not hold."""
         if isinstance(pred, Text):
             return f"not {pred}" if pred.isidentifier() else f"not ({pred})"
-        return f"not {self.operand(pred, NOT)}"
+        text = self.operand(pred, NOT)
+        return text.removeprefix("not ") if text.startswith("not ") else f"not {text}"
 
     def body(
         self,
