@@ -102,7 +102,7 @@ def branch_block(writer: _ReadableWriter, node: Node) -> Block:
     pred = node._args[0]
     if not all(isinstance(body, Graph) for body in node._args[1:3]):
         raise GraphError(f"{node.name!r} has bodies that are no graphs: they cannot be written", at=node.origin)
-    test = writer.value(pred)
+    test = writer.value(pred).removeprefix("not not ")
     targets = targets_of(writer, node)
     then, other = (side_of(writer, node, is_true, targets) for is_true in (True, False))
     if writer.returned is node:
