@@ -61,3 +61,17 @@ def test_the_class_of_a_value_is_that_of_eager() -> None:
 
     gm = trace(program, (torch.ones(2), 3))
     assert gm(torch.ones(3), 4)[1:] == ("Tensor", True, True)
+
+
+def test_the_shape_that_shapes_broadcast_to_is_a_node() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        if x.sum() > 0:
+            x = x + 1
+        shape = torch.broadcast_shapes(x.shape, y.shape)
+        return x.expand(shape) + y, shape
+
+    gm = trace(program, (torch.ones(2, 3), torch.ones(3)))
+    assert not gm.report.forks
+    for inputs in ((torch.ones(5, 1), torch.ones(4)), (-torch.ones(2, 3), torch.ones(1))):
+        value, shape = gm(*inputs)
+        assert torch.equal(value, program(*inputs)[0]) and shape == program(*inputs)[1]

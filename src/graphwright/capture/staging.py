@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.attributes import TrainingFlag
+from graphwright.capture.broadcasting import broadcast_shapes
 from graphwright.capture.caches import without_cache
 from graphwright.capture.conversion import convert
 from graphwright.capture.drawing import is_draw, record_draw
@@ -227,6 +228,10 @@ class Runtime:
         opened = _ITERABLES.get(function) if type(function) is type else None
         if opened is not None and any(recorder_of(arg) is not None or iterable_of(arg) is not None for arg in args):
             return opened(*args, **kwargs)
+        if function is torch.broadcast_shapes and not kwargs and all(type(arg) in (tuple, torch.Size) for arg in args):
+            shape = broadcast_shapes(recorder, args)
+            if shape is not None:
+                return shape
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
         if numeric is _number or numeric is _truth:
             args = tuple(map(held, args))
