@@ -12,7 +12,7 @@ from graphwright import trace
 
 
 def normal(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return -distributions.Normal(x, torch.ones_like(x)).log_prob(target)
+    return -distributions.Normal(x, torch.ones_like(x), validate_args=True).log_prob(target)
 
 
 def categorical(x: torch.Tensor, target: torch.Tensor) -> Any:
