@@ -10,7 +10,7 @@ from tests.capture.loop_programs import CASES
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from graphwright import Interpreter, symbolic_trace, trace
+from graphwright import CaptureError, GuardError, Interpreter, symbolic_trace, trace
 from graphwright.ops import is_region
 
 
@@ -72,3 +72,33 @@ def test_symbolic_tracing_goes_every_way_too(case: Any) -> None:
     gm.graph.lint()
     for x in inputs:
         check(outcome(gm, x), outcome(program, x), gm.code)
+
+
+def asks_for_the_class(x: torch.Tensor) -> Any:
+    total: Any = 0
+    for row in x:
+        if isinstance(total, int):
+            total = row * 2
+        total = total + row
+    return total
+
+
+def test_the_class_of_what_starts_as_a_number_is_not_guessed() -> None:
+    gm = trace(asks_for_the_class, torch.ones(3, 2))  # unrolled, since only the first row finds a number
+    assert torch.equal(gm(torch.ones(3, 2)), asks_for_the_class(torch.ones(3, 2)))
+    with pytest.raises(GuardError, match="was 3; now it is 2"):
+        gm(torch.ones(2, 2))
+    assert any("a number before a loop and a tensor in it" in entry.text for entry in gm.report.restarts)
+
+
+def mixes(x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(2, dtype=torch.int64)
+    while x.sum() > 1:
+        x = x / 2
+        total = total + x
+    return total
+
+
+def test_a_value_that_changes_its_dtype_is_named() -> None:
+    with pytest.raises(CaptureError, match=r"'total': a tensor of torch.int64 .* before, a tensor of torch.float32"):
+        trace(mixes, torch.ones(2))

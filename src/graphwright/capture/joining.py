@@ -62,6 +62,7 @@ class Sample:
     may_be_none: bool = False
     loose: frozenset[int] = frozenset()
     whole: Any = None  # a list that grows
+    may_be_number: bool = False  # what is a tensor here: where a loop starts at zero
 
 
 class Joining:
@@ -121,7 +122,8 @@ class Joining:
         may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
         tensor = entry if isinstance(entry, torch.Tensor) else after
         if isinstance(tensor, torch.Tensor):
-            return Sample(self._recorder.example(tensor), may_be_none=may_be_none)
+            starts = _number_kind(entry) is not None or _is_mixed(entry) or _is_mixed(after)
+            return Sample(self._recorder.example(tensor), may_be_none=may_be_none, may_be_number=starts)
         kind = _number_kind(after) or type(after)
         before = _number_kind(entry)
         if before is not None and _ORDER.index(before) > _ORDER.index(kind):
@@ -136,7 +138,7 @@ class Joining:
             raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
         if sample.example is None:
             if isinstance(after, torch.Tensor):
-                return Sample(self._recorder.example(after))
+                return Sample(self._recorder.example(after), may_be_number=True)
             kind = _number_kind(after)
             if kind is None:
                 raise Unlike(f"{sample.kind.__name__} before, {self.kind_name(after)} after an iteration")
@@ -177,7 +179,7 @@ class Joining:
         if sample.example is None:
             return self._recorder.numbers.of_node(node, sample.hint if hint is None else hint, sample.kind)
         proxy = TensorProxy.make(self._recorder, sample.example, node)
-        proxy.loose = sample.loose
+        proxy.loose, proxy.is_mixed = sample.loose, sample.may_be_number
         if sample.may_be_none:
             proxy.optional = place
             self._recorder.questions.has_optionals = True
@@ -217,6 +219,7 @@ class Joining:
             sample = next((side for side in pair if isinstance(side, torch.Tensor)), sample)
         if isinstance(sample, torch.Tensor):
             proxy = TensorProxy.make(recorder, recorder.example(sample), node)
+            proxy.is_mixed = any(_is_mixed(side) or _number_kind(side) is not None for side in pair)
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
@@ -277,6 +280,10 @@ def _hint(value: Any) -> Any:
 
 def _converted(hint: Any, kind: type) -> Any:
     return hint if hint is UNKNOWN else kind(hint)
+
+
+def _is_mixed(value: Any) -> bool:
+    return isinstance(value, TensorProxy) and value.is_mixed
 
 
 def _is_optional(value: Any) -> bool:

@@ -30,10 +30,11 @@ from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenRev
 from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import rows
-from graphwright.capture.running import running
+from graphwright.capture.running import refusal, running
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import is_symbolic
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
 
 if TYPE_CHECKING:
@@ -210,9 +211,17 @@ class Runtime:
         recorder = running()
         if recorder is None:
             return function(*args, **kwargs)
+        function = without_cache(function)
+        if args and type(args[0]) is TensorProxy and args[0].is_mixed and any(function is f for f in _CLASS_QUESTIONS):
+            raise refusal(
+                CaptureError(
+                    "the program asks for the class of a value that is a number before a loop and a tensor in it",
+                    at=recorder.where(),
+                    fix="start the loop with a tensor",
+                )
+            )
         if function is type and len(args) == 1:
             return kind_of(args[0])
-        function = without_cache(function)
         if (function is len or function is bool) and args and is_growing(args[0]):
             return args[0].length() if function is len else args[0].length() > 0
         if function is list and args and isinstance(args[0], LoopList):
@@ -480,6 +489,7 @@ def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwa
 
 
 _PLAIN_CALLABLES = (type, type(len))
+_CLASS_QUESTIONS: tuple[Any, ...] = (isinstance, type, torch.is_tensor)
 _CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
     torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
     torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,

@@ -31,7 +31,8 @@ class TensorProxy(torch.Tensor):
     `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
     one side of a branch gave None, `optional` is the place of that branch: a run may find None here, and `is_none`
     tells whether the example does, as far as that is known. `fixed` are the sizes that no input changes, by dimension
-    counted from the end; `loose` are those that differ from one iteration of a loop to the next.
+    counted from the end; `loose` are those that differ from one iteration of a loop to the next; what `is_mixed`
+    may be a number in a run, where a loop starts at zero.
     """
 
     recorder: Recorder
@@ -42,6 +43,7 @@ class TensorProxy(torch.Tensor):
     is_none: bool | None
     fixed: dict[int, int]
     loose: frozenset[int]
+    is_mixed: bool
 
     @staticmethod
     def make(
@@ -61,6 +63,7 @@ class TensorProxy(torch.Tensor):
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
         proxy.optional, proxy.is_none, proxy.fixed, proxy.loose = None, False, _NOTHING, _NONE
+        proxy.is_mixed = False
         return proxy
 
     def node_of(self) -> Node:
