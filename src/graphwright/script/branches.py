@@ -147,12 +147,17 @@ def _join(c: Context, test: Value, one: Side, other: Side, live: frozenset[str],
     """Write the branch itself, and give the variables their values after it."""
     every = one.kinds | other.kinds
     kinds = every - {"raise"} if len(every) > 1 else every
-    needed = set(live) if "next" in kinds else set()
-    for kind, read in (("break", "after"), ("continue", "head")):
-        if kind in kinds:
-            needed |= getattr(c.frame.loops[-1], read)
+
+    def needed(ways: Kinds) -> set[str]:
+        """The variables that are read on some ways."""
+        read = set(live) if "next" in ways else set()
+        for kind, later in (("break", "after"), ("continue", "head")):
+            if kind in ways:
+                read |= getattr(c.frame.loops[-1], later)
+        return read
+
     merger = Merger(c, (one, other), at, condition)
-    names = merger.names(needed)
+    names = merger.names(needed(kinds), [needed(side.kinds) for side in (one, other)])
     names.update(merger.flags(kinds))
     if "return" in kinds:
         names["$result"] = merger.result(as_one=c.frame.is_entry and kinds == {"return"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from graphwright.script.bodies import Body
@@ -64,15 +64,21 @@ class Merger:
         self.slots: list[tuple[Value | None, Value | None]] = []
         self.wishes: list[str] = []
 
-    def names(self, needed: Iterable[str]) -> dict[str, Value]:
-        """The variables after the branch; those that nobody needs may be left out."""
+    def names(self, needed: Iterable[str], of_sides: Sequence[Set[str]] | None = None) -> dict[str, Value]:
+        """The variables after the branch; those that nobody needs may be left out.
+
+        `of_sides` are those needed on the ways that each side goes; what a side has left out of others does not matter.
+        """
         merged: dict[str, Value] = {}
         one, other = self._sides
         wanted = set(needed)
         for name in dict.fromkeys([*one.names, *other.names]):
             if name.startswith("$"):
                 continue
-            a, b = (self._of(side, name) for side in self._sides)
+            a, b = (
+                None if of_sides is not None and name not in side.names and name not in own else self._of(side, name)
+                for side, own in zip(self._sides, of_sides or ((), ()), strict=True)
+            )
             if a is b:
                 if a is not None:
                     merged[name] = a
