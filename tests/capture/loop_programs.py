@@ -320,6 +320,21 @@ def list_that_starts_full(x: torch.Tensor) -> torch.Tensor:
     return torch.cat(out)
 
 
+def comprehension(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([row * 2 + i for i, row in enumerate(x)])
+
+
+def comprehension_with_a_condition(x: torch.Tensor) -> torch.Tensor:
+    found = [row for row in x if row.sum() > 2]
+    return torch.stack(found).sum(0) if found else x[0]
+
+
+def comprehension_of_numbers(x: torch.Tensor) -> Any:
+    sizes = [x.size(1) * i for i in range(x.size(0))]
+    scales = [scale * 2 for scale in (1.0, 2.0)]
+    return x * scales[0] + scales[1], sizes
+
+
 def if_there_are_any(x: torch.Tensor) -> torch.Tensor:
     out = []
     for row in x:
@@ -584,7 +599,8 @@ class Derived(Keeps):
 ON_ROWS = [
     rows, adds_up_from_zero, enumerated, zipped, backwards, steps, nested, returns_from_inside, else_of_a_loop,
     else_that_returns, break_on_both_sides, continue_on_both_sides, starts_with_none, swaps, counts_three_ways,
-    list_of_rows, some_rows, list_by_sum, list_of_pairs, list_that_starts_full, if_there_are_any, writes_items,
+    list_of_rows, some_rows, list_by_sum, list_of_pairs, list_that_starts_full, if_there_are_any,
+    comprehension, comprehension_with_a_condition, comprehension_of_numbers, writes_items,
     in_place, grows_a_tensor, fills_a_dict, named_tuple, record, of_tuples, in_a_helper, with_around,
     with_inside, try_around,
     raises_inside, asserts_inside, closure, lambda_inside, recursion, with_contexts, Cells(), Keeps(), Derived(),

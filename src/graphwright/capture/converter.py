@@ -384,6 +384,21 @@ class Converter(ast.NodeTransformer):
             self.generic_visit(node)
         return placed(ast.Call(self._runtime("call", node), [node.func, *node.args], node.keywords), node)
 
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        """`[f(row) for row in x]`: its parts as functions of an item, so that it may be a loop of the graph."""
+        loop = node.generators[0]
+        names = _plain_names(loop.target)
+        parts = [node.elt, *loop.ifs]
+        if len(node.generators) > 1 or loop.is_async or not names or not may_wait(*parts) or holds(parts, *SCOPES):
+            return self.generic_visit(node)
+        is_tuple = ast.Constant(isinstance(loop.target, ast.Tuple))
+        functions = [_function_of(names, self.visit(node.elt))]
+        if loop.ifs:
+            test = loop.ifs[0] if len(loop.ifs) == 1 else placed(ast.BoolOp(ast.And(), loop.ifs), node)
+            functions.append(_function_of(names, self._truth(test)))
+        target = ast.Constant(ast.unparse(loop.target))
+        return self._call("listed", node, self.visit(loop.iter), target, is_tuple, *functions)
+
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         self.generic_visit(node)
         node.attr = self._mangled(node.attr)
@@ -414,3 +429,20 @@ def _is_ours(function: ast.expr) -> bool:
     if isinstance(function, ast.Name):
         return function.id.startswith(PREFIX)
     return isinstance(function, ast.Attribute) and getattr(function.value, "value", None) == RUNTIME_MARK
+
+
+def _plain_names(target: ast.expr) -> list[str]:
+    """The variables of a target that is one, or a tuple of some; none for any other target."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return (
+        [part.id for part in parts if isinstance(part, ast.Name)]
+        if all(isinstance(part, ast.Name) for part in parts)
+        else []
+    )
+
+
+def _function_of(names: list[str], body: ast.expr) -> Any:
+    """An expression as a function of variables."""
+    made = lambda_of(body)
+    made.args.args = [*[ast.arg(name) for name in names], *made.args.args]
+    return placed(made, body)

@@ -226,6 +226,8 @@ class Runtime:
             return args[0].length() if function is len else args[0].length() > 0
         if function is list and args and isinstance(args[0], LoopList):
             return args[0].listed()
+        if function is sum and args and isinstance(args[0], LoopList):
+            return recorder.record("call_function", sum, sum, args, kwargs)
         if function is list and len(args) == 1 and type(args[0]) is TensorProxy:
             listed = rows(recorder, args[0])
             if listed is not None:
@@ -299,6 +301,31 @@ class Runtime:
             return recorder.loops.each(iterable, body, names, private, asks_how, target)
         return any(map(body, iterable))
 
+    def listed(
+        self,
+        iterable: Any,
+        target: str,
+        is_tuple: bool,
+        element: Callable[..., Any],
+        condition: Callable[..., Any] | None = None,
+    ) -> Any:
+        """`[element(item) for item in iterable if condition(item)]`; `is_tuple`: both take an item's parts."""
+        if is_tuple:
+            return self.listed(iterable, target, False, _of_parts(element), condition and _of_parts(condition))
+        recorder = running()
+        if recorder is None or iterable_of(iterable) is None:
+            return [element(item) for item in iterable if condition is None or condition(item)]
+        out: list[Any] = []
+
+        def body(item: Any) -> None:
+            if condition is None:
+                out.append(element(item))
+            else:
+                self.branch(condition(item), lambda: out.append(element(item)), lambda: None)
+
+        recorder.loops.each(iterable, body, (), (), False, target)
+        return out
+
     def repeat(
         self,
         test: Callable[[], Any],
@@ -318,6 +345,15 @@ class Runtime:
 
 
 RUNTIME = Runtime()
+
+
+def _of_parts(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A function of an item's parts as one of the item."""
+
+    def of_item(item: Any) -> Any:
+        return function(*item)
+
+    return of_item
 
 
 def _outside(recorder: Recorder, function: Any, args: Any, kwargs: Any) -> Any:
