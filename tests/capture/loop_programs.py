@@ -335,6 +335,12 @@ def comprehension_of_numbers(x: torch.Tensor) -> Any:
     return x * scales[0] + scales[1], sizes
 
 
+def generators(x: torch.Tensor) -> Any:
+    total = sum(row * 2 for row in x)
+    longest = max(i * 2 for i in range(x.size(0)))
+    return total + torch.stack(list(row for row in x)).sum(0), longest  # noqa: C400
+
+
 def if_there_are_any(x: torch.Tensor) -> torch.Tensor:
     out = []
     for row in x:
@@ -600,7 +606,7 @@ ON_ROWS = [
     rows, adds_up_from_zero, enumerated, zipped, backwards, steps, nested, returns_from_inside, else_of_a_loop,
     else_that_returns, break_on_both_sides, continue_on_both_sides, starts_with_none, swaps, counts_three_ways,
     list_of_rows, some_rows, list_by_sum, list_of_pairs, list_that_starts_full, if_there_are_any,
-    comprehension, comprehension_with_a_condition, comprehension_of_numbers, writes_items,
+    comprehension, comprehension_with_a_condition, comprehension_of_numbers, generators, writes_items,
     in_place, grows_a_tensor, fills_a_dict, named_tuple, record, of_tuples, in_a_helper, with_around,
     with_inside, try_around,
     raises_inside, asserts_inside, closure, lambda_inside, recursion, with_contexts, Cells(), Keeps(), Derived(),

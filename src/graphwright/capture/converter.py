@@ -31,6 +31,8 @@ __all__ = ["Converter"]
 
 # What looks at the frame that calls it must be called by the user's code itself.
 _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
+# What goes over all that a generator gives, so that a list does as well.
+_TAKES_ALL = frozenset({"sum", "max", "min", "list", "sorted", "stack", "cat"})
 # What takes a condition and a message.
 _CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented"})
 _CHECKS_BY_NAME = re.compile("check(?!point)|assert")  # where nothing is done with what they return
@@ -370,6 +372,9 @@ class Converter(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
             return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
         name = ast.unparse(node.func).rpartition(".")[2]
+        if name in _TAKES_ALL and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            generator = node.args[0]
+            node.args = [placed(ast.ListComp(generator.elt, generator.generators), generator)]
         if self._is_message and name in ("str", "repr") and len(node.args) == 1 and not node.keywords:
             return self._call(
                 "text", node, ast.Constant("{!r}" if name == "repr" else "{!s}"), self.visit(node.args[0])

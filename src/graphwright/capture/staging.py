@@ -226,8 +226,10 @@ class Runtime:
             return args[0].length() if function is len else args[0].length() > 0
         if function is list and args and isinstance(args[0], LoopList):
             return args[0].listed()
-        if function is sum and args and isinstance(args[0], LoopList):
-            return recorder.record("call_function", sum, sum, args, kwargs)
+        if args and isinstance(args[0], LoopList) and any(function is taking for taking in (sum, max, min)):
+            if not recorder.examples.are_there:
+                return recorder.torch_function(function, args, kwargs)
+            return recorder.record("call_function", function, function, args, kwargs)
         if function is list and len(args) == 1 and type(args[0]) is TensorProxy:
             listed = rows(recorder, args[0])
             if listed is not None:
