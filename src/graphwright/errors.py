@@ -85,7 +85,7 @@ class TraceError(CaptureError):
     For example:
 
         def forward(self, x):
-            return [row + 1 for row in x]     # how many rows there are is not known
+            return self.layer(*x)     # how many arguments there are is not known
     """
 
 

@@ -93,7 +93,8 @@ def explain(comparison: Comparison) -> str:
     if comparison.differs == ["only torch.fx refuses"]:
         return f"captured only here; torch.fx: {theirs.refusal}"
     if ours.module is None or theirs.module is None:
-        return "goes on after a branch" if theirs.refusal == "control flow" and ours.module is None else ""
+        goes_on = theirs.refusal in ("control flow", "iterates") and ours.module is None
+        return "goes on after a branch" if goes_on else ""
     if "result" in comparison.differs:
         draws = any(node.target in RANDOM_FUNCTIONS for node in ours.module.graph.nodes if callable(node.target))
         is_frozen = any(node.op == "get_attr" for node in theirs.module.graph.nodes)

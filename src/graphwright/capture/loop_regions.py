@@ -29,7 +29,7 @@ from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, stopping
 from graphwright.capture.staging import held, recorder_of
 from graphwright.capture.symbols import UNKNOWN
-from graphwright.errors import CaptureError
+from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
 
@@ -338,7 +338,7 @@ class LoopRegion:
             way = "fork"
         if way is not None:
             return questions.restart(recorder.plan.change(self._place, way, why))
-        restart = None
+        restart, kind = None, CaptureError if recorder.examples.are_there else TraceError
         if recorder.examples.are_there:
             restart = outline(recorder, sys._getframe(1), f"a loop cannot be captured: {why}")
         if restart is not None:
@@ -347,7 +347,7 @@ class LoopRegion:
             error
             if isinstance(error, Refusal)
             else Refusal(
-                CaptureError(
+                kind(
                     f"a loop whose length depends on data cannot be captured: {why}",
                     at=recorder.where(),
                     fix="have each iteration leave values of the same kinds as it finds",
