@@ -102,3 +102,25 @@ def mixes(x: torch.Tensor) -> torch.Tensor:
 def test_a_value_that_changes_its_dtype_is_named() -> None:
     with pytest.raises(CaptureError, match=r"'total': a tensor of torch.int64 .* before, a tensor of torch.float32"):
         trace(mixes, torch.ones(2))
+
+
+def keyed(x: torch.Tensor) -> Any:
+    found = {}
+    for i in range(x.size(0)):
+        found[i] = x[i]
+    return found
+
+
+def taken_whole(x: torch.Tensor) -> torch.Tensor:
+    rows = []
+    for row in x:
+        rows.append(row)
+    return torch.cat(tuple(rows))
+
+
+@pytest.mark.parametrize("program", [keyed, taken_whole])
+def test_a_loop_over_a_size_that_cannot_be_kept_is_unrolled_under_a_guard(program: Any) -> None:
+    gm = trace(program, torch.ones(3, 2))
+    torch.testing.assert_close(gm(torch.rand(3, 2) * 0 + 2), program(torch.full((3, 2), 2.0)), rtol=0, atol=0)
+    with pytest.raises(GuardError, match="was 3; now it is 2"):
+        gm(torch.ones(2, 2))

@@ -8,6 +8,7 @@ one kind, become values of the branch; what cannot be joined makes the capture s
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import sys
 import traceback
@@ -24,6 +25,7 @@ from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.loop_lists import LoopList
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.origins import user_frame
+from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, refusal, running
 from graphwright.capture.spellings import is_torch
@@ -110,17 +112,20 @@ def branch(
                 raise
             state.restore()
             try:
-                make_growing(recorder, state, growth, place)
+                make_growing(recorder, state, growth, place, "fork")
             except Unlike as why:
                 raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
         finally:
             recorder.states.pop()
 
 
-def make_growing(recorder: Recorder, state: State, growth: Grows, place: Any) -> tuple[LoopList, list[Any]]:
+def make_growing(
+    recorder: Recorder, state: State, growth: Grows, place: Any, fallback: Way | None
+) -> tuple[LoopList, list[Any]]:
     """Have a list that a loop makes longer be one whose length only a run knows, from before a branch or loop on.
 
-    Returns it with what is in it by then. Raises Unlike where that cannot be.
+    Returns it with what is in it by then. Raises Unlike where that cannot be; where the program turns out to read it as
+    a whole, `fallback` is what is done about the branch or loop instead.
     """
     whole = growth.content
     holders = [name for name, cell in state.cells.items() if _content(cell) is whole]
@@ -131,7 +136,8 @@ def make_growing(recorder: Recorder, state: State, growth: Grows, place: Any) ->
     with torch._C.DisableTorchFunction():
         args = ([recorder.argument(item) for item in items],) if items else ()
         node = recorder.make("call_function", list, args, name)
-        grown = LoopList(items, recorder, node, name, place)
+        give_up = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
+        grown = LoopList(items, recorder, node, name, place, give_up)
     for holder in holders:
         state.cells[holder].cell_contents = grown
     whole[:] = [Unbound(name, recorder.where(), place)]  # whoever else holds it must not read it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,9 +30,17 @@ class LoopList(GrowingList):
 
     is_local = True
 
-    def __init__(self, content: Iterable[Any], recorder: Recorder, node: Node, name: str, place: Any) -> None:
+    def __init__(
+        self,
+        content: Iterable[Any],
+        recorder: Recorder,
+        node: Node,
+        name: str,
+        place: Any,
+        give_up: Callable[[], Any] | None = None,
+    ) -> None:
         list.__init__(self, content)
-        self._start(name, recorder, lambda: node, self._made)
+        self._start(name, recorder, lambda: node, self._made, give_up)
         self.node, self.place = node, place
         self.is_certain = True  # whether it holds what it does for the example
         self.kind: Any = None  # of its items: samples in tuples and dicts, as the items are
@@ -157,7 +165,7 @@ class LoopList(GrowingList):
         return self._like(list.__iter__(self), node)
 
     def _like(self, content: Iterable[Any], node: Node) -> LoopList:
-        made = LoopList(content, self.recorder, node, self.name, self.place)
+        made = LoopList(content, self.recorder, node, self.name, self.place, self._give_up)
         made.is_certain = self.is_certain
         made.kind = self.kind if made.kind is None else made.kind
         return made

@@ -110,7 +110,7 @@ class LoopRegion:
                     raise
                 self._slots.clear()
                 try:
-                    self._grown.append(make_growing(recorder, self._state, growth, self._place))
+                    self._grown.append(make_growing(recorder, self._state, growth, self._place, self._plain_way()))
                 except Unlike as why:
                     raise self._given_up(str(why), None) from None
             finally:
@@ -268,7 +268,7 @@ class LoopRegion:
     def _compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any = None) -> Any:
         """The template of one value for the next run, given what a run found and what it left."""
         joining = self._recorder.joining
-        if entry is EMPTY or entry is UNSET:
+        if entry is EMPTY or entry is UNSET or isinstance(entry, Unbound):
             return Born(entry, after, name) if after is not entry else tree
         if isinstance(tree, Slot):
             tree.after = after
@@ -326,12 +326,18 @@ class LoopRegion:
 
     # ---- failures
 
+    def _plain_way(self) -> Way | None:
+        """How a loop over items can be run plainly; None where only data tells how often it runs."""
+        if self._items is None or self._items.is_data:
+            return None
+        return "unroll" if self._items.is_plain else "guard"
+
     def _given_up(self, why: str, error: BaseException | None) -> BaseException:
         """What to do where the loop cannot be captured so."""
         recorder, questions = self._recorder, self._recorder.questions
         way: Way | None = None
         if self._items is not None:
-            way = "unroll" if self._items.is_plain else None if self._items.is_data else "guard"
+            way = self._plain_way()
         elif recorder.plan.ways.get(self._place) == "region":
             way = "peel"
         else:

@@ -424,6 +424,9 @@ class Questions:
         if is_of_slice(self._recorder.region, subject):
             asked = "the data of a slice inside torch.vmap, where the program runs once for all slices"
         elif self._recorder.plan.control_flow == "stage":
+            for region in self._recorder.region.all():
+                if region.is_loop and not region.is_data:  # a loop over a size can be unrolled under a guard
+                    raise self.restart(self._recorder.plan.change(region.place, "guard", f"it asks for {asked}{what}"))
             restart = outline(self._recorder, sys._getframe(1), f"it asks for {asked}{what}")
             if restart is not None:
                 raise self.restart(restart)
