@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import operator
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.loop_lists import LoopList
 from graphwright.capture.loop_statements import HIDDEN
-from graphwright.capture.origins import user_frame
 from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, refusal, running
@@ -243,11 +241,7 @@ def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Re
         return recorder.pending
     if recorder.pending is not None and recorder.questions.is_data(subject):
         return recorder.questions.given_up(recorder.pending, place)
-    last = None
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if user_frame(frame) is frame:
-            last = frame
-    codes = recorder.questions.convertible(last)
+    codes = recorder.questions.convertible_at(error)
     if codes:  # a `raise` that was not converted yet
         return recorder.questions.restart(recorder.plan.convert(codes))
     if not recorder.questions.is_data(

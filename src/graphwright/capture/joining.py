@@ -185,10 +185,6 @@ class Joining:
             self._recorder.questions.has_optionals = True
         return proxy
 
-    def given(self, value: Any) -> Any:
-        """A value as one that is surely there."""
-        return value
-
     def _is_start(self, number: Any, tensor: Any) -> bool:
         """Tell whether a number and a tensor are what a loop adds up: `total = 0`, then `total = total + row`."""
         if not isinstance(tensor, TensorProxy) or _number_kind(number) is None:

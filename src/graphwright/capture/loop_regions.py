@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 import sys
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from graphwright.capture.loop_lists import LoopList
 from graphwright.capture.loop_state import Born, Slot, Tree, filled, is_same, note, parts_of
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.open_iterables import OpenIterable
-from graphwright.capture.origins import user_frame
 from graphwright.capture.outlining import outline
 from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
@@ -146,9 +144,12 @@ class LoopRegion:
             self._rehearse(template, mark, None if self._items is None else self._items.length())
         else:
             self._repeat_content()
-            changes = any(slot.sample.loose for slot in self._slots)
-            if changes and not self._rehearse(template, mark, 2):
-                raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
+            if any(slot.sample.loose for slot in self._slots):
+                contents = [(grown, grown.content()) for grown, _ in self._grown]
+                if not self._rehearse(template, mark, 2):
+                    raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
+                for grown, content in contents:
+                    grown.set_content(content)
             if recorder.examples.are_there and not all(values.is_certain for values, _ in self._grown):
                 raise stopping(NeedsRealValues("how long a list is depends on data"))
         return run
@@ -204,6 +205,7 @@ class LoopRegion:
         region.is_loop = True
         region.is_data = self._items is None or self._items.is_data
         run.outer, recorder.region = recorder.region, region
+        recorder.writes.start_loop()
         if self._items is not None:
             is_one = len(self._targets) == 1 and self._targets[0].isidentifier()
             run.item = _input(region, self._targets[0] if is_one else "item")
@@ -366,11 +368,7 @@ class LoopRegion:
         recorder = self._recorder
         if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
             return recorder.pending
-        last = None
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            if user_frame(frame) is frame:
-                last = frame
-        codes = recorder.questions.convertible(last)
+        codes = recorder.questions.convertible_at(error)
         if codes:
             return recorder.questions.restart(recorder.plan.convert(codes))
         cause = getattr(error, "error", error)
@@ -424,9 +422,8 @@ class LoopRegion:
             return True
         made = self._recorder.region.graph._root.prev
         decision = self._recorder.numbers.predicate(held(stop))
-        if (
-            made.target is bool and not made.users and decision is not made and not self._asks_how
-        ):  # the truth of what decides
+        is_truth = made.target is bool and decision is not made and not made.users
+        if is_truth and not self._asks_how:
             made.graph.erase_node(made)
         return decision
 

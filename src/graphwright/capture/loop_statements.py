@@ -64,10 +64,7 @@ def lower(loop: ast.For | ast.While, number: int) -> Lowered | None:
     if returns and not is_inner:
         unset = ast.Attribute(ast.Constant(RUNTIME_MARK), "UNSET", ast.Load())
         before = [_assign(_RETURNED, ast.Constant(False), loop), _assign(_RESULT, unset, loop)]
-        given = ast.Call(
-            ast.Attribute(ast.Constant(RUNTIME_MARK), "given", ast.Load()), [ast.Name(_RESULT, ast.Load())], []
-        )
-        leave = ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Return(given)], [])
+        leave = ast.If(ast.Name(_RETURNED, ast.Load()), [ast.Return(ast.Name(_RESULT, ast.Load()))], [])
         after.append(placed(leave, loop))
     broken = ""
     if loop.orelse:

@@ -27,12 +27,6 @@ class Loops:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def given(self, value: Any) -> Any:
-        """The value that a loop returned, where it did."""
-        if isinstance(value, tuple | list | dict):
-            return value
-        return self._recorder.joining.given(value)
-
     def each(
         self,
         iterable: Any,
@@ -80,7 +74,7 @@ class Loops:
         if key in questions.known:
             return questions.known[key]
         if way is None:
-            raise questions.restart(self._recorder.plan.change(place, "region", "the loop ends where data says so"))
+            raise self._region_instead(place)
         return False
 
     def repeat(

@@ -78,6 +78,10 @@ class Numbers:
             symbol.sample = SAMPLES[kind] if sample is None else sample
         return symbol
 
+    def _read(self, hint: Any, kind: type, function: Any, tensor: Any) -> Symbol:
+        """The symbol of a number that is read from a tensor now, whatever is written to that later."""
+        return self._recorder.writes.read(self.data_symbol(hint, kind, function, (tensor,)), tensor)
+
     def of_node(self, node: Node, hint: Any, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
         symbol = self.data_symbol(hint, kind, "opaque", (node,))
@@ -136,7 +140,7 @@ class Numbers:
         """The truth of a value: a symbol for a symbolic one."""
         if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else truth
-            return as_number(self.data_symbol(hint, bool, bool, (value,)))
+            return as_number(self._read(hint, bool, bool, value))
         symbol = symbol_of(value)
         if symbol is None:
             return bool(value)
@@ -162,7 +166,7 @@ class Numbers:
         """`not value` of a symbolic value."""
         if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else not truth
-            return as_number(self.data_symbol(hint, bool, operator.not_, (value,)))
+            return as_number(self._read(hint, bool, operator.not_, value))
         symbol = symbol_of(value)
         assert symbol is not None
         return as_number(self.computed_symbol(operator.not_, (symbol,)))
@@ -219,7 +223,7 @@ class Numbers:
             example = self._recorder._to_examples(tensor)
             example = example.detach() if isinstance(example, torch.Tensor) else example
             hint = kind(example) if self._recorder.examples.is_real else UNKNOWN
-        return self.data_symbol(hint, kind, kind, (tensor,))
+        return self._read(hint, kind, kind, tensor)
 
     def item(self, tensor: TensorProxy) -> Symbol:
         """The number in a tensor of one element."""
@@ -227,9 +231,9 @@ class Numbers:
             example = tensor.example
             own = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
             hint = example.item() if self._recorder.examples.is_real else UNKNOWN
-        key = ("item", id(tensor))
+        key = ("item", id(tensor), *self._recorder.writes.stamp(tensor))
         if key not in self._symbols:
-            self._symbols[key] = self.data_symbol(hint, own, "item", (tensor,))
+            self._symbols[key] = self._read(hint, own, "item", tensor)
             self._recorder.keep.append(tensor)
         return self._symbols[key]
 
@@ -238,11 +242,10 @@ class Numbers:
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         if symbol is None:
             return self._recorder.argument(subject)
-        return (
-            self._recorder.argument(as_number(symbol.args[0]) if isinstance(symbol.args[0], Symbol) else symbol.args[0])
-            if symbol.function is bool
-            else self.node_of_symbol(symbol)
-        )
+        if symbol.function is not bool or self._recorder.region.number(symbol) is not None:
+            return self.node_of_symbol(symbol)
+        truth_of = symbol.args[0]
+        return self._recorder.argument(as_number(truth_of) if isinstance(truth_of, Symbol) else truth_of)
 
 
 def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:

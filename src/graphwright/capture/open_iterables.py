@@ -6,6 +6,7 @@ over it gets what the example has, under a guard.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,29 +26,29 @@ if TYPE_CHECKING:
 __all__ = ["OpenEnumerate", "OpenIterable", "OpenRange", "OpenReversed", "OpenZip", "Rows", "iterable_of"]
 
 
-class OpenIterable:
+class OpenIterable(abc.ABC):
     """Something to loop over whose length or items only a run knows."""
 
     is_data = False  # whether its length depends on the data of tensors
     is_plain = False  # whether the program knows what is in it
 
+    @abc.abstractmethod
     def argument(self, recorder: Recorder) -> Any:
         """The argument of the loop's node."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
         """An item as the body of the loop gets it: `node` is its input there, `names` what the source calls its parts.
 
         Its example is the item of the example at this index.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def length(self) -> int | None:
         """How many items the example has; None where that is not known."""
-        raise NotImplementedError
 
-    def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Rows(OpenIterable):

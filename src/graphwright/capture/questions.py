@@ -217,7 +217,9 @@ class Questions:
     def key_of(self, subject: Any) -> Any:
         """What tells a value from others."""
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
-        return id(subject) if symbol is None else symbol.key
+        if symbol is not None:
+            return symbol.key
+        return (id(subject), *self._recorder.writes.stamp(subject)) if type(subject) is TensorProxy else id(subject)
 
     def is_data(self, subject: Any) -> bool:
         """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
@@ -276,6 +278,11 @@ class Questions:
                 codes.add(code)
             frame = frame.f_back
         return codes if codes - self._recorder.plan.converted else set()
+
+    def convertible_at(self, error: BaseException) -> set[CodeType]:
+        """The functions to convert so that the one is in which an error was raised."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if user_frame(frame) is frame]
+        return self.convertible(frames[-1] if frames else None)
 
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""
@@ -489,10 +496,7 @@ class Questions:
     def failed_path(self, error: Exception) -> BaseException:
         """What to do where a path that the example does not take raises: an answer of size is the example's."""
         if is_refused_number(error):
-            last = next(
-                (f for f, _ in reversed(list(traceback.walk_tb(error.__traceback__))) if user_frame(f) is f), None
-            )
-            codes = self.convertible(last)
+            codes = self.convertible_at(error)
             if codes:
                 return self._recorder.plan.convert(codes)
         for fork in reversed(self.forks):

@@ -60,6 +60,7 @@ from graphwright.capture.staging import run
 from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.capture.transforms import Transforms
+from graphwright.capture.writes import Writes
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import unpack
@@ -90,6 +91,7 @@ class Recorder:
         self.questions = Questions(self)
         self.joining = Joining(self)
         self.loops = Loops(self)
+        self.writes = Writes(self)
         self.transforms = Transforms(self)
         self.callers = Callers(self)
         self._calls: dict[str, int] = {}
@@ -267,6 +269,7 @@ class Recorder:
     def _recorded(
         self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...]
     ) -> Any:
+        self.writes.before(op, target, args, kwargs)
         example = self._on_examples(run, args, kwargs)
         node_args = (*owner, *[self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}

@@ -106,6 +106,8 @@ class TracerBase:
             _refuse_mutable(target, args, kwargs)
         if self._lift is not None:
             args, kwargs = self._lift(args), self._lift(kwargs)
+        if self._recorder is not None:
+            self._recorder.writes.before(kind, target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self._place(node, user_frame(sys._getframe(1)))
         return node
@@ -199,6 +201,8 @@ class TracerBase:
         made = tuple(nodes)
         if self._lift is not None:
             made, kwargs = self._lift(made), self._lift(kwargs or {})
+        if self._recorder is not None:
+            self._recorder.writes.before(kind, target, made, kwargs or {})
         node = self.graph.create_node(kind, target, made, kwargs, name)
         frame = user_frame(sys._getframe(2))
         if self.record_stack_traces or has_preserved_node_meta():

@@ -21,7 +21,7 @@ from torch.overrides import is_tensor_method_or_property
 from graphwright.capture.tensor_proxy import TensorProxy
 
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_torch",
+    "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_setitem", "is_torch",
     "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
     "written_argument",
 ]  # fmt: skip
@@ -181,6 +181,11 @@ def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
             or bool(kwargs.get("inplace"))
         )
     return args[0] if is_in_place else None
+
+
+def is_setitem(target: Any) -> bool:
+    """Tell whether a target writes an item: `x[i] = y`."""
+    return name_of_target(target) in ("setitem", "__setitem__")
 
 
 def module_name(path: str) -> str:

@@ -279,11 +279,6 @@ class Runtime:
 
     UNSET = UNSET
 
-    def given(self, value: Any) -> Any:
-        """A value that a loop has returned: it is there where it is read."""
-        recorder = running()
-        return value if recorder is None else recorder.loops.given(value)
-
     def each(
         self,
         iterable: Any,

@@ -28,6 +28,7 @@ from graphwright.capture.proxy import Proxy, find_tracer
 from graphwright.capture.questions import BOUNDARIES, Questions
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, capturing
+from graphwright.capture.spellings import is_setitem, written_argument
 from graphwright.capture.staging import run
 from graphwright.capture.whole_calls import APPLY, is_whole
 from graphwright.errors import CaptureError
@@ -57,6 +58,7 @@ class SymbolicRecorder:
         self.ambient = _Ambient(tracer)
         self.keeping = None  # attributes are what they are found to be
         self.examples = _NoExamples()
+        self.writes = _Writes()
         self.transforms = _Wholes(tracer)
         self.last_frame: FrameType | None = None  # that recorded something
         self.root = Region(graph=tracer.graph)
@@ -193,6 +195,31 @@ class SymbolicRecorder:
         return None if site is None else site.line()
 
 
+class _Writes:
+    """What the program writes in place: nobody knows which proxies share their memory, so that it may be any."""
+
+    def __init__(self) -> None:
+        self.stamp = 0  # tells the data of all tensors from that at other times
+        self._stamps: dict[Node, int] = {}
+
+    def read(self, truth: Node) -> None:
+        """Note that a truth is read: as of now."""
+        self._stamps[truth] = self.stamp
+
+    def is_current(self, truth: Node) -> bool:
+        """Tell whether nothing was written since a truth was read."""
+        return self._stamps.get(truth) == self.stamp
+
+    def before(self, op: str, target: Any, args: Any, kwargs: Any) -> None:
+        """An operation is about to be written."""
+        if is_setitem(target) or written_argument(op, target, args, kwargs) is not None:
+            self.stamp += 1
+
+    def start_loop(self) -> None:
+        """An iteration starts, in which tensors may hold what an earlier one has written."""
+        self.stamp += 1
+
+
 class _NoExamples:
     """The program runs on nothing."""
 
@@ -288,10 +315,6 @@ class _Joining:
         """The value in the program of a node."""
         return self._recorder.tracer.proxy(node) if sample.whole is None else sample.whole.on(node)
 
-    def given(self, value: Any) -> Any:
-        """A value as one that is surely there."""
-        return value
-
     def node_of(self, value: Any) -> Node | None:
         """The node of a value that only a run has."""
         return value.node  # type: ignore[no-any-return]
@@ -321,7 +344,11 @@ class _Numbers:
 
     def truth(self, value: Any) -> Any:
         """`bool(value)`."""
-        return self.computed(bool, (value,), {}) if isinstance(value, Proxy) else bool(value)
+        if not isinstance(value, Proxy):
+            return bool(value)
+        truth = self.computed(bool, (value,), {})
+        self._recorder.writes.read(truth.node)
+        return truth
 
     def loose_truth(self, value: Any) -> Any:
         """A value of which only the truth counts."""
@@ -350,8 +377,7 @@ class _Numbers:
     def predicate(self, subject: Any) -> Argument:
         """The argument that decides a branch."""
         node: Node = subject.node
-        is_truth = node.op == "call_function" and node.target is bool
-        return node.args[0] if is_truth else node
+        return node.args[0] if self._recorder.writes.is_current(node) else node
 
     def hint(self, subject: Any) -> None:
         """What the examples say of a value: there are none."""
@@ -366,7 +392,7 @@ class _Questions(Questions):
         return test
 
     def key_of(self, subject: Any) -> Any:
-        return subject.node
+        return subject.node, self._recorder.writes.stamp
 
     def decide(self, subject: Any, kind: type = bool) -> Any:
         """Answer whether a proxy is true: convert who asks, or fork. None where neither can be."""
