@@ -1,4 +1,4 @@
-"""`list(tensor)`: the rows of a tensor as a list of the program, as many as a run has."""
+"""Lists whose length is a size - `list(x)`, `x.unbind()`, `x.split(2)`, `x.tolist()` - are as long as in each run."""
 
 from __future__ import annotations
 
@@ -40,6 +40,100 @@ def test_as_many_rows_as_a_run_has(program: Callable[..., Any]) -> None:
     for count in (1, 2, 5):
         x = torch.randn(count, 4)
         torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+def unbound(x: torch.Tensor) -> Any:
+    total: Any = 0
+    for row in x.unbind(0):
+        total = total * 2 + row
+    return total
+
+
+def sliced(x: torch.Tensor) -> Any:
+    rows = x.unbind()
+    total = rows[0] + rows[-1]
+    for row in rows[1:]:
+        total = total * row
+    return total, len(rows), rows
+
+
+def zipped(x: torch.Tensor) -> Any:
+    known = [x[0] + i for i in range(3)]
+    total = x[0]
+    for row, other in zip(x.unbind(0), reversed(known), strict=False):
+        total = total + row * other
+    return total
+
+
+def cut(x: torch.Tensor) -> Any:
+    return torch.stack([piece.sum() for piece in x.split(2)]), x.chunk(x.size(0))
+
+
+def lengths(x: torch.Tensor) -> Any:
+    found = []
+    for i, length in enumerate(x[:, 0].abs().long().clamp(1, 3).tolist()):
+        found.append(x[i, :length].mean())
+    return torch.stack(found)
+
+
+def numbers(x: torch.Tensor) -> Any:
+    sizes = x[:, 0].abs().long().tolist()
+    return x.new_zeros(max(sizes) + 1), torch.tensor(sizes), sizes
+
+
+def pairs(x: torch.Tensor) -> Any:
+    found = []
+    for i, (a, b) in enumerate(x.abs()[:, [0, 1]].tolist()):
+        found.append(x[i, int(a) % 3] * b)
+    return found
+
+
+@pytest.mark.parametrize("program", [unbound, sliced, zipped, cut, lengths, numbers, pairs])
+def test_as_many_pieces_and_numbers_as_a_run_has(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.randn(2, 4),))
+    for count in (2, 1, 3, 5):
+        x = torch.randn(count, 4)
+        torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+class Heads(torch.nn.Module):
+    """A layer for each piece: there is no loop over layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = x.sum()
+        for layer, row in zip(self.layers, x.unbind(0), strict=False):
+            total = total + layer(row)
+        return total
+
+
+def test_pieces_with_a_layer_each_are_as_many_as_the_example_has() -> None:
+    model = Heads()
+    gm = trace(model, (torch.randn(2, 4),))
+    x = torch.randn(2, 4)
+    assert torch.equal(gm(x), model(x))
+    with pytest.raises(GuardError, match=r"was captured where this was 2; now it is 3\n.*test_rows.py.*zip"):
+        gm(torch.randn(3, 4))
+
+
+def starred(x: torch.Tensor) -> Any:
+    return torch.cat([*x.unbind(0)])
+
+
+def sorted_numbers(x: torch.Tensor) -> Any:
+    return x * sorted(x[:, 0].tolist())[0]
+
+
+@pytest.mark.parametrize("program", [starred, sorted_numbers])
+def test_a_list_that_is_taken_apart_is_guarded(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.randn(2, 4),))
+    x = torch.randn(2, 4)
+    assert torch.equal(gm(x), program(x))
+    with pytest.raises(GuardError, match="was captured where this was 2; now it is 3"):
+        gm(torch.randn(3, 4))
 
 
 def test_rows_that_are_taken_apart_are_as_many_as_the_example_has() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.origins import place_of, user_frame
-from graphwright.capture.outside import listed
+from graphwright.capture.rows import listed
 from graphwright.capture.spellings import TRUTHS
 from graphwright.capture.symbols import UNKNOWN, as_number
 from graphwright.capture.tensor_proxy import TensorProxy

@@ -7,9 +7,11 @@ value each holds: every read and every write is a node, where it happens.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.origins import user_frame
 from graphwright.capture.plan import Restart
 from graphwright.capture.running import refusal
 from graphwright.capture.symbols import as_number, is_symbolic
@@ -28,6 +30,7 @@ class _Growing:
     """What lists and dicts share: the attribute that holds them, and how an item is made of its node."""
 
     is_local = False  # whether it is a variable of the program, rather than an attribute
+    is_sized = False  # whether its length is a size, so that it can be one that the example has
     name: str
     recorder: Recorder
     _read: Callable[[], Node]
@@ -66,6 +69,8 @@ class _Growing:
         return key
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        if self.is_sized:
+            self.recorder.questions.stage(user_frame(sys._getframe(1)))
         if self._give_up is not None:
             self._give_up()
             raise self.recorder.questions.restart(Restart(f"{self.name} is read as a whole"))

@@ -16,7 +16,7 @@ import torch
 from graphwright.capture.growing import GrowingList
 from graphwright.capture.joining import Sample, Unlike
 from graphwright.capture.running import stopping
-from graphwright.capture.symbols import UNKNOWN
+from graphwright.capture.symbols import UNKNOWN, as_number
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class LoopList(GrowingList):
     def _sum(self, one: Any, other: Any) -> Any:
         arguments = tuple(map(self.recorder.argument, (one, other)))
         node = self.recorder.node("call_function", operator.add, arguments, {}, "add")
-        return self._like([*list.__iter__(one), *list.__iter__(other)], node)
+        return self._like([*_content(one), *_content(other)], node)
 
     def copy(self) -> Any:
         return self._like(list.__iter__(self), self._call("copy"))
@@ -166,7 +166,7 @@ class LoopList(GrowingList):
 
     def _like(self, content: Iterable[Any], node: Node) -> LoopList:
         made = LoopList(content, self.recorder, node, self.name, self.place, self._give_up)
-        made.is_certain = self.is_certain
+        made.is_certain, made.is_sized = self.is_certain, self.is_sized
         made.kind = self.kind if made.kind is None else made.kind
         return made
 
@@ -174,6 +174,8 @@ class LoopList(GrowingList):
 
     def length(self) -> Any:
         node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
+        if self.is_sized and self.is_certain:
+            return as_number(self.recorder.numbers.input_symbol(node, list.__len__(self)))
         known = self.is_certain and self.recorder.examples.is_real
         return self.recorder.numbers.of_node(node, list.__len__(self) if known else UNKNOWN, int)
 
@@ -185,3 +187,8 @@ class LoopList(GrowingList):
         """Say what the list holds for the example."""
         list.clear(self)
         list.extend(self, values)
+
+
+def _content(values: Any) -> Iterable[Any]:
+    """What a list holds for the example."""
+    return list.__iter__(values) if isinstance(values, list) else values

@@ -166,10 +166,9 @@ class _Items(OpenIterable):
 class _Grown(OpenIterable):
     """The items of a list that grows in a loop."""
 
-    is_data = True
-
     def __init__(self, values: LoopList) -> None:
         self._values = values
+        self.is_data = not values.is_sized
 
     def argument(self, recorder: Recorder) -> Any:
         return self._values.node_of()
@@ -299,8 +298,10 @@ def _are_alike(values: Sequence[Any]) -> bool:
     kinds: set[Any] = set()
     for value in values:
         symbol = symbol_of(value)
-        if isinstance(value, torch.Tensor):
-            kinds.add((value.dtype, len(value.shape)))
+        if isinstance(value, TensorProxy):
+            kinds.add((value.example.dtype, value.example.dim()))
+        elif isinstance(value, torch.Tensor):
+            kinds.add((value.dtype, value.dim()))
         elif symbol is not None or type(value) in (int, float):
             kinds.add(type(value) if symbol is None else symbol.kind)
         elif not isinstance(value, ObjectProxy):

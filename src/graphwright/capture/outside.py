@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from graphwright.capture.symbols import UNKNOWN, as_number, is_symbolic, leaves
+from graphwright.capture.symbols import is_symbolic, leaves
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
@@ -27,7 +27,6 @@ __all__ = [
     "holds_objects",
     "is_foreign",
     "kind_of",
-    "listed",
     "object_example",
     "object_node",
     "object_recorder",
@@ -170,31 +169,3 @@ def is_foreign(function: Any) -> bool:
     """Tell whether a function takes arrays, which a tensor of the program is none of."""
     home = getattr(function, "__module__", None) or type(function).__module__
     return str(home).partition(".")[0] == "numpy"
-
-
-def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
-    """`tensor.tolist()`: numbers of the program in lists whose lengths are the example's, under guards."""
-    dims = range(tensor.example.dim())
-    lengths = [recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim)) for dim in dims]
-    if not lengths:
-        return as_number(recorder.numbers.item(tensor))
-    with torch._C.DisableTorchFunction():
-        example = tensor.example
-        kind = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
-        values = example.tolist() if recorder.examples.is_real else None
-    return _rows(recorder, recorder.node("call_method", "tolist", (tensor.node_of(),), {}), lengths, kind, values)
-
-
-def _rows(recorder: Recorder, node: Node, lengths: list[int], kind: type, values: Any) -> list[Any]:
-    length, *inner = lengths
-    rows: list[Any] = []
-    for i in range(length):
-        value = UNKNOWN if values is None else values[i]
-        if inner:
-            row = recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
-            rows.append(_rows(recorder, row, inner, kind, None if values is None else value))
-        else:
-            symbol = recorder.numbers.data_symbol(value, kind, operator.getitem, (node, i))
-            symbol.key = "row", id(node), i
-            rows.append(as_number(symbol))
-    return rows

@@ -40,6 +40,7 @@ from graphwright.capture.outside import ObjectProxy, holds_objects, object_examp
 from graphwright.capture.plan import Plan
 from graphwright.capture.questions import BOUNDARIES, Questions
 from graphwright.capture.regions import Region
+from graphwright.capture.rows import is_count_known, pieces
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import (
     DATA_METHODS,
@@ -64,7 +65,7 @@ from graphwright.capture.writes import Writes
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import unpack
-from graphwright.runtime import Shells, mark_opaque, new_object
+from graphwright.runtime import Shells, expect, mark_opaque, new_object
 
 __all__ = ["Recorder"]
 
@@ -290,8 +291,19 @@ class Recorder:
             return proxy
         names = self.unpacked_names()
         if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):
+            if len(names) != len(example):
+                opened = pieces(self, node, name_of_target(target), args, kwargs, example)
+                if opened is not None:
+                    return opened
+                if not is_count_known(self, name_of_target(target), args, kwargs):
+                    self._expect_count(node, len(example))
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names)
+
+    def _expect_count(self, node: Node, count: int) -> None:
+        """Guard how many pieces a node gives."""
+        length = self.node("call_function", len, (node,), {}, "len")
+        self.node("call_function", expect, (length, count, self.where() or ""), {}, name="guard")
 
     def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""

@@ -1,32 +1,38 @@
-"""`list(tensor)`: a list of the program whose length is a size, and which only a run knows."""
+"""Lists of the program whose length is a size: `list(x)`, `x.unbind()`, `x.split(2)`, `x.tolist()`.
+
+They are passed on whole, gone over and read item by item, as many as a run has. Whoever takes one apart another way
+gives it up: the capture starts again with a list that is as long as the example's, under a guard.
+"""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["rows"]
+__all__ = ["is_count_known", "listed", "pieces", "rows"]
 
 
-def rows(recorder: Recorder, tensor: TensorProxy) -> LoopList | None:
-    """The rows of a tensor as a list that is passed whole, or gone over; None where the example has to say how many."""
+def _place(recorder: Recorder) -> Any:
+    """What tells a list of the running line in the plan; None where the example has to say how long it is."""
     place = ("rows", recorder.questions.place())
-    if recorder.plan.control_flow != "stage" or tensor.example.dim() == 0 or place in recorder.plan.ways:
-        return None
-    if recorder.numbers.size_symbol(tensor, 0).function == "constant" or not tensor.example.shape[0]:
-        return None
-    name = recorder.target_name() or "rows"
-    node = recorder.node("call_function", list, (tensor.node_of(),), {}, name=name)
-    examples = recorder.examples.run(torch.unbind, (tensor.example,), {})
-    made = LoopList([_row(recorder, example, node) for example in examples], recorder, node, node.name, place)
+    return None if recorder.plan.control_flow != "stage" or place in recorder.plan.ways else place
+
+
+def _open_list(recorder: Recorder, node: Node, items: Iterable[Any], place: Any, name: str) -> LoopList:
+    """The list that a node gives, whose length is a size: of the example, it has these items."""
+    made = LoopList(items, recorder, node, name, place)
+    made.is_sized = True
 
     def give_up() -> None:
         recorder.plan.ways[place] = "guard"
@@ -35,5 +41,88 @@ def rows(recorder: Recorder, tensor: TensorProxy) -> LoopList | None:
     return made
 
 
-def _row(recorder: Recorder, example: torch.Tensor, node: Node) -> Any:
-    return TensorProxy.make(recorder, example, node)
+def rows(recorder: Recorder, tensor: TensorProxy) -> LoopList | None:
+    """`list(tensor)`; None where the example has to say how many rows there are."""
+    place = _place(recorder)
+    if place is None or tensor.example.dim() == 0 or not _may_differ(recorder, tensor, 0):
+        return None
+    name = recorder.target_name() or "rows"
+    node = recorder.node("call_function", list, (tensor.node_of(),), {}, name=name)
+    examples = recorder.examples.run(torch.unbind, (tensor.example,), {})
+    return _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+
+
+def pieces(
+    recorder: Recorder, node: Node, function: str, args: Any, kwargs: Any, examples: Sequence[torch.Tensor]
+) -> LoopList | None:
+    """The pieces that a tensor is cut into, where their number is a size; None where the example has to say it."""
+    place = _place(recorder)
+    if place is None or not examples or is_count_known(recorder, function, args, kwargs):
+        return None
+    if function == "chunk" and symbol_of(_second(args, kwargs, "chunks")) is None:
+        return None  # nearly always as many as it says
+    return _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+
+
+def is_count_known(recorder: Recorder, function: str, args: Any, kwargs: Any) -> bool:
+    """Tell whether a tensor is cut into as many pieces as the example's whatever its sizes are."""
+    tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
+    if not isinstance(tensor, TensorProxy):
+        return False
+    if function == "unbind":
+        dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        return type(dim) is int and not _may_differ(recorder, tensor, dim)
+    how = _second(args, kwargs, "split_size", "split_size_or_sections", "split_sizes", "chunks", "sections")
+    if function in ("split", "chunk", "unsafe_split", "unsafe_chunk") and not isinstance(how, tuple | list):
+        dim = args[2] if len(args) > 2 else kwargs.get("dim", 0)
+        return type(how) is int and type(dim) is int and not _may_differ(recorder, tensor, dim)
+    return type(how) is int or type(how) in (tuple, list, torch.Size)
+
+
+def _second(args: Any, kwargs: Any, *names: str) -> Any:
+    return args[1] if len(args) > 1 else next((kwargs[name] for name in names if name in kwargs), None)
+
+
+def _may_differ(recorder: Recorder, tensor: TensorProxy, dim: int) -> bool:
+
+    return bool(recorder.numbers.size_symbol(tensor, dim).function != "constant" and tensor.example.shape[dim])
+
+
+def _stand_ins(recorder: Recorder, examples: Iterable[torch.Tensor], node: Node) -> list[Any]:
+    return [TensorProxy.make(recorder, example, node) for example in examples]
+
+
+def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
+    """`tensor.tolist()`: numbers of the program in lists; the inner ones are as long as the example's, under guards."""
+    rank = tensor.example.dim()
+    if not rank:
+        return as_number(recorder.numbers.item(tensor))
+    with torch._C.DisableTorchFunction():
+        example = tensor.example
+        kind = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
+        values = example.tolist() if recorder.examples.is_real else None
+    place = _place(recorder)
+    is_open = place is not None and _may_differ(recorder, tensor, 0) and not recorder.unpacked_names()
+    guarded = range(1 if is_open else 0, rank)
+    inner = [recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim)) for dim in guarded]
+    name = recorder.target_name() if is_open else ""
+    node = recorder.node("call_method", "tolist", (tensor.node_of(),), {}, name=name)
+    if not is_open:
+        return _rows(recorder, node, inner, kind, values)
+    items = _rows(recorder, node, [example.shape[0], *inner], kind, values)
+    return _open_list(recorder, node, items, place, node.name)
+
+
+def _rows(recorder: Recorder, node: Node, lengths: list[int], kind: type, values: Any) -> list[Any]:
+    length, *inner = lengths
+    rows: list[Any] = []
+    for i in range(length):
+        value = UNKNOWN if values is None else values[i]
+        if inner:
+            row = recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
+            rows.append(_rows(recorder, row, inner, kind, None if values is None else value))
+        else:
+            symbol = recorder.numbers.data_symbol(value, kind, operator.getitem, (node, i))
+            symbol.key = "row", id(node), i
+            rows.append(as_number(symbol))
+    return rows

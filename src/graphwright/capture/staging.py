@@ -7,6 +7,7 @@ calls. They act on the capture that runs in this thread; without one they do wha
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 import math
 import operator
@@ -479,8 +480,14 @@ def _enumerated(iterable: Any, start: Any = 0) -> Any:
 
 
 def _zipped(*iterables: Any, strict: bool = False) -> Any:
-    parts = [part for part in map(iterable_of, iterables) if part is not None]
-    return zip(*iterables, strict=strict) if len(parts) < len(iterables) else OpenZip(parts, strict)
+    parts = [iterable_of(iterable, may_be_plain=True) for iterable in map(_known_items, iterables)]
+    is_open = all(parts) and not all(part.is_plain for part in parts)  # type: ignore[union-attr]
+    return OpenZip(parts, strict) if is_open else zip(*iterables, strict=strict)  # type: ignore[arg-type]
+
+
+def _known_items(iterable: Any) -> Any:
+    """What `reversed` of a list gives, as a list; other values as they are."""
+    return list(copy.copy(iterable)) if type(iterable) is type(reversed([])) else iterable
 
 
 def _reversed(iterable: Any) -> Any:
