@@ -369,6 +369,9 @@ class Converter(ast.NodeTransformer):
             elif node.func.id != "super":
                 self.generic_visit(node)
             return node
+        if ast.unparse(node.func) == "warnings.warn":
+            self.generic_visit(node)
+            return placed(ast.Call(self._runtime("warn", node), [node.func, *node.args], node.keywords), node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
             return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
         name = ast.unparse(node.func).rpartition(".")[2]

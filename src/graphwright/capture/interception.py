@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ExportFlags", "standing_in", "uncompiled", "unreported", "watching"]
+__all__ = ["ExportFlags", "filtering_logs", "standing_in", "uncompiled", "unreported", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -187,6 +187,40 @@ def uncompiled() -> Iterator[None]:
             _stances.pop()
             if len(_stances) == 1:
                 _stances.pop().__exit__(None, None, None)
+
+
+_wanted: dict[int, list[Callable[[logging.LogRecord], bool]]] = {}  # by thread: what it asks of its logs
+_handlers: list[Any] = []  # `Logger.handle`, while another one stands there
+
+
+def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
+    handle = _handlers[0] if _handlers else logging.Logger.handle
+    if all(is_wanted(record) for is_wanted in _wanted.get(threading.get_ident(), ())):
+        handle(logger, record)
+
+
+@contextlib.contextmanager
+def filtering_logs(is_wanted: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    """Drop logs of this thread that are not wanted, of whatever logger.
+
+    >>> with filtering_logs(lambda record: record.levelname != "ERROR"):
+    ...     logging.getLogger("example").error("not seen")
+    """
+    thread = threading.get_ident()
+    with _lock:
+        if not _wanted:
+            _handlers.append(logging.Logger.handle)
+            logging.Logger.handle = _handle  # type: ignore[method-assign]
+        _wanted.setdefault(thread, []).append(is_wanted)
+    try:
+        yield
+    finally:
+        with _lock:
+            _wanted[thread].pop()
+            if not _wanted[thread]:
+                del _wanted[thread]
+            if not _wanted:
+                logging.Logger.handle = _handlers.pop()  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

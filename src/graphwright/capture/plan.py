@@ -44,17 +44,26 @@ class Log:
     passes: int = 0
     restarts: list[ReportEntry] = dataclasses.field(default_factory=list)
     started: float = dataclasses.field(default_factory=time.perf_counter)
+    told: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # lines that have logged or warned, and what
+    left_out: list[ReportEntry] = dataclasses.field(default_factory=list)
 
     def note(self, why: str, at: object = "") -> None:
         """Note why there is one more pass."""
         self.restarts.append(ReportEntry("restart", why, str(at or "")))
 
+    def note_told(self, what: str, at: str) -> None:
+        """Note that a line logs or warns, which is no part of the graph."""
+        entry = ReportEntry("left out", what, at)
+        if entry not in self.left_out:
+            self.left_out.append(entry)
+
     def facts(self, attempt: str, paths: int, calls: Calls, place: str) -> CaptureFacts:
         """The facts of the capture that held, of the program that is defined at a place."""
         seconds = time.perf_counter() - self.started
         return CaptureFacts(
-            attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts), place
-        )
+            attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts), place,
+            tuple(self.left_out),
+        )  # fmt: skip
 
 
 @dataclasses.dataclass

@@ -30,6 +30,7 @@ from graphwright.capture.origins import CallSite, is_handled, place_of, user_fra
 from graphwright.capture.outlining import outline
 from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
+from graphwright.capture.said import tells
 from graphwright.capture.slices import is_of_slice
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_refused_number
@@ -294,9 +295,9 @@ class Questions:
         plan = self._recorder.plan
         inner = function.__func__ if type(function) is MethodType else function
         inner = initializer(inner) if isinstance(inner, type) else inner
-        if plan.passes > _PATIENT and type(inner) is FunctionType:
+        if type(inner) is FunctionType and (plan.passes > _PATIENT or tells(inner)):
             code = inner.__code__
-            if code not in plan.converted and may_ask(code) and can_convert(code):
+            if code not in plan.converted and (may_ask(code) or tells(inner)) and can_convert(code):
                 plan.converted.add(code)
 
     def branch(

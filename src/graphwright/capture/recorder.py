@@ -37,11 +37,12 @@ from graphwright.capture.opaque import record_leaf_module, record_outlined_modul
 from graphwright.capture.open_iterables import OpenIterable
 from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
-from graphwright.capture.plan import Plan
+from graphwright.capture.plan import Log, Plan
 from graphwright.capture.questions import BOUNDARIES, Questions
 from graphwright.capture.regions import Region
 from graphwright.capture.rows import is_count_known, pieces
 from graphwright.capture.running import Refusal, capturing
+from graphwright.capture.said import calls_logger
 from graphwright.capture.spellings import (
     DATA_METHODS,
     KIND_METHODS,
@@ -69,7 +70,7 @@ from graphwright.runtime import Shells, expect, mark_opaque, new_object
 
 __all__ = ["Recorder"]
 
-_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logger.", "logging.")
+_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logging.")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
 
@@ -109,6 +110,7 @@ class Recorder:
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self._is_finishing = False
+        self.log: Log | None = None  # of the capture, where there is one
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
     @property
@@ -585,6 +587,8 @@ class Recorder:
         if source.startswith("print("):  # printed when the program runs
             self.questions.stage(frame)
             return False
+        if frame is not None and calls_logger(frame, source):
+            return True
         return source.startswith(_REPORTS) or self.is_called_for_error()
 
     def is_called_for_error(self) -> bool:

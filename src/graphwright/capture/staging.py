@@ -11,6 +11,7 @@ import copy
 import functools
 import math
 import operator
+import sys
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import rows
 from graphwright.capture.running import refusal, running
+from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import is_symbolic
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -246,6 +248,8 @@ class Runtime:
             shape = broadcast_shapes(recorder, args)
             if shape is not None:
                 return shape
+        if function is print and recorder.examples.are_there:
+            return _printed(recorder, function, args, kwargs)
         numeric = _NUMERIC.get(function) if type(function) in _PLAIN_CALLABLES or _is_check(function) else None
         if numeric is _number or numeric is _truth:
             args = tuple(map(held, args))
@@ -277,6 +281,10 @@ class Runtime:
             if not is_refused_number(error) or isinstance(function, FunctionType | MethodType | type):
                 raise
             return recorder.torch_function(function, args, kwargs)  # C++ takes plain numbers here; the graph need not
+
+    def warn(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`warnings.warn(...)`."""
+        return warn(function, args, kwargs)
 
     UNSET = UNSET
 
@@ -519,8 +527,17 @@ def _checked(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
 
 
 def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if recorder.examples.are_there and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
+        return print_elsewhere(recorder, args, kwargs)
+    kwargs = {name: value for name, value in kwargs.items() if name != "file"}
     named = {name: recorder.questions.message(value) for name, value in kwargs.items()}
-    return recorder.make("call_function", print, tuple(map(recorder.questions.message, args)), "print", named)
+    told = tuple([_told(recorder, arg) for arg in args])
+    return recorder.make("call_function", print, told, "print", named)
+
+
+def _told(recorder: Recorder, value: Any) -> Any:
+    argument = recorder.questions.message(value)
+    return recorder.make("call_function", torch.Size, (argument,), "shape") if type(value) is torch.Size else argument
 
 
 def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

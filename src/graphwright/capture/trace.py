@@ -39,6 +39,7 @@ from graphwright.capture.plan import Log, Plan, Restart
 from graphwright.capture.python_draws import PythonDraws
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
+from graphwright.capture.said import logged_once
 from graphwright.capture.staging import convert_methods
 from graphwright.capture.thread_state import undoing
 from graphwright.capture.tidy import erase_unused
@@ -270,7 +271,7 @@ class Program:
 
     def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
         """Run the program until the plan needs no more change, along every path that it forks into."""
-        with unreported():
+        with unreported(), logged_once():
             run = self._steady(plan, attempt)
         graph = run.recorder.root.graph
         run.inputs.guard()
@@ -327,6 +328,7 @@ class Program:
         plan.start(answers)
         self.log.passes += 1
         recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan)
+        recorder.log = self.log
         function, signature = self._entry(recorder)
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _FACTS = "capture"  # the key in the meta of a graph; plain data, so that copies, pickles and files keep it
+_TOLD = {"restarts": "restart", "left_out": "left out"}  # fields of the facts with entries, and their kind
 _FORK, _OPAQUE = "fork", "opaque_calls"  # in the meta of nodes
 _TITLES = {
     "restart": "started again",
@@ -33,6 +34,7 @@ _TITLES = {
     "region": "branches",
     "fork": "forks",
     "opaque": "not looked into",
+    "left out": "told once, and not part of the graph",
 }
 
 
@@ -40,7 +42,7 @@ _TITLES = {
 class ReportEntry:
     """One thing that a capture did, and the user's line, as "file.py:3: source", where there is one.
 
-    `kind` is "restart", "guard", "region", "fork" or "opaque".
+    `kind` is "restart", "guard", "region", "fork", "opaque" or "left out".
     """
 
     kind: str
@@ -58,7 +60,7 @@ class CaptureFacts:
     `attempt` is the way that held: "captured", "captured as for export", "captured on real values", ... A pass is one
     run of the program on stand-ins, for whatever reason; `restarts` has the reasons. `recorded` counts the torch
     calls of the program that became nodes, `hidden` those inside calls that were not looked into. `place` is where the
-    program is defined.
+    program is defined. `left_out` has the lines that log or warn, which the graph does not.
     """
 
     attempt: str
@@ -69,6 +71,7 @@ class CaptureFacts:
     hidden: int
     restarts: tuple[ReportEntry, ...] = ()
     place: str = ""
+    left_out: tuple[ReportEntry, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,6 +122,11 @@ class CaptureReport:
         """The calls that are one node and were not looked into."""
         return self._of_kind("opaque")
 
+    @property
+    def left_out(self) -> list[ReportEntry]:
+        """The lines that logged or warned while the program was captured; the graph does not."""
+        return self._of_kind("left out")
+
     def _of_kind(self, kind: str) -> list[ReportEntry]:
         return [entry for entry in self.entries if entry.kind == kind]
 
@@ -145,9 +153,10 @@ def report_of(graph: Graph) -> CaptureReport:
             "this graph was not captured by graphwright.trace: there is no report of it",
             fix="capture the program: graphwright.trace(model, args)",
         )
-    restarts = tuple([ReportEntry("restart", *entry) for entry in kept["restarts"]])
-    facts = CaptureFacts(**{**kept, "restarts": restarts})
-    return CaptureReport(facts, sum(1 for _ in graph.all_nodes()), (*restarts, *entries_of(graph, facts.place)))
+    told = {name: tuple([ReportEntry(kind, *entry) for entry in kept.get(name, ())]) for name, kind in _TOLD.items()}
+    facts = CaptureFacts(**{**kept, **told})
+    entries = (*facts.restarts, *entries_of(graph, facts.place), *facts.left_out)
+    return CaptureReport(facts, sum(1 for _ in graph.all_nodes()), entries)
 
 
 def entries_of(graph: Graph, place: str = "") -> list[ReportEntry]:
@@ -195,13 +204,15 @@ def _joined(facts: list[CaptureFacts]) -> CaptureFacts:
         sum(each.hidden for each in facts),
         restarts,
         facts[0].place,
+        tuple(dict.fromkeys(entry for each in facts for entry in each.left_out)),
     )
 
 
 def keep_facts(graph: Graph, facts: CaptureFacts) -> None:
     """Keep the facts of a capture with its graph."""
     fields: dict[str, Any] = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
-    graph.meta[_FACTS] = {**fields, "restarts": tuple([(entry.text, entry.at) for entry in facts.restarts])}
+    told = {name: tuple([(entry.text, entry.at) for entry in fields[name]]) for name in _TOLD}
+    graph.meta[_FACTS] = {**fields, **told}
 
 
 def mark_opaque(node: Node, calls: int) -> None:

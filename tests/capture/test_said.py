@@ -1,0 +1,113 @@
+"""What a program prints is printed when it runs; what it logs and warns of is told once, and reported."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphwright import load, save, trace
+
+logger = logging.getLogger("tests.said")
+
+
+class Speaks(nn.Module):
+    """Restarts several times: what it says must not be said each time."""
+
+    def forward(self, x: Tensor, n: int = 2) -> Tensor:
+        print("start")
+        print("shape", x.shape, f"n={n}", file=sys.stdout)
+        logger.info("size %d of %s", x.shape[0], x)
+        warnings.warn("careful", stacklevel=2)
+        if x.shape[0] > 5:
+            logger.warning("many")
+            x = x * 2
+        logger.info(f"mean {x.mean():.2f}")
+        return x[: int(x.max())]
+
+
+def helper(x: Tensor) -> Tensor:
+    print("help", x.sum())
+    return x + 1
+
+
+def calls_helper(x: Tensor) -> Tensor:
+    return helper(x) * 2
+
+
+def test_prints_are_nodes_and_nothing_is_printed_during_the_capture(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(UserWarning, match="careful"):
+        gm = trace(Speaks(), (torch.ones(3),))
+    assert capsys.readouterr().out == ""
+    gm(torch.full((4,), 2.0), n=7)
+    assert capsys.readouterr().out == "start\nshape torch.Size([4]) n=7\n"
+
+
+def test_functions_that_print_are_seen_before_they_do(capsys: pytest.CaptureFixture[str]) -> None:
+    gm = trace(calls_helper, (torch.ones(3),))
+    assert capsys.readouterr().out.count("help") <= 1
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 4.0))
+    assert capsys.readouterr().out == "help tensor(2.)\n"
+
+
+def test_logs_and_warnings_happen_once_and_are_in_the_report(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    with pytest.warns(UserWarning, match="careful") as warned:
+        gm = trace(Speaks(), (torch.ones(3),))
+    assert [str(each.message) for each in warned] == ["careful"]
+    assert warned[0].filename == __file__
+    assert [record.getMessage()[:9] for record in caplog.records] == ["size 3 of", "mean Tens"]
+    lines = [entry.at.partition(": ")[2] for entry in gm.report.left_out]
+    assert lines == [
+        'logger.info("size %d of %s", x.shape[0], x)',
+        'warnings.warn("careful", stacklevel=2)',
+        'logger.warning("many")',
+        'logger.info(f"mean {x.mean():.2f}")',
+    ]
+    assert "told once, and not part of the graph:\n  info\n    at test_said.py:" in str(gm.report)
+    caplog.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(gm(torch.full((9,), 2.0)), torch.full((4,), 4.0))
+    assert caplog.records == []
+
+
+def test_the_report_of_a_loaded_module_has_what_was_left_out(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    with pytest.warns(UserWarning, match="careful"):
+        gm = trace(Speaks(), (torch.ones(3),))
+    save(gm, tmp_path / "speaks.gw")
+    loaded = load(tmp_path / "speaks.gw", allow=[__name__])
+    assert loaded.report.left_out == gm.report.left_out
+    assert len(loaded.report.left_out) == 4
+
+
+def to_another_file(x: Tensor) -> Tensor:
+    print("rows", x.shape[0], file=sys.stderr)
+    return x[: int(x.max())]
+
+
+def test_what_goes_to_another_file_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    gm = trace(to_another_file, (torch.ones(3),))
+    assert capsys.readouterr().err == "rows 3\n"
+    assert [(entry.text, entry.at.partition(": ")[2][:13]) for entry in gm.report.left_out] == [
+        ("print", 'print("rows",')
+    ]
+    gm(torch.ones(3))
+    assert capsys.readouterr().err == ""
+
+
+def test_logs_outside_of_the_program_are_let_through(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+
+    def progress(line: str) -> None:
+        logger.info("outside")
+
+    trace(to_another_file, examples=[((torch.ones(3),), {}), ((torch.ones(2),), {})], progress=progress)
+    assert [record.getMessage() for record in caplog.records].count("outside") == 2
+    assert logging.Logger.handle.__module__ == "logging"
