@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+import copy
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from graphwright.capture.objects import constructor_fields
 
-__all__ = ["container_call", "is_named_result", "made_by"]
+__all__ = ["container_call", "is_named_result", "made_by", "viewed"]
 
 _MAPPINGS = (dict.__init__, OrderedDict.__init__)
 
@@ -26,6 +28,15 @@ def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | N
         return defaultdict, (value.default_factory, dict(value))
     if kind is deque:
         return deque, (list(value),) if value.maxlen is None else (list(value), value.maxlen)
+    if kind is Counter:
+        return Counter, (dict(value),)
+    if kind is MappingProxyType:
+        return MappingProxyType, (dict(value),)
+    if kind is type(iter([])):
+        return iter, (list(copy.copy(value)),)
+    makes: Any = tuple.__new__
+    if isinstance(value, tuple) and kind.__new__ is makes and kind is not tuple:
+        return kind, (list(value),)
     if kind in (set, frozenset):
         return kind, (list(value),)
     has_attributes = bool(getattr(value, "__dict__", None))
@@ -50,3 +61,21 @@ def made_by(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, 
 def is_named_result(value: Any) -> bool:
     """Tell whether a value is of one of the named tuples that torch's C functions return, as `x.max(0)`."""
     return isinstance(value, tuple) and hasattr(type(value), "n_sequence_fields")
+
+
+def viewed(value: Any) -> tuple[str, dict[Any, Any]] | None:
+    """The method of a dict that gives a view, and the dict; None for a value that is none.
+
+    >>> viewed({"a": 1}.keys())
+    ('keys', {'a': 1})
+    """
+    method = next((name for name, kinds in _VIEWS.items() if type(value) in kinds), None)
+    if method is None:
+        return None
+    kind = OrderedDict if type(value).__name__.startswith("odict") else dict
+    return method, kind(value.mapping)
+
+
+_VIEWS = {
+    name: (type(getattr({}, name)()), type(getattr(OrderedDict(), name)())) for name in ("keys", "values", "items")
+}

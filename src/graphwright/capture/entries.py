@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from graphwright.capture.closures import Reached
-from graphwright.capture.objects import is_plain_object
+from graphwright.capture.objects import is_object
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
-from graphwright.runtime import Entry, GraphModule, captured_module, refuse_call
+from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, refuse_call
 
 __all__ = [
     "EntryPoint",
@@ -295,7 +295,7 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
         return list(value.items())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return list(vars(value).items()) if is_plain_object(value) and not callable(value) else []
+    return list(attributes_of(value).items()) if is_object(value) and not callable(value) else []
 
 
 def path_to(path: str, key: Any, parameters: Mapping[str, Any] | None = None) -> str:

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import torch
 
 from graphwright.capture.entries import path_to, placeholder_of
-from graphwright.capture.objects import Objects, is_plain_object
+from graphwright.capture.objects import Objects, is_object
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.regions import made_once
 from graphwright.capture.symbols import as_number
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
-from graphwright.runtime import attribute_names, expect_kinds, expect_tensors, expect_values
+from graphwright.runtime import attribute_names, attributes_of, expect_kinds, expect_tensors, expect_values
 
 __all__ = ["Inputs"]
 
@@ -130,7 +130,9 @@ class Inputs:
             return value
         if kind is int or kind is float or (kind is bool and options.is_dynamic):
             self._kinds[path] = make, kind
-            return as_number(self._recorder.numbers.input_symbol(make(), value))
+            symbol = self._recorder.numbers.input_symbol(make(), value)
+            symbol.key = "input", path
+            return as_number(symbol)
         if kind is bool or isinstance(value, _KNOWN):
             self._known[path] = make(), value
             return value
@@ -155,8 +157,8 @@ class Inputs:
             names = [field.name for field in dataclasses.fields(value)]
             fields = {name: inner(name, getattr(value, name), self._field_maker(make, name)) for name in names}
             return dataclasses.replace(value, **fields)
-        if is_plain_object(value) and not callable(value):
-            own = vars(value)
+        if is_object(value) and not callable(value):
+            own = attributes_of(value)
             self._known[f"names_{path}"] = self._call(attribute_names, make()), list(own)
             held = {name: inner(name, item, self._field_maker(make, name)) for name, item in own.items()}
             return self.objects.stand_in(value, make, held)

@@ -210,7 +210,7 @@ def filtering_logs(is_wanted: Callable[[logging.LogRecord], bool]) -> Iterator[N
     with _lock:
         if not _wanted:
             _handlers.append(logging.Logger.handle)
-            logging.Logger.handle = _handle  # type: ignore[method-assign]
+            logging.Logger.handle = _handle  # type: ignore[method-assign, assignment]
         _wanted.setdefault(thread, []).append(is_wanted)
     try:
         yield

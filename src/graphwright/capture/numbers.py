@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.keys import hashed, is_fixed
 from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -52,7 +53,13 @@ class Numbers:
             return self.constant_symbol(self._recorder.questions.guard(symbol))
         symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
         symbol.is_data |= dim in tensor.loose
+        if is_fixed(self._recorder, symbol):
+            return self.constant_symbol(self._recorder.questions.guard(symbol))
         return symbol
+
+    def hashed(self, symbol: Symbol) -> None:
+        """A number is to be a key: have what it comes from guarded, where that can be."""
+        hashed(symbol)
 
     def fix_sizes(self, tensor: TensorProxy) -> None:
         """Take the sizes of a tensor from the example; each that the program reads is guarded."""

@@ -8,6 +8,7 @@ the end of the graph. So an error on the way leaves the caller's objects as they
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from torch import nn
 
 from graphwright.ir import Node
 from graphwright.ops import delete_attribute, set_attribute
+from graphwright.runtime import attributes_of, new_object
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Change", "Objects", "constructor_fields", "is_plain_object"]
+__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_object"]
 
 Change = tuple[Any, ...]  # a function, then what to call it with
 
@@ -28,13 +30,23 @@ _MISSING = object()
 
 def is_plain_object(value: Any) -> bool:
     """Tell whether a value is an object of a class written in Python that keeps all it has in its `__dict__`."""
+    return hasattr(value, "__dict__") and is_object(value) and not any(_has_slots(base) for base in type(value).__mro__)
+
+
+def is_object(value: Any) -> bool:
+    """Tell whether a value is an object of a class written in Python, which may keep what it has in slots."""
     kind = type(value)
-    if isinstance(value, nn.Module | type) or not hasattr(value, "__dict__"):
+    if kind is types.SimpleNamespace:
+        return True
+    if isinstance(value, nn.Module | type) or not (hasattr(value, "__dict__") or any(map(_has_slots, kind.__mro__))):
         return False
     bases = [base for base in kind.__mro__ if base is not object]
-    return all(base.__module__ not in _NOT_PLAIN and not base.__dict__.get("__slots__") for base in bases) and (
-        kind.__new__ is object.__new__  # type: ignore[comparison-overlap]
-    )
+    makes: Any = object.__new__
+    return all(base.__module__ not in _NOT_PLAIN for base in bases) and kind.__new__ is makes
+
+
+def _has_slots(kind: type) -> bool:
+    return bool(kind.__dict__.get("__slots__"))
 
 
 _NOT_PLAIN = ("builtins", "types", "torch")
@@ -49,13 +61,12 @@ class Objects:
 
     def stand_in(self, value: Any, make: Callable[[], Node], attributes: dict[str, Any]) -> Any:
         """Make an object of the same class with other attributes, and remember it."""
-        made = object.__new__(type(value))
-        made.__dict__.update(attributes)
+        made = new_object(type(value), **attributes)
         return self.remember(made, make)
 
     def remember(self, value: Any, make: Callable[[], Node]) -> Any:
         """Remember what a list, dict or object holds as the program starts."""
-        content = dict(vars(value)) if not isinstance(value, list | dict) else value.copy()
+        content = attributes_of(value) if not isinstance(value, list | dict) else value.copy()
         self._held.append((value, content))
         self._recorder.objects[id(value)] = make
         return value
@@ -68,7 +79,7 @@ class Objects:
                     yield operator.setitem, value, slice(None), list(value)
                 continue
             is_dict = isinstance(value, dict)
-            now = value if is_dict else vars(value)
+            now = value if is_dict else attributes_of(value)
             for key in before:
                 if key not in now:
                     yield operator.delitem if is_dict else delete_attribute, value, key

@@ -87,6 +87,7 @@ class Plan:
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
+    fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
 

@@ -36,6 +36,7 @@ from graphwright.capture.spellings import is_torch
 from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
+from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Node
 from graphwright.ops import raise_error
@@ -295,9 +296,10 @@ class Questions:
         plan = self._recorder.plan
         inner = function.__func__ if type(function) is MethodType else function
         inner = initializer(inner) if isinstance(inner, type) else inner
-        if type(inner) is FunctionType and (plan.passes > _PATIENT or tells(inner)):
+        if type(inner) is FunctionType and (plan.passes > _PATIENT or _is_for_runtime(inner)):
             code = inner.__code__
-            if code not in plan.converted and (may_ask(code) or tells(inner)) and can_convert(code):
+            may_matter = may_ask(code) or _is_for_runtime(inner)
+            if code not in plan.converted and may_matter and can_convert(code):
                 plan.converted.add(code)
 
     def branch(
@@ -543,6 +545,10 @@ class Questions:
         """Why a branch or loop forks, for an error."""
         why = self._recorder.plan.reasons.get(fork.place)
         return f": {why}" if why else ""
+
+
+def _is_for_runtime(function: FunctionType) -> bool:
+    return packs(function.__code__) or tells(function)
 
 
 def _outer_frame(frame: FrameType | None) -> FrameType | None:

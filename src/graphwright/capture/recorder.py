@@ -19,10 +19,11 @@ from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.ambient import Ambient
 from graphwright.capture.answers import asked, data_of, measure, read_property
+from graphwright.capture.arguments import checks_items, drained, made_again
 from graphwright.capture.branches import Raised, State, Unbound
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
-from graphwright.capture.containers import container_call, is_named_result
+from graphwright.capture.containers import is_named_result
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.converted_modules import convert_module
 from graphwright.capture.examples import Examples
@@ -32,7 +33,7 @@ from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.loops import Loops
 from graphwright.capture.numbers import Numbers
-from graphwright.capture.objects import Change, constructor_fields, is_plain_object
+from graphwright.capture.objects import Change
 from graphwright.capture.opaque import record_leaf_module, record_outlined_module
 from graphwright.capture.open_iterables import OpenIterable
 from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, user_frame
@@ -66,7 +67,7 @@ from graphwright.capture.writes import Writes
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import unpack
-from graphwright.runtime import Shells, expect, mark_opaque, new_object
+from graphwright.runtime import Shells, expect, mark_opaque
 
 __all__ = ["Recorder"]
 
@@ -109,7 +110,7 @@ class Recorder:
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
-        self._is_finishing = False
+        self.is_finishing = False
         self.log: Log | None = None  # of the capture, where there is one
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -125,7 +126,7 @@ class Recorder:
         self.is_running = True
         try:
             with capturing(self), _RecordingMode(self):
-                result = run(self.questions.converted(function), args, kwargs)
+                result = drained(run(self.questions.converted(function), args, kwargs))
         except Raised:
             if self.pending is None:
                 raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
@@ -162,7 +163,7 @@ class Recorder:
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
-        self._is_finishing = True  # nothing changes lists, dicts and objects any more
+        self.is_finishing = True  # nothing changes lists, dicts and objects any more
         writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
         value = self.argument(result)
         if self.keeping is not None:
@@ -434,8 +435,8 @@ class Recorder:
             return tuple([self.argument(item) for item in value])
         if isinstance(value, torch.Size):
             sizes = tuple([self.argument(item) for item in value])
-            return self.node("call_function", torch.Size, (sizes,), {}, "shape") if self._is_finishing else sizes
-        if self._is_finishing and id(value) in self.objects:  # among the inputs: itself, not one like it
+            return self.node("call_function", torch.Size, (sizes,), {}, "shape") if self.is_finishing else sizes
+        if self.is_finishing and id(value) in self.objects:  # among the inputs: itself, not one like it
             return self.objects[id(value)]()
         if kind is list:
             return [self.argument(item) for item in value]
@@ -448,8 +449,9 @@ class Recorder:
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return kind(*[self.argument(item) for item in value])
-        if is_named_result(value) and not self._is_finishing:
+            items = [self.argument(item) for item in value]
+            return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
+        if is_named_result(value) and not self.is_finishing:
             return tuple([self.argument(item) for item in value])
         if kind is dict:
             return {key: self.argument(item) for key, item in value.items()}
@@ -457,29 +459,7 @@ class Recorder:
             return value.node_of()
         if isinstance(value, OpenIterable):
             return value.argument(self)
-        call = container_call(value)
-        if call is not None:
-            return self.node("call_function", call[0], tuple([self.argument(arg) for arg in call[1]]), {})
-        if isinstance(value, tuple):
-            return tuple([self.argument(item) for item in value])
-        if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
-            return value
-        fields = constructor_fields(value)
-        if fields is not None:
-            return self.node("call_function", kind, (), {name: self.argument(item) for name, item in fields.items()})
-        if self._is_finishing and is_plain_object(value):
-            attributes = {name: self.argument(item) for name, item in vars(value).items()}
-            made = self.node("call_function", new_object, (kind,), attributes, "made")
-            self.objects[id(value)] = lambda: made
-            self.keep.append(value)
-            return made
-        error = CaptureError(
-            f"cannot write a {kind.__module__}.{kind.__qualname__} into the graph",
-            at=self.where(),
-            fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
-        )
-        self.questions.refuse(error, "value")
-        return None
+        return made_again(self, value)
 
     def _device_node(self, tensor: TensorProxy) -> Node:
         node = self.region.attributes.get(id(tensor))

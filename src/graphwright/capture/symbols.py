@@ -160,6 +160,7 @@ class _Number:
         # A cache or a dict would keep it beyond the capture.
         if self.node.is_data:
             self.node.recorder.questions.refuse_data(self, "as a key")
+        self.node.recorder.numbers.hashed(self.node)
         raise TypeError(f"unhashable: {self!r} is a number of the captured program, known only when it runs")
 
     def __round__(self, digits: int | None = None) -> Any:

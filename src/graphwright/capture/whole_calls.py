@@ -1,13 +1,14 @@
 """Calls that become one node as they are.
 
-`MyFunction.apply(x)`, which has a backward of its own, functions that TorchScript has compiled, functional_call.
+`MyFunction.apply(x)`, which has a backward of its own, functions that TorchScript has compiled, functional_call,
+sequences that are packed.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,8 +25,14 @@ if TYPE_CHECKING:
 
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["APPLY", "inline", "is_whole", "whole_call"]
+__all__ = ["APPLY", "inline", "is_whole", "packs", "whole_call"]
 
+# Written in Python over operators that only torch itself calls.
+_PACKING = (
+    torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence, torch.nn.utils.rnn.pack_sequence,
+    torch.nn.utils.rnn.pad_sequence, torch.nn.utils.rnn.unpack_sequence, torch.nn.utils.rnn.unpad_sequence,
+)  # fmt: skip
+_PACKING_NAMES = frozenset(function.__name__ for function in _PACKING)
 _APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 APPLY = _APPLY.__code__
 _SIGNATURE = inspect.signature(torch.func.functional_call)
@@ -44,7 +51,21 @@ def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
         return functools.partial(_apply if type(function) is MethodType else _scripted, recorder, function)
     if type(function) is FunctionType and function is torch.func.functional_call:
         return functools.partial(_functional_call, recorder)
+    if type(function) is FunctionType and function in _PACKING:
+        return functools.partial(_packing, recorder, function)
     return None
+
+
+def packs(code: CodeType) -> bool:
+    """Tell whether a function packs sequences: calls of that are to come through the runtime."""
+    return not _PACKING_NAMES.isdisjoint(code.co_names)
+
+
+def _packing(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a call that packs or unpacks sequences."""
+    if not holds_values((args, kwargs)):
+        return function(*args, **kwargs)
+    return recorder.record("call_function", function, function, args, kwargs)
 
 
 def _scripted(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:

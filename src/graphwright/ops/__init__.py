@@ -17,7 +17,7 @@ from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, s
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
-from graphwright.ops.statements import enter_context, exit_context, raise_error, unpack
+from graphwright.ops.statements import enter_context, exit_context, generated, raise_error, unpack
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, transformed
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "loop_parts",
     "normalize_function",
     "normalize_module",
+    "generated",
     "operator_name",
     "raise_error",
     "schemas_of",

@@ -47,7 +47,11 @@ def set_attribute(value: Any, name: str, item: Any) -> None:
     >>> point.x
     2
     """
-    _fields(value, name)[name] = item
+    slot = _slot(value, name)
+    if slot is None:
+        _fields(value, name)[name] = item
+    else:
+        slot.__set__(value, item)
 
 
 def delete_attribute(value: Any, name: str) -> None:
@@ -60,7 +64,22 @@ def delete_attribute(value: Any, name: str) -> None:
     >>> point
     namespace(x=1)
     """
-    _fields(value, name).pop(name, None)
+    slot = _slot(value, name)
+    if slot is None:
+        _fields(value, name).pop(name, None)
+    else:
+        slot.__delete__(value)
+
+
+def _slot(value: Any, name: str) -> types.MemberDescriptorType | None:
+    """The slot of a class written in Python that keeps an attribute; None for one that is kept in `__dict__`."""
+    if isinstance(value, _FIXED):
+        return None
+    for kind in type(value).__mro__:
+        slot = kind.__dict__.get(name)
+        if type(slot) is types.MemberDescriptorType and "__slots__" in kind.__dict__:
+            return slot
+    return None
 
 
 def _fields(value: Any, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Operators of captured programs that Python has statements for: `with` blocks and unpacking.
+"""Operators of captured programs that Python has statements for: `with` blocks, generators and unpacking.
 
 A region of ambient state (grad mode, ...) is a pair of nodes, `enter_context(manager, ...)` and
 `exit_context(entered)`, printed as one `with`; `unpack(value, 2)` followed by its items is printed as `a, b = value`.
@@ -6,12 +6,12 @@ A region of ambient state (grad mode, ...) is a pair of nodes, `enter_context(ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from graphwright.errors import GuardError
 
-__all__ = ["enter_context", "exit_context", "raise_error", "unpack"]
+__all__ = ["enter_context", "exit_context", "generated", "raise_error", "unpack"]
 
 
 def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -48,6 +48,15 @@ def unpack(value: Any, count: int) -> tuple[Any, ...]:
             fix="capture again with these inputs as the example",
         )
     return items
+
+
+def generated(items: Iterable[Any]) -> Iterator[Any]:
+    """Give items one by one, as a generator of the program's does.
+
+    >>> list(generated([1, 2]))
+    [1, 2]
+    """
+    yield from items
 
 
 def raise_error(kind: type[BaseException], *args: Any) -> None:

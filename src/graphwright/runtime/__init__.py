@@ -47,7 +47,7 @@ from graphwright.runtime.lazy import (
 )
 from graphwright.runtime.loading import load
 from graphwright.runtime.loose_parts import BareModule, forward_from_source
-from graphwright.runtime.objects import attribute_names, new_object
+from graphwright.runtime.objects import attribute_names, attributes_of, new_object
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving import save
@@ -69,6 +69,7 @@ __all__ = [
     "Shells",
     "assign_attribute",
     "attribute_names",
+    "attributes_of",
     "captured_module",
     "choose",
     "copy_attribute",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-__all__ = ["attribute_names", "new_object"]
+from graphwright.ops import set_attribute
+
+__all__ = ["attribute_names", "attributes_of", "new_object"]
 
 Kind = TypeVar("Kind")
 
@@ -16,7 +18,37 @@ def attribute_names(value: Any) -> list[str]:
     >>> attribute_names(types.SimpleNamespace(keys=1, values=2))
     ['keys', 'values']
     """
-    return list(vars(value))
+    return list(attributes_of(value))
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Read the attributes that an object has of its own, those in slots included.
+
+    >>> class Pair:
+    ...     __slots__ = ("one", "other")
+    >>> pair = Pair()
+    >>> pair.one = 1
+    >>> attributes_of(pair)
+    {'one': 1}
+    """
+    held = dict(getattr(value, "__dict__", ()))
+    for name in slots_of(type(value)):
+        try:
+            held[name] = object.__getattribute__(value, name)
+        except AttributeError:  # not set
+            continue
+    return held
+
+
+def slots_of(kind: type) -> list[str]:
+    """List the slots of a class, by the names that their attributes really have."""
+    names = []
+    for base in reversed(kind.__mro__):
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            is_private = name.startswith("__") and not name.endswith("__")
+            names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 def new_object(kind: type[Kind], /, **attributes: Any) -> Kind:
@@ -27,5 +59,6 @@ def new_object(kind: type[Kind], /, **attributes: Any) -> Kind:
     namespace(keys=1)
     """
     made = kind.__new__(kind)
-    vars(made).update(attributes)
+    for name, value in attributes.items():
+        set_attribute(made, name, value)
     return made

@@ -182,7 +182,7 @@ class _ModuleWriter:
         try:
             if kind.__dict__.get("_is_instance_class"):
                 bases = [self._values.name(base) for base in kind.__bases__]
-                return {"bases": bases, "name": kind.__name__, "names": sorted(kind._extra)}  # type: ignore[attr-defined]
+                return {"bases": bases, "name": _class_name(kind), "names": sorted(kind._extra)}  # type: ignore[attr-defined]
             if "parametrizations" in module._modules and kind.__name__.startswith("Parametrized"):
                 names = list(module._modules["parametrizations"]._modules)  # type: ignore[union-attr]
                 return {"class": self._values.name(kind.__bases__[0]), "parametrized": names}
@@ -269,3 +269,8 @@ class _ModuleWriter:
 
 def _lists(hooks: Any) -> list[list[Any]]:
     return [hooks.create, hooks.erase, hooks.replace, hooks.deepcopy]
+
+
+def _class_name(kind: type) -> str:
+    """The name of a captured program's own class, as a name: a lambda has none."""
+    return kind.__name__ if kind.__name__.isidentifier() else "GraphModule"

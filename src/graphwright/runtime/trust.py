@@ -29,6 +29,7 @@ from graphwright.ops import (
     enter_context,
     exit_context,
     for_loop,
+    generated,
     raise_error,
     set_attribute,
     transformed,
@@ -41,7 +42,7 @@ __all__ = ["Trust", "name_of", "source_hash"]
 
 _BUILTINS = frozenset({
     "abs", "all", "any", "bool", "bytes", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "getattr",
-    "hasattr", "int", "isinstance", "len", "list", "max", "min", "object", "pow", "print", "range", "reversed",
+    "hasattr", "int", "isinstance", "iter", "len", "list", "max", "min", "object", "pow", "print", "range", "reversed",
     "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip",
 })  # fmt: skip
 # Modules whose own functions and classes a file may name without asking, by exact name.
@@ -49,7 +50,7 @@ _OPEN = frozenset({
     "math", "_operator", "operator",
     "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
     "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.random", "torch.fft",
-    "torch.linalg", "torch.special",
+    "torch.linalg", "torch.special", "torch.return_types",
     "graphwright.ops.regions", "graphwright.ops.statements", "graphwright.ops.state",
     "graphwright.ops.transforms", "graphwright.runtime.dispatch", "graphwright.runtime.guards",
     "graphwright.runtime.objects",
@@ -105,7 +106,7 @@ _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, 
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collections.OrderedDict)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
-    getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error,
+    getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error, generated,
     write_attribute, set_attribute, delete_attribute, torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (

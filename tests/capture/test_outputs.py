@@ -1,0 +1,148 @@
+"""What a program returns: containers, views, generators and objects of whatever class come out as eager gives them."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from graphwright import CaptureError, Interpreter, load, save, trace
+
+
+class Slots:
+    __slots__ = ("__private", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.__private = tensor, 2
+
+    def both(self) -> tuple[Any, Any]:
+        return self.tensor, self.__private
+
+
+class Rows(tuple):  # type: ignore[type-arg]
+    pass
+
+
+class Kind(enum.Enum):
+    FIRST = 1
+
+
+def number_generator(x: Tensor) -> Any:
+    for i in range(3):
+        yield x * i
+
+
+OUTPUTS: dict[str, Callable[[Tensor], Any]] = {
+    "a Counter": lambda x: collections.Counter({"rows": x.shape[0], "other": 2}),
+    "keys": lambda x: {"a": x, "b": x}.keys(),
+    "values": lambda x: {"a": x, "b": x + 1}.values(),
+    "items": lambda x: {"a": x, "b": x + 1}.items(),
+    "values of an OrderedDict": lambda x: collections.OrderedDict(a=x, b=x + 1).values(),
+    "a generator": number_generator,
+    "a generator in a dict": lambda x: {"all": (x * i for i in range(2)), "x": [x]},
+    "an iterator": lambda x: iter([x, x + 1]),
+    "a set": lambda x: {1, 2},
+    "a frozenset": lambda x: frozenset(["a"]),
+    "a set of tensors": lambda x: {x + 1},
+    "a range": lambda x: range(x.shape[0]),
+    "a namespace": lambda x: types.SimpleNamespace(a=x, n=x.shape[0]),
+    "an object with slots": lambda x: Slots(x * 2),
+    "a tuple of a class of its own": lambda x: Rows([x, x + 1]),
+    "an enumeration": lambda x: (x, Kind.FIRST),
+    "a named result": lambda x: x.max(0),
+    "a deque": lambda x: collections.deque([x, x + 1], maxlen=4),
+    "a ChainMap": lambda x: collections.ChainMap({"a": x}, {"b": x + 1}),
+}
+
+
+def plain(value: Any) -> Any:
+    """A value as what it is and holds, to be compared."""
+    kind = type(value).__name__
+    if isinstance(value, Tensor):
+        return kind, value.tolist()
+    if isinstance(value, collections.abc.Mapping):
+        return kind, [(key, plain(item)) for key, item in value.items()]
+    if isinstance(value, set | frozenset):
+        return kind, sorted(str(plain(item)) for item in value)
+    if isinstance(value, collections.abc.Iterable) and not isinstance(value, str):
+        return kind, [plain(item) for item in value]
+    if isinstance(value, Slots):
+        return kind, plain(value.both())
+    if isinstance(value, types.SimpleNamespace):
+        return kind, plain(vars(value))
+    return kind, value
+
+
+@pytest.mark.parametrize("what", OUTPUTS)
+def test_outputs_have_the_class_and_content_that_eager_gives(what: str, tmp_path: Path) -> None:
+    program = OUTPUTS[what]
+    gm = trace(program, (torch.ones(2, 3),))
+    x = torch.arange(6.0).reshape(3, 2)
+    assert plain(gm(x)) == plain(program(x))
+    assert plain(Interpreter(gm).run(x)) == plain(program(x))
+    save(gm, tmp_path / "program.gw")
+    assert plain(load(tmp_path / "program.gw", allow=[__name__, "collections"])(x)) == plain(program(x))
+
+
+def test_a_partial_function_has_the_values_of_a_run() -> None:
+    gm = trace(lambda x: functools.partial(torch.add, x * 2, alpha=3), (torch.ones(2),))
+    assert torch.equal(gm(torch.full((2,), 5.0))(torch.ones(2)), torch.full((2,), 13.0))
+
+
+class Holder:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def method(self) -> Tensor:
+        return self.tensor
+
+
+@pytest.mark.parametrize("program", [lambda x: lambda y: x + y, lambda x: Holder(x * 2).method])
+def test_a_function_that_closes_over_values_is_refused(program: Callable[..., Any]) -> None:
+    with pytest.raises(CaptureError, match="cannot write a function that closes over values of the program"):
+        trace(program, (torch.ones(2),))
+
+
+def test_objects_with_slots_are_inputs_that_the_program_changes() -> None:
+    def program(x: Tensor, held: Slots) -> Tensor:
+        held.tensor = held.tensor + x
+        return held.tensor * 2
+
+    gm = trace(program, (torch.ones(2), Slots(torch.ones(2))))
+    held = Slots(torch.full((3,), 4.0))
+    assert torch.equal(gm(torch.ones(3), held), torch.full((3,), 10.0))
+    assert torch.equal(held.tensor, torch.full((3,), 5.0))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, hidden = self.gru(packed)
+        padded, lengths = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+        return padded, hidden, lengths, packed
+
+
+def test_packed_sequences_are_nodes_and_outputs(tmp_path: Path) -> None:
+    model = Recurrent()
+    gm = trace(model, (torch.randn(2, 5, 3), torch.tensor([2, 5])))
+    assert len(gm.graph.find_nodes(op="call_function", target=pack_padded_sequence)) == 1
+    save(gm, tmp_path / "recurrent.gw")
+    for captured in (gm, load(tmp_path / "recurrent.gw", allow=[__name__])):
+        x, lengths = torch.randn(4, 6, 3), torch.tensor([1, 6, 3, 3])
+        got, wanted = captured(x, lengths), model(x, lengths)
+        assert type(got[3]) is PackedSequence
+        for one, other in zip((*got[:3], *got[3]), (*wanted[:3], *wanted[3]), strict=True):
+            torch.testing.assert_close(one, other)
