@@ -10,8 +10,18 @@ from graphwright.ops.annotations import create_type_hint, type_matches
 from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
 from graphwright.ops.calls import Call, call_of, parameters_of
-from graphwright.ops.effects import DECLARED_IMPURE, RANDOM_FUNCTIONS, has_side_effect, is_impure, is_inplace, is_random
-from graphwright.ops.operators import Operator, key_of, module_operator, operator_of, operator_of_target
+from graphwright.ops.effects import (
+    DECLARED_IMPURE,
+    RANDOM_FUNCTIONS,
+    aliases_of,
+    has_side_effect,
+    is_impure,
+    is_inplace,
+    is_random,
+)
+from graphwright.ops.lookup import key_of, module_operator, operator_of, operator_of_target
+from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module
+from graphwright.ops.operators import Operator
 from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
@@ -29,8 +39,12 @@ __all__ = [
     "TRANSFORMS",
     "ArgsKwargsPair",
     "Call",
+    "FunctionalForm",
     "Operator",
+    "aliases_of",
     "call_of",
+    "functional_form",
+    "is_plain_module",
     "key_of",
     "module_operator",
     "operator_of",

@@ -15,9 +15,10 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops import facts
 from graphwright.ops.forms import Form, bind, kind_of
-from graphwright.ops.operators import Operator, forms_of, operator_of, operator_of_target
+from graphwright.ops.lookup import operator_of, operator_of_target
+from graphwright.ops.operators import Operator, forms_of, is_on
 
-__all__ = ["Call", "call_of", "is_on", "parameters_of"]
+__all__ = ["Call", "call_of", "parameters_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,8 +78,9 @@ def _call(known: Operator, node: Node) -> Call | None:
         if _are_on(flags, values if flags.flags == ("inplace",) else given):
             writes = (*writes, *flags.parameters)
     values = given
+    out = values.pop("out", out)
     if out is not None:
-        values["out"], writes = _plain(out), (*writes, "out")
+        values["out"], writes = _plain(out), tuple(dict.fromkeys((*writes, "out")))
     return Call(
         known.key,
         values,
@@ -91,11 +93,6 @@ def _call(known: Operator, node: Node) -> Call | None:
 
 def _are_on(flags: facts.Flags, values: Mapping[str, Any]) -> bool:
     return all(is_on(values.get(name, True)) for name in flags.flags)
-
-
-def is_on(value: Any) -> bool:
-    """Tell whether a flag is set; a value of the graph counts as set."""
-    return isinstance(value, Node) or not (value is None or value is False or value == 0)
 
 
 def _commutes(known: Operator, values: Mapping[str, Any]) -> bool:
@@ -267,9 +264,14 @@ def _list_of_dims(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def _decimals(values: dict[str, Any]) -> dict[str, Any]:
+    return {"decimals": 0, **values}
+
+
 _SPECIAL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     **dict.fromkeys(("std", "var", "std_mean", "var_mean"), _correction),
     **dict.fromkeys(("all", "any", "squeeze"), _list_of_dims),
+    "round": _decimals,
     **{f"{kind}_pool{n}d": _stride_of_pool for kind in ("max", "avg", "lp") for n in (1, 2, 3)},
     **dict.fromkeys(
         (

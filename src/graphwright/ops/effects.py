@@ -7,81 +7,27 @@ flag is a value of the graph, the answer is the careful one.
 
 from __future__ import annotations
 
-import builtins
-import functools
-import inspect
-import math
-import operator
-import types
 from typing import Any
 
 import torch
 from torch import nn
 
-from graphwright.errors import GraphError
-from graphwright.ir import Node, bodies_of, qualified_name
+from graphwright.ir import Node, bodies_of
+from graphwright.ops.facts import WRITING_METHODS
+from graphwright.ops.lookup import operator_of
+from graphwright.ops.operators import Operator, flag_of, is_on
 from graphwright.ops.regions import is_region
-from graphwright.ops.state import delete_attribute, set_attribute
 
-__all__ = ["DECLARED_IMPURE", "RANDOM_FUNCTIONS", "has_side_effect", "is_impure", "is_inplace", "is_random"]
+__all__ = [
+    "DECLARED_IMPURE", "RANDOM_FUNCTIONS", "aliases_of", "has_side_effect", "is_impure", "is_inplace", "is_random",
+]  # fmt: skip
 
-_INPLACE_OPERATORS = (
-    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
-    operator.imatmul, operator.ipow, operator.ilshift, operator.irshift, operator.iand, operator.ixor, operator.ior,
-    operator.iconcat, operator.setitem, operator.delitem, setattr, delattr, set_attribute, delete_attribute,
-)  # fmt: skip
-_INPLACE_METHODS = frozenset({
-    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__imatmul__", "__ipow__",
-    "__ilshift__", "__irshift__", "__iand__", "__ixor__", "__ior__", "__setitem__", "__delitem__", "__setattr__",
-    "__delattr__", "__setstate__", "resize", "resize_as",
-})  # fmt: skip
-# Methods of tensors that act without writing to the tensor's values.
-_ACTING_METHODS = frozenset({
-    "backward", "retain_grad", "register_hook", "register_post_accumulate_grad_hook", "record_stream",
-})  # fmt: skip
-_PURE_METHODS = frozenset({"items", "keys", "values", "get", "split", "strip", "join", "format", "lower", "upper"})
-
-# Functions that write to an argument only if one of their arguments says so: (its names, its position, its default).
-_Flag = tuple[tuple[str, ...], int, Any]
-_WRITES_IF: dict[str, _Flag] = {
-    "batch_norm": (("training",), 5, False),
-    "native_batch_norm": (("training",), 5, False),
-    "instance_norm": (("use_input_stats",), 5, True),
-    "embedding": (("max_norm",), 3, None),
-    "embedding_bag": (("max_norm",), 3, None),
-}
-# Functions and methods that draw random numbers: always, or only if one of their arguments says so.
-_ALWAYS = ((), 0, True)
-_DROPOUT = (("training", "train"), 2, True)
-_DRAWS_IF: dict[str, _Flag] = {
-    **dict.fromkeys((
-        "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
-        "multinomial", "poisson", "binomial", "gumbel_softmax", "native_dropout", "manual_seed", "seed", "initial_seed",
-        "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices",
-        "fractional_max_pool3d_with_indices", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu",
-    ), _ALWAYS),
-    **dict.fromkeys((
-        "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
-    ), _DROPOUT),
-    "rrelu": (("training",), 3, False),
-    "scaled_dot_product_attention": (("dropout_p",), 4, 0.0),
-}  # fmt: skip
 # The functions that draw random numbers though no tensor is passed to them.
 RANDOM_FUNCTIONS = frozenset(
     getattr(torch, name)
     for name in ("rand", "randn", "randint", "randperm", "normal", "rand_like", "randn_like", "randint_like",
                  "bernoulli", "multinomial", "poisson")
 )  # fmt: skip
-
-_ACTING_BUILTINS = (print, input, open, exec, eval, next, breakpoint, __import__)
-# Where torch keeps functions that compute; under the other names live modes, seeds, checks, savers and loaders.
-_PURE_HOMES = frozenset({
-    "torch.nn.functional", "torch._C._nn", "torch.fft", "torch.linalg", "torch.special", "torch.functional",
-    "torch._jit_internal", "torch.Tensor", "torch._VF", "torch._C._fft", "torch._C._linalg", "torch._C._special",
-})  # fmt: skip
-_PURE_TORCH = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.is_tensor, torch.is_storage)
-_CHECKS = ("_assert", "_check", "_print", "_sync", "_functional_assert", "_functional_sym_constrain", "sym_constrain")
-_PURE_NAMESPACES = ("aten", "prims")  # of torch.ops
 
 
 # ---- the questions
@@ -91,34 +37,18 @@ def is_inplace(node: Node) -> bool:
     """Tell whether a node writes to one of its arguments; a branch or loop does if a node inside it may."""
     if is_region(node):
         return any(is_inplace(inner) for body in bodies_of(node) for inner in body.nodes)
-    if node.kwargs.get("out") is not None:
-        return True
-    if node.op == "call_method":
-        return _is_inplace_method(node.target)
-    if node.op != "call_function":
-        return False
-    function, name = node.target, _name_of(node)
-    if any(function is other for other in _INPLACE_OPERATORS) or _is_inplace_method(name):
-        return True
-    if name in _WRITES_IF and _is_on(node, _WRITES_IF[name]):
-        return True
-    position = _position(function, "inplace")
-    if position is not None and _is_on(node, (("inplace",), position, False)):
-        return True
-    schema = getattr(function, "_schema", None)
-    return schema is not None and bool(schema.is_mutable)
+    if node.op != "call_function" and node.op != "call_method":
+        return node.kwargs.get("out") is not None
+    return _writes(node, operator_of(node))
 
 
 def is_random(node: Node) -> bool:
     """Tell whether a node may advance a random state."""
     if is_region(node):
         return any(is_random(inner) for body in bodies_of(node) for inner in body.nodes)
-    if node.op not in ("call_function", "call_method"):
+    if node.op != "call_function" and node.op != "call_method":
         return False
-    name = _name_of(node)
-    if name in _DRAWS_IF and _is_on(node, _DRAWS_IF[name]):
-        return True
-    return torch.Tag.nondeterministic_seeded in _tags(node.target)
+    return _draws(node, operator_of(node))
 
 
 def is_impure(node: Node, module: nn.Module | None = None) -> bool:
@@ -136,11 +66,52 @@ def is_impure(node: Node, module: nn.Module | None = None) -> bool:
         return False
     if op == "call_module":
         return _is_module_impure(module)
-    if is_inplace(node) or is_random(node):
+    known = operator_of(node)
+    if known is None or known.acts or _writes(node, known) or _draws(node, known):
         return True
-    if op == "call_method":
-        return not _is_pure_method(node.target)
-    return not _is_pure_function(node.target) or _is_declared(node.target)
+    return op == "call_function" and node.target in DECLARED_IMPURE
+
+
+def aliases_of(node: Node, known: Operator) -> tuple[tuple[int | None, str], ...]:
+    """What of `known.aliases` holds for the call that a node makes: a flag `inplace` that is off shares nothing.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> x = graph.placeholder("x")
+    >>> nodes = [graph.call_function(nn.functional.relu, (x,), {"inplace": flag}) for flag in (True, False)]
+    >>> [aliases_of(node, operator_of(node)) for node in nodes]
+    [((0, 'input'),), ()]
+    """
+    aliases = known.aliases
+    for flags in known.writes_if:
+        if flags.flags == ("inplace",) and not _is_on(node, known, "inplace"):
+            aliases = tuple(pair for pair in aliases if pair != (0, *flags.parameters))
+    return aliases if node.kwargs.get("out") is None else (*aliases, (None, "out"))
+
+
+def _writes(node: Node, known: Operator | None) -> bool:
+    if node.kwargs.get("out") is not None:
+        return True
+    if known is None:  # torch's convention is everyone's
+        name = node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", ""))
+        return (name.endswith("_") and not name.endswith("__")) or name in WRITING_METHODS
+    if known.writes:
+        return True
+    return any(all(_is_on(node, known, flag) for flag in flags.flags) for flags in known.writes_if)
+
+
+def _draws(node: Node, known: Operator | None) -> bool:
+    return known is not None and known.random and all(_is_on(node, known, flag) for flag in known.random_if.flags)
+
+
+def _is_on(node: Node, known: Operator, flag: str) -> bool:
+    """Tell whether an argument is given, by name or position, and not off."""
+    names, position, value = flag_of(known, flag)
+    if 0 <= position < len(node.args):
+        value = node.args[position]
+    for name in names:
+        value = node.kwargs.get(name, value)
+    return is_on(value)
 
 
 def _has_impure_body(node: Node, owner: nn.Module | None) -> bool:
@@ -158,10 +129,6 @@ def _has_impure_body(node: Node, owner: nn.Module | None) -> bool:
     return False
 
 
-def _is_declared(function: Any) -> bool:
-    return type(function).__hash__ is not None and function in DECLARED_IMPURE
-
-
 DECLARED_IMPURE: set[Any] = set()  # by `has_side_effect`
 
 
@@ -175,93 +142,6 @@ def has_side_effect(fn: Any) -> Any:
     """
     DECLARED_IMPURE.add(fn)
     return fn
-
-
-# ---- what is known of functions and methods
-
-
-def _name_of(node: Node) -> str:
-    """The name that the tables know: `relu` for torch.relu, "relu" and torch.ops.aten.relu.default."""
-    target: Any = node.target
-    return target if isinstance(target, str) else str(getattr(target, "__name__", "")).partition(".")[0]
-
-
-def _is_on(node: Node, flag: _Flag) -> bool:
-    """Tell whether an argument is given, by name or position, and not off; a value of the graph counts as on."""
-    names, position, default = flag
-    value = default
-    if names and position < len(node.args):
-        value = node.args[position]
-    for name in names:
-        value = node.kwargs.get(name, value)
-    return isinstance(value, Node) or not (value is None or value is False or value == 0)
-
-
-@functools.lru_cache(4096)
-def _position_of_hashable(function: Any, parameter: str) -> int | None:
-    try:
-        return list(inspect.signature(function).parameters).index(parameter)
-    except (TypeError, ValueError):  # written in C, or without this parameter
-        return None
-
-
-def _position(function: Any, parameter: str) -> int | None:
-    return _position_of_hashable(function, parameter) if isinstance(function, types.FunctionType) else None
-
-
-def _is_inplace_method(name: str) -> bool:
-    if name in _INPLACE_METHODS:
-        return True
-    return name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_")
-
-
-def _is_pure_method(name: str) -> bool:
-    return name not in _ACTING_METHODS and (hasattr(torch.Tensor, name) or name in _PURE_METHODS)
-
-
-def _tags(function: Any) -> list[Any]:
-    """What torch.ops says of an operator; for one that is still to choose its overload, of all of them."""
-    if isinstance(function, torch._ops.OpOverload):
-        return list(function.tags)
-    if isinstance(function, torch._ops.OpOverloadPacket):
-        return [tag for name in function.overloads() for tag in getattr(function, name).tags]
-    return []
-
-
-def _is_pure_function(function: Any) -> bool:
-    """Tell whether a function only computes, flags and names in the tables aside."""
-    is_builtin = isinstance(function, types.BuiltinFunctionType)  # the most common: these live for ever and have a hash
-    return _is_pure_builtin(function) if is_builtin else _only_computes(function)
-
-
-@functools.lru_cache(4096)
-def _is_pure_builtin(function: Any) -> bool:
-    return _only_computes(function)
-
-
-def _only_computes(function: Any) -> bool:
-    name = str(getattr(function, "__name__", ""))
-    if name.startswith(_CHECKS):
-        return False
-    if getattr(builtins, name, None) is function:
-        return not any(function is other for other in _ACTING_BUILTINS)
-    if getattr(operator, name, None) is function or getattr(math, name, None) is function:
-        return True
-    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        return str(function).partition(".")[0] in _PURE_NAMESPACES
-    if any(function is other for other in _PURE_TORCH):
-        return True
-    if isinstance(function, types.MethodWrapperType):
-        return name == "__get__"  # the getter of a property: `torch.Tensor.shape.__get__`
-    try:
-        home = qualified_name(function).rpartition(".")[0]
-    except GraphError:
-        return False
-    if home == "torch":
-        return name.startswith("sym_") or hasattr(torch._C._VariableFunctions, name)
-    if home == "torch.Tensor":
-        return _is_pure_method(name)
-    return home in _PURE_HOMES or home in ("builtins.str", "builtins.bytes", "builtins.int", "builtins.float")
 
 
 # ---- what is known of modules
@@ -280,13 +160,13 @@ def _is_module_impure(module: nn.Module | None) -> bool:
     if isinstance(module, nn.modules.lazy.LazyModuleMixin | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
         return True
     if module.training:
-        if isinstance(module, nn.modules.dropout._DropoutNd | nn.RReLU) or _draws(flags.get("dropout")):
+        if isinstance(module, nn.modules.dropout._DropoutNd | nn.RReLU) or _drops(flags.get("dropout")):
             return True
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True
     return any(_is_module_impure(child) for child in module.children())
 
 
-def _draws(dropout: Any) -> bool:
+def _drops(dropout: Any) -> bool:
     """Tell whether a module's attribute `dropout` is a probability above 0; in some it is a child module."""
     return isinstance(dropout, int | float) and dropout > 0

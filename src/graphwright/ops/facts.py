@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
+
 __all__ = [
-    "ACTING", "ALIASES", "COMMUTATIVE", "DRAWS", "DROPPED", "METHODS", "OF_DISPATCHER", "PROPERTIES",
-    "PYTHON_OPERATORS", "RENAMED", "RETURNS_ARGUMENT", "SHAPE_ONLY", "SIGNATURES", "SIGNATURES_OF_METHODS", "WRITES_IF",
-    "WRITING_METHODS", "Alias", "Flags",
+    "ACTING", "ALIASES", "COMMUTATIVE", "DRAWS", "DROPPED", "IN_FUNCTIONAL", "MAKES_NEW", "METHODS",
+    "OF_DISPATCHER", "PRIVATE_METHODS", "PROPERTIES", "PYTHON_OPERATORS", "RENAMED", "RETURNS_ARGUMENT", "SECOND",
+    "SHAPE_ONLY", "SIGNATURES", "SIGNATURES_OF_METHODS", "WRITES_IF", "WRITING_METHODS", "Alias", "Flags",
 ]  # fmt: skip
 
 
@@ -65,8 +67,8 @@ ALIASES: dict[str, Alias] = _aliases("""
     bitwise_or __or__ __ior__
     bitwise_xor __xor__ __ixor__
     bitwise_not __invert__
-    lshift __lshift__ __ilshift__
-    rshift __rshift__ __irshift__
+    bitwise_left_shift __lshift__ __ilshift__
+    bitwise_right_shift __rshift__ __irshift__
     positive __pos__
     lt less __lt__
     le less_equal __le__
@@ -133,8 +135,8 @@ ALIASES |= {
     "__rand__": Alias("bitwise_and", swapped=True),
     "__ror__": Alias("bitwise_or", swapped=True),
     "__rxor__": Alias("bitwise_xor", swapped=True),
-    "__rlshift__": Alias("lshift", swapped=True),
-    "__rrshift__": Alias("rshift", swapped=True),
+    "__rlshift__": Alias("bitwise_left_shift", swapped=True),
+    "__rrshift__": Alias("bitwise_right_shift", swapped=True),
     **{
         f"{kind}max_pool{n}d_with_indices": Alias(f"{kind}max_pool{n}d", arguments={"return_indices": True})
         for kind in ("", "adaptive_", "fractional_")
@@ -159,8 +161,12 @@ _CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int64",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
-METHODS: dict[str, tuple[str, dict[str, str]]] = {name: ("to", {"dtype": kind}) for name, kind in _CASTS.items()}
-METHODS["cpu"] = "to", {"device": "cpu"}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "cpu": ("to", {"device": torch.device("cpu")}),
+    **{name: ("to", {"dtype": getattr(torch, kind)}) for name, kind in _CASTS.items()},
+}
+# Functions of torch.nn.functional that the dispatcher knows by another name.
+IN_FUNCTIONAL = {"unfold": "im2col", "fold": "col2im"}
 
 # Attributes of tensors that are as good as a method without arguments.
 PROPERTIES = frozenset({
@@ -175,13 +181,13 @@ PYTHON_OPERATORS: dict[Any, str] = {
     operator.floordiv: "floor_divide", operator.mod: "remainder", operator.pow: "pow", operator.neg: "neg",
     operator.pos: "positive", operator.abs: "abs", abs: "abs", operator.invert: "bitwise_not",
     operator.and_: "bitwise_and", operator.or_: "bitwise_or", operator.xor: "bitwise_xor",
-    operator.lshift: "lshift", operator.rshift: "rshift", operator.lt: "lt", operator.le: "le", operator.gt: "gt",
-    operator.ge: "ge", operator.eq: "eq", operator.ne: "ne", operator.getitem: "getitem",
-    operator.setitem: "setitem", operator.delitem: "delitem",
+    operator.lshift: "bitwise_left_shift", operator.rshift: "bitwise_right_shift",
+    operator.lt: "lt", operator.le: "le", operator.gt: "gt", operator.ge: "ge", operator.eq: "eq", operator.ne: "ne",
+    operator.getitem: "getitem", operator.setitem: "setitem", operator.delitem: "delitem",
     operator.iadd: "add", operator.isub: "sub", operator.imul: "mul", operator.itruediv: "div",
     operator.imatmul: "matmul", operator.ifloordiv: "floor_divide", operator.imod: "remainder", operator.ipow: "pow",
     operator.iand: "bitwise_and", operator.ior: "bitwise_or", operator.ixor: "bitwise_xor",
-    operator.ilshift: "lshift", operator.irshift: "rshift", operator.iconcat: "concat",
+    operator.ilshift: "bitwise_left_shift", operator.irshift: "bitwise_right_shift", operator.iconcat: "concat",
 }  # fmt: skip
 
 # ---- parameters
@@ -191,13 +197,14 @@ RENAMED: dict[str, dict[str, str]] = {
     "*": {"self": "input", "train": "training", "_random_samples": "random_samples"},
     "embedding": {"indices": "input"},
     "embedding_bag": {"indices": "input"},
+    "lu": {"A": "input"},
     "split": {"tensor": "input", "split_size_or_sections": "split_size", "split_sizes": "split_size"},
 }  # fmt: skip
 # Parameters that change nothing that a program can see, or that are seen to elsewhere (`inplace` is a write).
 DROPPED = frozenset({"_stacklevel", "cudnn_enable", "cudnn_enabled", "inplace"})
 
 # What Python's parser of arguments takes and no schema says, or says in several ways. `ints`: one number, several, or a
-# sequence of them; `*` after it: by position they may stand one by one.
+# sequence of them; `items*`: by position they may stand one by one.
 SIGNATURES: dict[str, tuple[str, ...]] = {
     "size": ("input, dim=None",),
     "stride": ("input, dim=None",),
@@ -212,36 +219,34 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "getitem": ("input, index",),
     "setitem": ("input, index, value",),
     "delitem": ("input, index",),
-    "lshift": ("input, other",),
-    "rshift": ("input, other",),
     "concat": ("input, other",),
-    "positive": ("input",),
-    "bitwise_and": ("input, other",),
-    "bitwise_or": ("input, other",),
-    "bitwise_xor": ("input, other",),
+    "nonzero": ("input, *, as_tuple=False",),
+    "broadcast_shapes": ("shapes: items*",),
     "split": (
         "input, split_size, dim=0",
         "tensor, split_size_or_sections, dim=0",
         "input, split_sizes, dim=0",
     ),
     "norm": ("input, p='fro', dim: ints = None, keepdim=False, dtype=None",),
-    "einsum": ("equation: str, operands: tensors*",),
+    "einsum": ("equation: str, operands: items*",),
     "unique": ("input, sorted=True, return_inverse=False, return_counts=False, dim=None",),
     "unique_consecutive": ("input, return_inverse=False, return_counts=False, dim=None",),
-    "meshgrid": ("tensors: tensors*, *, indexing=None",),
-    "broadcast_tensors": ("tensors: tensors*",),
-    "block_diag": ("tensors: tensors*",),
-    "cartesian_prod": ("tensors: tensors*",),
-    "chain_matmul": ("matrices: tensors*, *, out=None",),
-    "atleast_1d": ("tensors: tensors*",),
-    "atleast_2d": ("tensors: tensors*",),
-    "atleast_3d": ("tensors: tensors*",),
+    "meshgrid": ("tensors: items*, *, indexing=None",),
+    "broadcast_tensors": ("tensors: items*",),
+    "block_diag": ("tensors: items*",),
+    "cartesian_prod": ("tensors: items*",),
+    "chain_matmul": ("matrices: items*, *, out=None",),
+    "atleast_1d": ("tensors: items*",),
+    "atleast_2d": ("tensors: items*",),
+    "atleast_3d": ("tensors: items*",),
     "tensor": ("data, *, dtype=None, device=None, requires_grad=False, pin_memory=False",),
     "as_tensor": ("data, dtype=None, device=None",),
     "asarray": ("obj, *, dtype=None, device=None, copy=None, requires_grad=False",),
     "new_tensor": ("input, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False",),
 }  # fmt: skip
 
+# What operators of Python with two arguments call the second.
+SECOND = {"pow": "exponent"}
 SIGNATURES_OF_METHODS: dict[str, str] = {"where": "input, condition, other"}
 
 # ---- effects
@@ -281,8 +286,20 @@ ACTING = frozenset({
 RETURNS_ARGUMENT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((
         "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
-        "getitem", "pad", "type", "data", "grad", "numpy", "interpolate", "upsample", "positive",
+        "getitem", "pad", "type", "data", "grad", "numpy", "interpolate", "upsample", "positive", "conj_physical",
+        "unsafe_chunk", "unsafe_split", "sum_to_size", "local_response_norm", "to_dense", "to_sparse", "to_sparse_csr",
+        "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc", "type_as", "_to_cpu", "_pad_enum", "_pad_circular",
+        "_reshape_from_tensor", "_add_batch_dim", "_remove_batch_dim",
     ), ("input",)),
+    **dict.fromkeys((
+        "_embedding_bag", "unflatten_dense_tensors", "_saturate_weight_to_fp16", "to_dense_backward",
+        "to_mkldnn_backward", "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor",
+        "sparse_bsc_tensor", "sparse_compressed_tensor", "_sparse_coo_tensor_unsafe", "_sparse_csr_tensor_unsafe",
+        "_sparse_csc_tensor_unsafe", "_sparse_bsr_tensor_unsafe", "_sparse_bsc_tensor_unsafe", "new",
+        "_sparse_compressed_tensor_unsafe", *(f"_cast_{kind}" for kind in
+        ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")),
+    ), ("*",)),
+    "histogramdd": ("bins",),
     "einsum": ("operands",),
     "meshgrid": ("tensors",),
     "broadcast_tensors": ("tensors",),
@@ -295,6 +312,18 @@ RETURNS_ARGUMENT: dict[str, tuple[str, ...]] = {
     "asarray": ("obj",),
     "split": ("input",),
 }  # fmt: skip
+
+# Operators that no schema describes and that share no memory with what they get.
+MAKES_NEW = frozenset({
+    "tensor", "new_tensor", "size", "dim", "stride", "numel", "item", "tolist", "element_size", "is_shared", "data_ptr",
+    "nbytes", "itemsize", "unique", "unique_consecutive", "block_diag", "lu", "svd_lowrank", "pca_lowrank", "lobpcg",
+    "cdist", "tensordot", "stft", "istft", "norm", "broadcast_shapes", "unravel_index", "dtype", "device", "layout",
+    "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_nested", "is_quantized", "is_sparse", "_is_view",
+    "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "manual_seed", "seed",
+    "initial_seed",
+})  # fmt: skip
+# Methods of tensors that Python's own business needs; under other names with an underscore, nobody knows.
+PRIVATE_METHODS = frozenset({"_is_view", "_version"})
 
 # ---- algebra
 
@@ -312,7 +341,7 @@ SHAPE_ONLY = frozenset({
     "view", "reshape", "flatten", "unflatten", "permute", "transpose", "t", "numpy_T", "mT", "mH", "matrix_H",
     "squeeze", "unsqueeze", "expand", "expand_as", "movedim", "contiguous", "view_as", "reshape_as", "narrow", "select",
     "slice", "unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "unsafe_split", "unsafe_chunk",
-    "unfold", "flip", "fliplr", "flipud", "roll", "rot90", "tile", "repeat", "diagonal", "as_strided", "atleast_1d",
+    "unfold", "flip", "fliplr", "flipud", "roll", "rot90", "tile", "repeat", "diagonal", "atleast_1d",
     "atleast_2d", "atleast_3d", "broadcast_to", "broadcast_tensors", "ravel", "pixel_shuffle", "pixel_unshuffle",
     "channel_shuffle", "meshgrid", "size", "dim", "numel", "stride", "is_contiguous",
 })  # fmt: skip

@@ -115,8 +115,8 @@ def form_of_text(text: str) -> Form:
     >>> form.positional, form.keywords, dict(form.defaults)
     (('input', 'dim'), ('dtype',), {'dim': None, 'dtype': None})
     """
-    spreads = "tensors*" in text
-    function: Any = ast.parse(f"def f({text.replace('tensors*', 'tensors')}): ...").body[0]
+    spreads = "items*" in text
+    function: Any = ast.parse(f"def f({text.replace('items*', 'items')}): ...").body[0]
     parameters = function.args
     defaults, kinds = {}, {}
     for parameter, default in zip(reversed(parameters.args), reversed(parameters.defaults), strict=False):
@@ -197,9 +197,10 @@ def _placed(form: Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[
         if name not in form.positional and name not in form.keywords:
             name = _EVERYWHERE.get(name, name)
             if name not in form.positional and name not in form.keywords:
-                if name in ("out", "requires_grad", "pin_memory", "layout", "device", "dtype") and value is None:
+                if name != "requires_grad" or "pin_memory" not in form.keywords:  # no schema of a factory has it
+                    return None
+                if value is False:
                     continue
-                return None
         if name in values:
             return None
         values[name] = value
@@ -215,7 +216,7 @@ def _stand_alone(form: Form, args: Sequence[Any]) -> bool:
     if len(args) > len(form.positional):
         return True
     if isinstance(first, Node):
-        return "tensors" in form.kinds.get(form.positional[-1], ()) or kind_of(first) in ("int", "tensor")
+        return "items" in form.kinds.get(form.positional[-1], ()) or kind_of(first) in ("int", "tensor")
     return isinstance(first, int | torch.Tensor | torch.SymInt) and not isinstance(first, bool)
 
 

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.ops.effects import DECLARED_IMPURE, is_inplace
+from graphwright.ops.effects import DECLARED_IMPURE, aliases_of, is_inplace, is_random
+from graphwright.ops.lookup import operator_of
+from graphwright.ops.modules import functional_form, is_plain_module
+from graphwright.ops.operators import Operator
 
 __all__ = ["gives_fresh_value", "is_scratch_write"]
-
-# Calls whose result shares no memory with anything else.
-_FRESH_FUNCTIONS = frozenset({
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.neg, operator.pow,
-    operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.floordiv, operator.mod,
-    torch.abs, torch.exp, torch.sqrt, torch.sin, torch.cos, torch.tanh, torch.sigmoid, torch.relu, torch.sum,
-    torch.mean, torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.matmul, torch.cat, torch.stack,
-    torch.clone,
-    torch.conv1d, torch.conv2d, torch.conv3d, F.linear, F.conv1d, F.conv2d, F.conv3d, F.batch_norm, F.layer_norm,
-})  # fmt: skip
-_FRESH_METHODS = frozenset({
-    "add", "sub", "mul", "div", "neg", "abs", "exp", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "matmul",
-    "sum", "mean", "prod", "amax", "amin", "norm", "softmax", "clone", "item", "size", "dim",
-})  # fmt: skip
-_FRESH_MODULES = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.Linear, nn.LayerNorm, nn.GroupNorm)
-# Calls that write to their first argument and give it back.
-_WRITING_FUNCTIONS = frozenset({
-    operator.iadd, operator.isub, operator.imul, operator.itruediv,
-    F.relu, F.relu6, F.leaky_relu, F.elu, F.selu, F.celu, F.silu, F.mish, F.hardtanh, F.hardswish, F.hardsigmoid,
-    torch.relu_, F.relu_,
-})  # fmt: skip
-_WRITING_MODULES = frozenset({
-    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.SiLU, nn.Mish, nn.Hardtanh, nn.Hardswish,
-    nn.Hardsigmoid,
-})  # fmt: skip
-_WRITING_METHODS = frozenset({"relu_", "add_", "sub_", "mul_", "div_", "clamp_", "sigmoid_", "tanh_"})
 
 ModuleOf = Callable[[Node], "nn.Module | None"]
 
@@ -50,7 +23,7 @@ def is_scratch_write(node: Node, module_of: ModuleOf) -> bool:
     `module_of` gives the module that a call_module node calls, where it is known. Nobody can see such a write, once
     the node itself is not read: the ReLU in place behind a convolution whose result is not needed.
     """
-    if not _writes_and_returns(node, module_of):
+    if not _writes_to_first(node, module_of):
         return False
     written = node.args[0] if node.args else None
     return isinstance(written, Node) and list(written.users) == [node] and gives_fresh_value(written, module_of)
@@ -58,31 +31,44 @@ def is_scratch_write(node: Node, module_of: ModuleOf) -> bool:
 
 def gives_fresh_value(node: Node, module_of: ModuleOf) -> bool:
     """Tell whether it is known that what a node gives shares no memory with anything else."""
-    if node.op == "call_method" and node.target in _FRESH_METHODS:
-        return node.kwargs.get("out") is None
-    if node.op == "call_function" and _is_among(node.target, _FRESH_FUNCTIONS):
-        return node.kwargs.get("out") is None
     if node.op == "call_module":
-        module = module_of(node)
-        if isinstance(module, _FRESH_MODULES) and _is_plain(module):
+        if _is_fresh_module(module_of(node)):
+            return True
+    elif node.op == "call_function" or node.op == "call_method":
+        known = _known(node)
+        if known is not None and not known.acts and not aliases_of(node, known):
             return True
     return is_scratch_write(node, module_of)
 
 
-def _writes_and_returns(node: Node, module_of: ModuleOf) -> bool:
-    if node.op == "call_function":
-        return _is_among(node.target, _WRITING_FUNCTIONS) and is_inplace(node) and node.kwargs.get("out") is None
-    if node.op == "call_method":
-        return node.target in _WRITING_METHODS
-    module = module_of(node) if node.op == "call_module" else None
-    return type(module) in _WRITING_MODULES and module is not None and _is_plain(module)
+def _known(node: Node) -> Operator | None:
+    known = operator_of(node)
+    return None if node.op == "call_function" and known is not None and node.target in DECLARED_IMPURE else known
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """Tell whether the module is one of torch.nn's own, and nobody hooked into it."""
-    hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return type(module).__module__.startswith("torch.nn.modules.") and not hooked
+def _is_fresh_module(module: nn.Module | None) -> bool:
+    """Tell whether what a module gives is its own; batch norm, too, which also writes to its statistics."""
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return is_plain_module(module)
+    form = None if module is None else functional_form(module)
+    return form is not None and (not form.operator.aliases or _is_off(form.values, form.operator))
 
 
-def _is_among(target: Any, functions: frozenset[Any]) -> bool:
-    return type(target).__hash__ is not None and target in functions and target not in DECLARED_IMPURE
+def _is_off(values: object, operator: Operator) -> bool:
+    return operator.aliases == ((0, "input"),) and isinstance(values, dict) and values.get("inplace") is False
+
+
+def _writes_to_first(node: Node, module_of: ModuleOf) -> bool:
+    """Tell whether a call does no more than to write to its first argument, and to give it back."""
+    if node.op == "call_module":
+        module = module_of(node)
+        form = None if module is None else functional_form(module)
+        return form is not None and form.values.get("inplace") is True and not form.operator.random
+    if node.op != "call_function" and node.op != "call_method":
+        return False
+    known = _known(node)
+    if known is None or known.acts or node.kwargs.get("out") is not None or is_random(node) or not is_inplace(node):
+        return False
+    if known.writes:
+        return known.writes == ("input",)
+    return all(flags.parameters == ("input",) for flags in known.writes_if)

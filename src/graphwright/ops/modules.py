@@ -1,0 +1,164 @@
+"""The function that a module of torch.nn is the module form of: `nn.Linear` of `F.linear`, `nn.ReLU` of `F.relu`.
+
+Most are found by their names: the class is called as the function, and has what it passes besides its inputs in
+attributes called as the parameters. The others are written down here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from graphwright.ops.lookup import module_operator, operator_of_target
+from graphwright.ops.operators import Operator, forms_of
+
+__all__ = ["FunctionalForm", "functional_form", "is_plain_module"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FunctionalForm:
+    """The call that a module makes: `function(*inputs, **tensors, **values)`.
+
+    operator: that of the function. inputs: the parameters that `forward` gets, in its order. tensors: the names of the
+    module's parameters and buffers by what they are passed as; those that are None are left out. values: the rest.
+    """
+
+    function: Callable[..., Any]
+    operator: Operator
+    inputs: tuple[str, ...]
+    tensors: Mapping[str, str]
+    values: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The key that the function and all its spellings have."""
+        return self.operator.key
+
+
+def functional_form(module: nn.Module) -> FunctionalForm | None:
+    """The function that a module calls with what it holds; None where it does more, or is not torch.nn's own.
+
+    What depends on the training flag is as the flag stands now.
+
+    >>> form = functional_form(nn.Conv2d(3, 8, 3, stride=2, bias=False))
+    >>> form.key, form.inputs, form.tensors, form.values["stride"]
+    ('conv2d', ('input',), {'weight': 'weight'}, (2, 2))
+    >>> functional_form(nn.LSTM(2, 2)) is None
+    True
+    """
+    if module_operator(type(module)) is None or not is_plain_module(module):
+        return None
+    name = type(module).__name__
+    function = _function_of(name)
+    operator = None if function is None else operator_of_target("call_function", function)
+    values: dict[str, Any] | None = _VALUES[name](module) if name in _VALUES else {}
+    if function is None or operator is None or values is None:
+        return None
+    forms = forms_of(operator)
+    if not forms:
+        return None
+    kind: Any = type(module)
+    inputs = forms[0].positional[: _count_inputs(kind)]
+    tensors = {}
+    for parameter in forms[0].names:
+        if parameter in inputs or parameter in values or not hasattr(module, parameter):
+            continue
+        value = getattr(module, parameter)
+        if isinstance(value, torch.Tensor):
+            tensors[parameter] = parameter
+        elif value is not None:
+            values[parameter] = value
+    return FunctionalForm(function, operator, inputs, tensors, values)
+
+
+def is_plain_module(module: nn.Module) -> bool:
+    """Tell whether a module is one of torch.nn's own classes and nobody hooked into it or replaced its forward.
+
+    >>> linear = nn.Linear(2, 2)
+    >>> handle = linear.register_forward_hook(print)
+    >>> is_plain_module(nn.Linear(2, 2)), is_plain_module(linear)
+    (True, False)
+    """
+    hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return type(module).__module__.startswith("torch.nn.modules.") and not hooked and "forward" not in vars(module)
+
+
+# ---- which function
+
+_NAMES: dict[str, str] = {
+    "BCELoss": "binary_cross_entropy", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits", "KLDivLoss": "kl_div",
+    "CrossEntropyLoss": "cross_entropy", "Softmax2d": "softmax", "Upsample": "interpolate",
+    "UpsamplingNearest2d": "interpolate", "UpsamplingBilinear2d": "interpolate",
+    **{f"BatchNorm{n}d": "batch_norm" for n in (1, 2, 3)},
+    **{f"{kind}Pad{n}d": "pad" for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular")
+       for n in (1, 2, 3)},
+}  # fmt: skip
+
+
+@functools.cache
+def _by_plain_name() -> Mapping[str, Callable[..., Any]]:
+    names = (name for name in dir(F) if not name.startswith("_") and not name.endswith("_"))
+    return {name.replace("_", ""): getattr(F, name) for name in names if callable(getattr(F, name))}
+
+
+def _function_of(name: str) -> Callable[..., Any] | None:
+    if name == "Flatten":
+        return torch.flatten
+    return getattr(F, _NAMES[name]) if name in _NAMES else _by_plain_name().get(name.lower())
+
+
+@functools.lru_cache(256)
+def _count_inputs(kind: Any) -> int:
+    parameters = list(inspect.signature(kind.forward).parameters.values())[1:]
+    return sum(one.default is one.empty for one in parameters)
+
+
+# ---- what is passed under another name
+
+
+def _of_convolution(module: Any) -> dict[str, Any] | None:
+    return {} if module.padding_mode == "zeros" else None
+
+
+def _of_batch_norm(module: Any) -> dict[str, Any] | None:
+    if module.training and module.track_running_stats:  # counts its batches as well
+        return None
+    if module.training:
+        return {"training": True, "momentum": module.momentum or 0.0, "running_mean": None, "running_var": None}
+    values = {
+        "training": module.running_mean is None and module.running_var is None,
+        "momentum": module.momentum or 0.0,
+    }
+    absent = [name for name in ("running_mean", "running_var") if getattr(module, name) is None]
+    return {**values, **dict.fromkeys(absent)}
+
+
+def _other(module: Any) -> None:
+    """Modules that do more than their function: by the rank of the input, or with several results."""
+
+
+def _of_pad(mode: str) -> Callable[[Any], dict[str, Any]]:
+    return lambda module: {"pad": module.padding, "mode": mode, "value": getattr(module, "value", None)}
+
+
+_VALUES: dict[str, Callable[[Any], dict[str, Any] | None]] = {
+    **{f"Conv{kind}{n}d": _of_convolution for kind in ("", "Transpose") for n in (1, 2, 3)},
+    **{f"BatchNorm{n}d": _of_batch_norm for n in (1, 2, 3)},
+    **{
+        f"{name}Pad{n}d": _of_pad(mode)
+        for name, mode in (
+            ("Constant", "constant"), ("Zero", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"),
+            ("Circular", "circular"),
+        )
+        for n in (1, 2, 3)
+    },
+    "Softmax2d": lambda module: {"dim": -3},
+    **dict.fromkeys(("EmbeddingBag", "LinearCrossEntropyLoss"), _other),
+}  # fmt: skip
