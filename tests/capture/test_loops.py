@@ -111,16 +111,8 @@ def keyed(x: torch.Tensor) -> Any:
     return found
 
 
-def taken_whole(x: torch.Tensor) -> torch.Tensor:
-    rows = []
-    for row in x:
-        rows.append(row)
-    return torch.cat(tuple(rows))
-
-
-@pytest.mark.parametrize("program", [keyed, taken_whole])
-def test_a_loop_over_a_size_that_cannot_be_kept_is_unrolled_under_a_guard(program: Any) -> None:
-    gm = trace(program, torch.ones(3, 2))
-    torch.testing.assert_close(gm(torch.rand(3, 2) * 0 + 2), program(torch.full((3, 2), 2.0)), rtol=0, atol=0)
+def test_a_loop_over_a_size_that_cannot_be_kept_is_unrolled_under_a_guard() -> None:
+    gm = trace(keyed, torch.ones(3, 2))
+    torch.testing.assert_close(gm(torch.rand(3, 2) * 0 + 2), keyed(torch.full((3, 2), 2.0)), rtol=0, atol=0)
     with pytest.raises(GuardError, match="was 3; now it is 2"):
         gm(torch.ones(2, 2))

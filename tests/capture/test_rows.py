@@ -123,15 +123,10 @@ def starred(x: torch.Tensor) -> Any:
     return torch.cat([*x.unbind(0)])
 
 
-def sorted_numbers(x: torch.Tensor) -> Any:
-    return x * sorted(x[:, 0].tolist())[0]
-
-
-@pytest.mark.parametrize("program", [starred, sorted_numbers])
-def test_a_list_that_is_taken_apart_is_guarded(program: Callable[..., Any]) -> None:
-    gm = trace(program, (torch.randn(2, 4),))
+def test_a_list_that_is_taken_apart_is_guarded() -> None:
+    gm = trace(starred, (torch.randn(2, 4),))
     x = torch.randn(2, 4)
-    assert torch.equal(gm(x), program(x))
+    assert torch.equal(gm(x), starred(x))
     with pytest.raises(GuardError, match="was captured where this was 2; now it is 3"):
         gm(torch.randn(3, 4))
 

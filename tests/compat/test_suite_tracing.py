@@ -101,7 +101,7 @@ def plain(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("program", "error", "message"),
     [
-        (lambda x: list(x), "TraceError", "Proxy object cannot be iterated"),
+        (lambda x: set(x), "TraceError", "Proxy object cannot be iterated"),
         (lambda x: f(*x), "TraceError", "Proxy object cannot be iterated"),
         (lambda x: x.f({x: 1}), "RuntimeError", "Keys for dictionaries used as an argument cannot contain a Node"),
         (lambda x: x.__len__(), "RuntimeError", "'len' is not supported in symbolic tracing by default"),

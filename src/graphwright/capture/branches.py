@@ -21,7 +21,7 @@ from torch import nn
 from graphwright.capture.contents import changeable, content, refill
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
-from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
@@ -130,16 +130,27 @@ def make_growing(
     if not holders:
         raise Unlike(f"{growth.name or 'a list'} gets longer in a loop, and other parts of the program see it")
     items = [*whole]
-    name = (growth.name or holders[0]).partition(HIDDEN)[0]
+    name, hidden, _ = (growth.name or holders[0]).partition(HIDDEN)
+    name = recorder.target_name() or name if hidden else name
     with torch._C.DisableTorchFunction():
         args = ([recorder.argument(item) for item in items],) if items else ()
         node = recorder.make("call_function", list, args, name)
+        _put_after_items(node)
         give_up = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
         grown = LoopList(items, recorder, node, name, place, give_up)
     for holder in holders:
         state.cells[holder].cell_contents = grown
     whole[:] = [Unbound(name, recorder.where(), place)]  # whoever else holds it must not read it
     return grown, items
+
+
+def _put_after_items(node: Node) -> None:
+    """Move a list that was made for a loop to where its items were computed: that is where the program makes it."""
+    items = node.all_input_nodes
+    last = functools.reduce(lambda one, other: other if one < other else one, items) if items else None
+    if last is not None and last.op != "placeholder" and last.next is not node:
+        last.append(node)
+        node._origin = last._origin
 
 
 def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
@@ -160,7 +171,7 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
             made = [_join_results(recorder, subject, *first, leaves)]
             made += [_join(recorder, a, b, leaves) for a, b in more[:variables]]
             for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
-                if type(now) is list and len(a) != len(b) and _is_of_loop(recorder, now):
+                if type(now) is list and len(a) != len(b):
                     raise Grows(now)
                 made.append(_join(recorder, a, b, leaves, may_be_none=False))
         except Unlike as why:
@@ -342,6 +353,8 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
         return _set_on_one_side(recorder, b if a is UNSET else a, leaves, a is UNSET)
     if isinstance(a, Unbound) or isinstance(b, Unbound):
         return a if isinstance(a, Unbound) else b
+    if type(a) is type(b) and type(a) in (tuple, list) and len(a) != len(b):
+        a, b = _of_any_length(recorder, a), _of_any_length(recorder, b)
     verdict = recorder.joining.verdict(a, b, may_be_none)
     if verdict != "look inside":
         return _slot(a, b, leaves) if verdict == "join" else a
@@ -370,6 +383,14 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
     raise Unlike(f"two different objects of class {type(a).__name__}")
 
 
+def _of_any_length(recorder: Recorder, value: tuple[Any, ...] | list[Any]) -> Any:
+    """A tuple or list as one of which only a run knows how long it is. Raises Unlike for items of different kinds."""
+    kind: Any = LoopTuple if isinstance(value, tuple) else LoopList
+    place = recorder.questions.place()
+    give_up = functools.partial(recorder.plan.change, place, "fork", f"a {type(value).__name__} is read as a whole")
+    return kind(value, recorder, None, "", place, give_up)
+
+
 def _set_on_one_side(recorder: Recorder, value: Any, leaves: list[tuple[Any, Any]], is_second: bool) -> Any:
     """Join a value with none: what of it only a run has is None on the other side."""
     if recorder.joining.is_open(value) or type(value) in (int, float, bool):
@@ -395,11 +416,6 @@ class _Container:
 
     kind: type
     items: Any
-
-
-def _is_of_loop(recorder: Recorder, container: Any) -> bool:
-    """Tell whether a container was there before a loop in which this is."""
-    return any(state.is_loop and state.watches(container) for state in recorder.states)
 
 
 def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:

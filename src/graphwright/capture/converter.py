@@ -7,7 +7,17 @@ import collections
 import re
 from typing import Any
 
-from graphwright.capture.loop_statements import HIDDEN, ITEM, RETURNS, Lowered, exit_signal, exiting, lower, private_to
+from graphwright.capture.loop_statements import (
+    HIDDEN,
+    ITEM,
+    RETURNS,
+    Lowered,
+    exit_signal,
+    exiting,
+    lower,
+    private_to,
+    uses_of,
+)
 from graphwright.capture.trees import (
     PREFIX,
     RUNTIME_MARK,
@@ -53,6 +63,7 @@ class Converter(ast.NodeTransformer):
         self._is_message = False
         self._uses: collections.Counter[str] = collections.Counter()  # of each name, in the function
         self._parameters: set[str] = set()
+        self._lists: set[str] = set()  # variables that start as lists
         self._bodies = 0  # of loops around what is being converted
         self._alone: ast.expr | None = None  # the expression that is a statement
 
@@ -79,9 +90,11 @@ class Converter(ast.NodeTransformer):
             elif isinstance(node, ast.Nonlocal):
                 self._free.update(node.names)
             elif isinstance(node, SCOPES):
-                self._captured.update(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+                self._captured.update(uses_of(node))
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.ListComp):
+                self._lists.update(target.id for target in node.targets if isinstance(target, ast.Name))
         self._captured |= self._free
-        self._uses = collections.Counter(node.id for node in ast.walk(definition) if isinstance(node, ast.Name))
+        self._uses = uses_of(definition)
         arguments = definition.args
         parameters = {
             arg.arg
@@ -273,6 +286,15 @@ class Converter(ast.NodeTransformer):
         if node.value is None:
             return placed(ast.Pass(), node)
         return placed(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """`found += more` of a list, of which only a run may know how long it is then."""
+        self.generic_visit(node)
+        target = node.target
+        if not (isinstance(node.op, ast.Add) and isinstance(target, ast.Name) and target.id in self._lists):
+            return node
+        call = self._call("extended", node, ast.Name(target.id, ast.Load()), node.value)
+        return placed(ast.Assign([target], call), node)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = [] if node.msg is None else [lambda_of(self._message(node.msg))]

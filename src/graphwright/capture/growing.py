@@ -21,13 +21,13 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["GrowingDict", "GrowingList", "is_growing"]
+__all__ = ["GrowingDict", "GrowingList", "Growing", "is_growing"]
 
 _MISSING: Any = object()
 
 
-class _Growing:
-    """What lists and dicts share: the attribute that holds them, and how an item is made of its node."""
+class Growing:
+    """What lists, tuples and dicts share: the attribute that holds them, and how an item is made of its node."""
 
     is_local = False  # whether it is a variable of the program, rather than an attribute
     is_sized = False  # whether its length is a size, so that it can be one that the example has
@@ -59,9 +59,14 @@ class _Growing:
     def _known_length(self) -> int:
         raise NotImplementedError
 
+    def truth_hint(self) -> Any:
+        """Whether there is anything in it for the example, as far as that is known."""
+        return self._known_length() > 0
+
     def _call(self, method: str, *args: Any) -> Node:
         arguments = [self.recorder.argument(arg) for arg in args]
-        return self.recorder.node("call_method", method, (self._read(), *arguments), {}, method)
+        name = self.recorder.target_name() or method
+        return self.recorder.node("call_method", method, (self._read(), *arguments), {}, name=name)
 
     def _key(self, key: Any) -> Any:
         if is_symbolic(key):
@@ -69,7 +74,7 @@ class _Growing:
         return key
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        if self.is_sized:
+        if self.is_local:  # who asks is converted, so that it asks the capture
             self.recorder.questions.stage(user_frame(sys._getframe(1)))
         if self._give_up is not None:
             self._give_up()
@@ -83,7 +88,7 @@ class _Growing:
         )
 
 
-class GrowingDict(_Growing, dict):  # type: ignore[type-arg]
+class GrowingDict(Growing, dict):  # type: ignore[type-arg]
     """A dict to which the program adds: `kinds` tells what kind of value each key has, where it has one."""
 
     def __init__(self, content: dict[Any, Any], kinds: dict[Any, Any], *start: Any) -> None:
@@ -130,9 +135,9 @@ class GrowingDict(_Growing, dict):  # type: ignore[type-arg]
     def clear(self) -> None:
         self._call("clear")
 
-    __iter__ = keys = values = items = pop = popitem = setdefault = copy = _Growing._refuse
-    __or__ = __ior__ = __reversed__ = _Growing._refuse
-    __eq__ = __ne__ = _Growing._refuse
+    __iter__ = keys = values = items = pop = popitem = setdefault = copy = Growing._refuse
+    __or__ = __ior__ = __reversed__ = Growing._refuse
+    __eq__ = __ne__ = Growing._refuse
     __hash__ = None
 
     def __len__(self) -> int:
@@ -142,7 +147,7 @@ class GrowingDict(_Growing, dict):  # type: ignore[type-arg]
         return bool(self.length() > 0)
 
 
-class GrowingList(_Growing, list):  # type: ignore[type-arg]
+class GrowingList(Growing, list):  # type: ignore[type-arg]
     """A list to which the program adds: its items are of one kind. What it removes stays here, as an example."""
 
     def __init__(self, content: list[Any], kind: Any, *start: Any) -> None:
@@ -172,8 +177,8 @@ class GrowingList(_Growing, list):  # type: ignore[type-arg]
     def clear(self) -> None:
         self._call("clear")
 
-    def pop(self, index: Any = -1) -> Any:
-        node = self._call("pop", index)
+    def pop(self, *index: Any) -> Any:
+        node = self._call("pop", *index)
         return self._item(self.kind, node, self.name)
 
     def __getitem__(self, index: Any) -> Any:
@@ -189,9 +194,9 @@ class GrowingList(_Growing, list):  # type: ignore[type-arg]
     def __delitem__(self, index: Any) -> None:
         self.recorder.node("call_function", operator.delitem, (self._read(), self._key(index)), {})
 
-    __iter__ = remove = sort = reverse = index = count = copy = _Growing._refuse
-    __add__ = __mul__ = __contains__ = __reversed__ = _Growing._refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _Growing._refuse
+    __iter__ = remove = sort = reverse = index = count = copy = Growing._refuse
+    __add__ = __mul__ = __contains__ = __reversed__ = Growing._refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = Growing._refuse
     __hash__ = None
 
     def __len__(self) -> int:
@@ -203,4 +208,4 @@ class GrowingList(_Growing, list):  # type: ignore[type-arg]
 
 def is_growing(value: Any) -> bool:
     """Tell whether a value is a list or dict to which the program adds from call to call."""
-    return isinstance(value, _Growing)
+    return isinstance(value, Growing)

@@ -17,7 +17,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["MISSING", "UNSET", "Grows", "Joining", "Sample", "Unlike", "Verdict"]
+__all__ = ["MISSING", "UNSET", "Grows", "Joining", "Sample", "Unlike", "Verdict", "are_of_run"]
 
 # Two values become a value of the branch; or the first does for both; or it depends on what they hold.
 Verdict = Literal["join", "same", "look inside"]
@@ -85,6 +85,8 @@ class Joining:
             raise Unlike("objects outside of torch")
         if self._is_start(a, b) or self._is_start(b, a):
             return "join"
+        if are_of_run(a, b):
+            return "join"
         if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
             return "join"
         kind_a, kind_b = _number_kind(a), _number_kind(b)
@@ -100,7 +102,7 @@ class Joining:
         """Say what becomes of a value that an iteration of a loop finds, and leaves another way. Raises Unlike."""
         if type(entry) is ObjectProxy or type(after) is ObjectProxy:
             raise Unlike("an object outside of torch changes in the loop")
-        if is_growing(entry) and is_growing(after):
+        if are_of_run(entry, after):
             return "join"
         kinds = [_number_kind(value) for value in (entry, after)]
         if isinstance(after, torch.Tensor):
@@ -117,8 +119,8 @@ class Joining:
 
     def sample(self, entry: Any, after: Any) -> Sample:
         """What a value is like that is `entry` before a loop and `after` after an iteration."""
-        if is_growing(after):
-            return Sample(whole=after)
+        if is_growing(after) or is_growing(entry):
+            return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
         may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
         tensor = entry if isinstance(entry, torch.Tensor) else after
         if isinstance(tensor, torch.Tensor):
@@ -133,8 +135,9 @@ class Joining:
     def widened(self, sample: Sample, after: Any) -> Sample:
         """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
         if sample.whole is not None:
-            if is_growing(after):
-                return sample
+            if are_of_run(sample.whole, after):
+                whole = sample.whole.joined_with(after)
+                return sample if whole.kind is sample.whole.kind else dataclasses.replace(sample, whole=whole)
             raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
         if sample.example is None:
             if isinstance(after, torch.Tensor):
@@ -156,10 +159,27 @@ class Joining:
         loose = sample.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
         return sample if loose == sample.loose else dataclasses.replace(sample, loose=loose)
 
+    def merged(self, one: Sample, other: Sample) -> Sample:
+        """What a value is like that is like one or another. Raises Unlike."""
+        may_be_none = one.may_be_none or other.may_be_none
+        if one.example is not None and other.example is not None:
+            x, y = one.example, other.example
+            if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
+                raise Unlike(f"{_described(x)} in one place, {_described(y)} in another")
+            loose = one.loose | other.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
+            is_same = loose == one.loose and may_be_none == one.may_be_none
+            return one if is_same else dataclasses.replace(one, loose=loose, may_be_none=may_be_none)
+        if one.example is None and other.example is None:
+            wider = _ORDER.index(other.kind) > _ORDER.index(one.kind)
+            return Sample(kind=other.kind, hint=_converted(one.hint, other.kind)) if wider else one
+        if one.example is None:
+            return dataclasses.replace(other, may_be_number=True)
+        return one if one.may_be_number else dataclasses.replace(one, may_be_number=True)
+
     def like(self, sample: Sample, value: Any) -> Sample:
         """A sample with the example of a value of its kind."""
         if sample.whole is not None:
-            return dataclasses.replace(sample, whole=value) if is_growing(value) else sample
+            return dataclasses.replace(sample, whole=sample.whole.holding(value))
         if isinstance(value, torch.Tensor):
             return dataclasses.replace(sample, example=self._recorder.example(value), kind=None)
         if sample.example is None and _number_kind(value) is not None:
@@ -197,6 +217,8 @@ class Joining:
             return value._node
         if type(value) is ObjectProxy:
             return object_node(value)
+        if is_growing(value):
+            return value.node_of()  # type: ignore[no-any-return]
         symbol = symbol_of(value)
         return None if symbol is None else self._recorder.region.number(symbol)
 
@@ -211,6 +233,11 @@ class Joining:
         sample = pair[1] if then_raised or taken is False or pair[0] is None or pair[0] is MISSING else pair[0]
         if sample is None or sample is MISSING:
             sample = pair[0]
+        whole = next((side for side in pair if is_growing(side)), None)
+        if whole is not None:
+            whole = whole.joined_with(pair[0]).joined_with(pair[1]).holding(sample).on(node)
+            whole.is_certain &= taken is not None
+            return whole
         if not isinstance(sample, torch.Tensor):
             sample = next((side for side in pair if isinstance(side, torch.Tensor)), sample)
         if isinstance(sample, torch.Tensor):
@@ -242,6 +269,12 @@ class Joining:
         """What the source calls a value, if it does."""
         node = value._node if isinstance(value, TensorProxy) else None
         return str(node.origin.target) if node is not None and node.origin is not None else ""
+
+
+def are_of_run(one: Any, other: Any) -> bool:
+    """Tell whether two values are lists, or tuples, and only a run knows how long one of them is."""
+    whole = next((value for value in (one, other) if is_growing(value)), None)
+    return whole is not None and whole.is_local and type(other if one is whole else one) in (whole.base, type(whole))
 
 
 def _is_none(value: Any) -> bool | None:

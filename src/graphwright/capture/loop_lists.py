@@ -1,4 +1,4 @@
-"""Lists that grow in a loop of the graph: how long they are only a run knows.
+"""Lists and tuples that grow in a loop of the graph: how long they are only a run knows.
 
 What they hold are values of one kind each. Every read and write of such a list is a node, where it happens; what the
 list holds here is what it does for the example.
@@ -6,14 +6,13 @@ list holds here is what it does for the example.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from graphwright.capture.growing import GrowingList
+from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.growing import Growing, GrowingList
+from graphwright.capture.item_kinds import Parts, Same, joined_kinds, kind_of_item, seen
 from graphwright.capture.joining import Sample, Unlike
 from graphwright.capture.running import stopping
 from graphwright.capture.symbols import UNKNOWN, as_number
@@ -22,85 +21,183 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["LoopList"]
+__all__ = ["LoopList", "LoopTuple", "value_of_kind"]
 
 
-class LoopList(GrowingList):
-    """A list of the program's that a loop makes longer; `node` gives it, `place` is the loop's."""
+class _OfRun(Growing):
+    """What lists and tuples share whose length only a run knows."""
 
     is_local = True
+    base: Any  # list or tuple
+    node: Any  # None where its items are written as a display
+    place: Any
+    kind: Any = None  # of its items
+    is_certain = True  # whether it holds what it does for the example
+    is_sized = False  # whether sizes alone decide how long it is
 
-    def __init__(
-        self,
-        content: Iterable[Any],
-        recorder: Recorder,
-        node: Node,
-        name: str,
-        place: Any,
-        give_up: Callable[[], Any] | None = None,
-    ) -> None:
-        list.__init__(self, content)
-        self._start(name, recorder, lambda: node, self._made, give_up)
+    def _begin(self, recorder: Recorder, node: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> None:
+        read = (lambda: self._literal()) if node is None else (lambda: node)
+        self._start(name, recorder, read, self._made, give_up)
         self.node, self.place = node, place
-        self.is_certain = True  # whether it holds what it does for the example
-        self.kind: Any = None  # of its items: samples in tuples and dicts, as the items are
-        for item in list.__iter__(self):
+        for item in self.content():
             self._admit(item)
+
+    def _literal(self) -> Any:
+        """What is written for one that no node gives: a display of its items."""
+        return self.base([self.recorder.argument(item) for item in self.content()])
 
     # ---- kinds
 
     def _admit(self, item: Any) -> None:
         """Note what kind of item there is. Raises Unlike where the items are of different kinds."""
-        kind = self._kind_of(item)
-        self.kind = kind if self.kind is None else self._same_kind(self.kind, kind, item)
+        self._admit_kind(self._kind_of(item))
 
-    def _kind_of(self, value: Any) -> Any:
-        joining = self.recorder.joining
-        if isinstance(value, torch.Tensor) or joining.is_open(value) or type(value) in (int, float, bool):
-            return joining.sample(value, value)
-        if type(value) in (tuple, list) or hasattr(value, "_fields"):
-            return type(value), [self._kind_of(item) for item in value]
-        if isinstance(value, str | type(None)):
-            return None, value
-        raise Unlike(f"{self.name or 'a list'} gets items of class {type(value).__name__}")
+    def _admit_kind(self, kind: Any) -> None:
+        self.kind = joined_kinds(self.recorder.joining, self.kind, kind, self.name)
 
-    def _same_kind(self, known: Any, kind: Any, item: Any) -> Any:
-        if isinstance(known, Sample) and isinstance(kind, Sample):
-            return self.recorder.joining.widened(known, item)
-        if isinstance(known, tuple) and isinstance(kind, tuple) and known[0] is kind[0]:
-            if known[0] is None:
-                if known[1] == kind[1]:
-                    return known
-            elif len(known[1]) == len(kind[1]):
-                return known[0], [self._same_kind(*values) for values in zip(known[1], kind[1], item, strict=True)]
-        raise Unlike(f"{self.name or 'a list'} gets items of different kinds")
+    def item(self, node: Node, index: int | None = None, names: Sequence[str] = ()) -> Any:
+        """The item that a node gives; for the example it is that at an index, where this is known.
 
-    def item(self, node: Node, index: int | None = None) -> Any:
-        """The item that a node gives; for the example it is that at an index, where this is known."""
-        kind = self.kind
-        if index is not None and self.is_certain and index < list.__len__(self):
-            kind = self._seen(kind, list.__getitem__(self, index))
-        return self._made(kind, node, "")
+        `names` are what the source calls the parts of the item.
+        """
+        return self._made(self._kind_at(index), node, "", names)
 
-    def _seen(self, kind: Any, value: Any) -> Any:
-        """A kind of item, with the sizes and numbers of one."""
-        if isinstance(kind, Sample):
-            own = self.recorder.joining.sample(value, value)
-            return dataclasses.replace(kind, example=own.example, hint=own.hint) if kind.kind is own.kind else kind
-        if kind is None or kind[0] is None:
-            return kind
-        return kind[0], [self._seen(part, item) for part, item in zip(kind[1], value, strict=True)]
+    def _kind_at(self, index: Any) -> Any:
+        length = self.base.__len__(self)
+        if type(index) is not int or not self.is_certain or not -length <= index < length:
+            return self.kind
+        return seen(self.recorder.joining, self.kind, self.base.__getitem__(self, index))
 
-    def _made(self, kind: Any, node: Node, name: str) -> Any:
-        if isinstance(kind, Sample):
-            return self.recorder.joining.stand_in(kind, node, self.place)
+    def _made(self, kind: Any, node: Node, name: str, names: Sequence[str] = ()) -> Any:
+        names = names or self.recorder.unpacked_names()
         if kind is None:
             raise stopping(Unlike(f"{self.name or 'a list'} is read before anything is in it"))
-        if kind[0] is None:
-            return kind[1]
-        nodes = self.recorder.unpacked(node, len(kind[1]), [""] * len(kind[1]))
-        items = [self._made(part, node, "") for part, node in zip(kind[1], nodes, strict=True)]
-        return kind[0](*items) if hasattr(kind[0], "_fields") else kind[0](items)
+        return value_of_kind(self.recorder, kind, node, self.name, self.place, names, self._give_up)
+
+    # ---- what it is for the example
+
+    def content(self) -> list[Any]:
+        """What it holds for the example."""
+        return [*self.base.__iter__(self)]
+
+    def example(self) -> Any:
+        """What operations run on."""
+        if not self.is_certain and self.recorder.examples.are_there and not self.recorder.examples.is_real:
+            raise stopping(NeedsRealValues("how long a list is depends on data"))
+        content = self.recorder._to_examples(self.content())
+        if not content and not self.is_certain and self.kind is not None:
+            content = [_example(self.kind)]
+        return self.base(content)
+
+    def length(self) -> Any:
+        """How many items there are: a number of the program."""
+        node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
+        if self.is_sized and self.is_certain:
+            return as_number(self.recorder.numbers.input_symbol(node, self.base.__len__(self)))
+        known = self.is_certain and self.recorder.examples.is_real
+        return self.recorder.numbers.of_node(node, self.base.__len__(self) if known else UNKNOWN, int)
+
+    def truth_hint(self) -> Any:
+        """Whether there is anything in it for the example, as far as that is known."""
+        known = self.is_certain and self.recorder.examples.is_real
+        return self.base.__len__(self) > 0 if known else UNKNOWN
+
+    # ---- new ones
+
+    def __getitem__(self, index: Any) -> Any:
+        node = self.recorder.node(
+            "call_function", operator.getitem, (self._read(), self.recorder.argument(index)), {}, "getitem"
+        )
+        if not isinstance(index, slice):
+            return self._made(self._kind_at(index), node, self.name)
+        bounds = self.recorder._to_examples(index)
+        return self._like(self.base.__getitem__(self, bounds), node)
+
+    def __add__(self, values: Any) -> Any:
+        return self._sum(self, values)
+
+    def __radd__(self, values: Any) -> Any:
+        return self._sum(values, self)
+
+    def _sum(self, one: Any, other: Any) -> Any:
+        if not isinstance(one, self.base) or not isinstance(other, self.base):
+            return NotImplemented
+        arguments = tuple(map(self.recorder.argument, (one, other)))
+        node = self.recorder.node("call_function", operator.add, arguments, {}, "add")
+        return self._joined(one, other, node)
+
+    def _joined(self, one: Any, other: Any, node: Node) -> Any:
+        """The value of a node that gives what two lists hold, one after the other."""
+        made = self._like([*_content(one), *_content(other)], node)
+        for part in (one, other):
+            if isinstance(part, _OfRun):
+                made._admit_kind(part.kind)
+                made.is_certain &= part.is_certain
+        return made
+
+    def listed(self, base: Any) -> Any:
+        """`list(self)` or `tuple(self)`."""
+        return self._like(self.content(), self.recorder.node("call_function", base, (self._read(),), {}, ""), base)
+
+    def on(self, node: Node) -> Any:
+        """One like this that another node gives."""
+        return self._like(self.content(), node)
+
+    def joined_with(self, value: Any) -> Any:
+        """This one, with items of a kind that those of another list have, too. Raises Unlike."""
+        kind = self.kind
+        for item in [value.kind] if isinstance(value, _OfRun) else map(self._kind_of, self._items_of(value)):
+            kind = joined_kinds(self.recorder.joining, kind, item, self.name)
+        if kind is self.kind:
+            return self
+        made = self._like(self.content(), self.node)
+        made.kind = kind
+        return made
+
+    def _kind_of(self, item: Any) -> Any:
+        return kind_of_item(self.recorder.joining, item, self.name)
+
+    def _items_of(self, value: Any) -> Iterable[Any]:
+        return value if type(value) is self.base else ()
+
+    def holding(self, value: Any) -> Any:
+        """This one, with what another list holds for the example."""
+        if type(value) not in (self.base, type(self)):
+            return self
+        made = self._like(_content(value), self.node)
+        made.is_certain = value.is_certain if isinstance(value, _OfRun) else True
+        return made
+
+    def taken(self, content: Iterable[Any], node: Node, is_certain: bool) -> Any:
+        """A list of some of these items that a node gives."""
+        made = self._like(content, node, list)
+        made.is_certain &= is_certain
+        return made
+
+    def _like(self, content: Iterable[Any], node: Node, base: Any = None) -> Any:
+        kind: Any = LoopList if (base or self.base) is list else LoopTuple
+        made = kind(content, self.recorder, node, self.name, self.place, self._give_up)
+        made.is_certain, made.is_sized = self.is_certain, self.is_sized
+        made._admit_kind(self.kind)
+        return made
+
+
+class LoopList(_OfRun, GrowingList):
+    """A list of the program's that a loop makes longer; `node` gives it, `place` is the loop's."""
+
+    base = list
+
+    def __init__(
+        self,
+        content: Iterable[Any],
+        recorder: Recorder,
+        node: Node | None,
+        name: str,
+        place: Any,
+        give_up: Callable[[], Any] | None = None,
+    ) -> None:
+        list.__init__(self, content)
+        self._begin(recorder, node, name, place, give_up)
 
     # ---- what changes it
 
@@ -109,18 +206,41 @@ class LoopList(GrowingList):
         self._call("append", value)
         self._keep(lambda: list.append(self, value))
 
+    def extend(self, values: Iterable[Any]) -> None:
+        if not isinstance(values, _OfRun):
+            super().extend(values)
+            return
+        self._admit_kind(values.kind)
+        self._call("extend", values)
+        self.is_certain &= values.is_certain
+        self._keep(lambda: list.extend(self, values.content()))
+
     def insert(self, index: Any, value: Any) -> None:
         self._admit(value)
         self._call("insert", index, value)
         self._keep(lambda: list.insert(self, int(index), value))
 
-    def pop(self, index: Any = -1) -> Any:
-        item = super().pop(index)
+    def pop(self, *index: Any) -> Any:
+        item = super().pop(*index)
         self._keep(lambda: list.pop(self) if list.__len__(self) else None)
         return item
 
+    def sort(self, *, key: Any = None, reverse: Any = False) -> Any:
+        """Refuse: converted functions have it recorded by `orderings`."""
+        self._refuse()
+
+    def reverse(self) -> None:
+        self._call("reverse")
+        self._keep(lambda: list.reverse(self))
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._admit(value)
+        if isinstance(index, slice):
+            if not isinstance(value, LoopList) or index != slice(None):
+                self._refuse()
+            self._admit_kind(value.kind)
+            self._keep(lambda: self.set_content(value.content()))
+        else:
+            self._admit(value)
         super().__setitem__(index, value)
 
     def _keep(self, change: Any) -> None:
@@ -131,64 +251,91 @@ class LoopList(GrowingList):
         self.is_certain &= None not in taken
         change()
 
-    # ---- new lists
-
-    def __getitem__(self, index: Any) -> Any:
-        if not isinstance(index, slice):
-            return super().__getitem__(index)
-        node = self.recorder.node(
-            "call_function", operator.getitem, (self._read(), self.recorder.argument(index)), {}, "getitem"
-        )
-        bounds = self.recorder._to_examples(index)
-        return self._like(list.__getitem__(self, bounds), node)
-
-    def __add__(self, values: Any) -> Any:
-        return self._sum(self, values)
-
-    def __radd__(self, values: Any) -> Any:
-        return self._sum(values, self)
-
-    def _sum(self, one: Any, other: Any) -> Any:
-        arguments = tuple(map(self.recorder.argument, (one, other)))
-        node = self.recorder.node("call_function", operator.add, arguments, {}, "add")
-        return self._like([*_content(one), *_content(other)], node)
-
     def copy(self) -> Any:
-        return self._like(list.__iter__(self), self._call("copy"))
-
-    def listed(self) -> Any:
-        """`list(self)`."""
-        return self._like(list.__iter__(self), self.recorder.node("call_function", list, (self._read(),), {}, "list_"))
-
-    def on(self, node: Node) -> LoopList:
-        """A list like this one that another node gives."""
-        return self._like(list.__iter__(self), node)
-
-    def _like(self, content: Iterable[Any], node: Node) -> LoopList:
-        made = LoopList(content, self.recorder, node, self.name, self.place, self._give_up)
-        made.is_certain, made.is_sized = self.is_certain, self.is_sized
-        made.kind = self.kind if made.kind is None else made.kind
-        return made
-
-    # ---- its length
-
-    def length(self) -> Any:
-        node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
-        if self.is_sized and self.is_certain:
-            return as_number(self.recorder.numbers.input_symbol(node, list.__len__(self)))
-        known = self.is_certain and self.recorder.examples.is_real
-        return self.recorder.numbers.of_node(node, list.__len__(self) if known else UNKNOWN, int)
-
-    def content(self) -> list[Any]:
-        """What the list holds for the example."""
-        return [*list.__iter__(self)]
+        return self._like(self.content(), self._call("copy"))
 
     def set_content(self, values: Iterable[Any]) -> None:
         """Say what the list holds for the example."""
-        list.clear(self)
-        list.extend(self, values)
+        list.__setitem__(self, slice(None), [*values])
 
 
-def _content(values: Any) -> Iterable[Any]:
-    """What a list holds for the example."""
-    return list.__iter__(values) if isinstance(values, list) else values
+class LoopTuple(_OfRun, tuple):  # type: ignore[type-arg]
+    """A tuple of the program's that a loop makes longer."""
+
+    base = tuple
+
+    def __new__(cls, content: Iterable[Any], *start: Any) -> LoopTuple:
+        return tuple.__new__(cls, content)
+
+    def __init__(
+        self,
+        content: Iterable[Any],
+        recorder: Recorder,
+        node: Node | None,
+        name: str,
+        place: Any,
+        give_up: Callable[[], Any] | None = None,
+    ) -> None:
+        self._begin(recorder, node, name, place, give_up)
+
+    __iter__ = index = count = __mul__ = __rmul__ = __contains__ = __reversed__ = _OfRun._refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _OfRun._refuse
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return int(self.length())
+
+    def __bool__(self) -> bool:
+        return bool(self.length() > 0)
+
+
+def value_of_kind(
+    recorder: Recorder,
+    kind: Any,
+    node: Node,
+    name: str,
+    place: Any,
+    names: Sequence[str] = (),
+    give_up: Callable[[], Any] | None = None,
+) -> Any:
+    """The value of the program that a node gives, of a kind of item; `names` are what the source calls its parts."""
+    if isinstance(kind, Sample):
+        return recorder.joining.stand_in(kind, node, place)
+    if isinstance(kind, Same):
+        return kind.value
+    if isinstance(kind, Parts):
+        if len(names) == len(kind.parts):
+            nodes = recorder.unpacked(node, len(kind.parts), names)
+        else:
+            nodes = [
+                recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
+                for i in range(len(kind.parts))
+            ]
+        pairs = zip(kind.parts, nodes, strict=True)
+        items = [value_of_kind(recorder, part, item, name, place, (), give_up) for part, item in pairs]
+        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
+    made = (LoopList if kind.kind is list else LoopTuple)(
+        kind.content, recorder, node, name, place, kind.give_up or give_up
+    )
+    made.is_certain = kind.is_certain
+    made._admit_kind(kind.item)
+    return made
+
+
+def _content(value: Any) -> list[Any]:
+    return value.content() if isinstance(value, _OfRun) else [*value]
+
+
+_NUMBERS: dict[Any, Any] = {int: 3, float: 1.5, bool: True}
+
+
+def _example(kind: Any) -> Any:
+    """An example of a kind of item."""
+    if isinstance(kind, Sample):
+        return _NUMBERS[kind.kind] if kind.example is None else kind.example
+    if isinstance(kind, Same):
+        return kind.value
+    if isinstance(kind, Parts):
+        items = [_example(part) for part in kind.parts]
+        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
+    return kind.kind([] if kind.item is None else [_example(kind.item)])

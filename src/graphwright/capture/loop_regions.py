@@ -7,6 +7,7 @@ one iteration to the next is then exactly what the loop carries. What one run le
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import torch
 from graphwright.capture.branches import EMPTY, Raised, State, Unbound, cells_of, make_growing
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.joining import MISSING, UNSET, Grows, Sample, Unlike
-from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loop_state import Born, Slot, Tree, filled, is_same, note, parts_of
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.open_iterables import OpenIterable
@@ -285,6 +286,11 @@ class LoopRegion:
             return tree
         if entry is after:
             return tree
+        initial = entry
+        if type(entry) is tuple and type(after) is tuple and len(entry) != len(after):
+            entry = self._tuple_of_run(entry, name)
+        elif type(entry) is list and isinstance(after, LoopList):
+            raise Grows(entry, name)
         if isinstance(after, Unbound) or after is EMPTY:
             raise Unlike(f"the variable {name!r} has a value only on some ways through the loop")
         try:
@@ -296,10 +302,17 @@ class LoopRegion:
         if verdict == "join":
             self._changed = True
             called = name.partition(HIDDEN)[0] or joining.source_name(after)
-            slot = Slot(entry, joining.sample(entry, after), called, after)
+            slot = Slot(initial, joining.sample(entry, after), called, after)
             self._slots.append(slot)
             return slot
         return self._container_compared(tree, entry, after, name, whole)
+
+    def _tuple_of_run(self, value: tuple[Any, ...], name: str) -> LoopTuple:
+        """A tuple that an iteration makes longer or shorter: only a run knows how long it is."""
+        way, give_up = self._plain_way(), None
+        if way is not None:
+            give_up = functools.partial(self._recorder.plan.change, self._place, way, f"{name} is read as a whole")
+        return LoopTuple(value, self._recorder, None, name.partition(HIDDEN)[0], self._place, give_up)
 
     def _container_compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any) -> Any:
         if type(entry) is not type(after):
@@ -313,8 +326,7 @@ class LoopRegion:
         its = parts_of(after)
         assert its is not None
         if list(parts) != list(its):
-            is_list = type(entry) is list and type(whole) in (list, type(None))
-            if is_list and len(its) > len(parts) and all(its[i] is parts[i] for i in parts):
+            if type(entry) is list and type(whole) in (list, type(None)):
                 raise Grows(entry if whole is None else whole, name)
             what = "keys" if isinstance(entry, dict) else "items"
             raise Unlike(

@@ -18,10 +18,21 @@ import ast
 import collections
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
-from graphwright.capture.trees import PREFIX, RUNTIME_MARK, SCOPES, falls_through, holds, may_wait, placed, walk_all
+from graphwright.capture.trees import (
+    COMPREHENSIONS,
+    PREFIX,
+    RUNTIME_MARK,
+    SCOPES,
+    falls_through,
+    holds,
+    may_wait,
+    placed,
+    walk_all,
+)
 
-__all__ = ["HIDDEN", "ITEM", "RETURNS", "Lowered", "exit_signal", "exiting", "lower", "private_to"]
+__all__ = ["HIDDEN", "ITEM", "RETURNS", "Lowered", "exit_signal", "exiting", "lower", "private_to", "uses_of"]
 
 ITEM = f"{PREFIX}item"  # the parameter of a body
 HIDDEN = "__gw"  # ends the names of variables that conversion makes, before a number
@@ -76,8 +87,36 @@ def lower(loop: ast.For | ast.While, number: int) -> Lowered | None:
 
 def private_to(loop: ast.AST, uses: collections.Counter[str]) -> set[str]:
     """The names that a loop uses and nothing around it does, given how often the function uses each."""
-    own = collections.Counter(node.id for node in ast.walk(loop) if isinstance(node, ast.Name))
+    own = uses_of(loop)
     return {name for name, count in own.items() if uses[name] == count}
+
+
+def uses_of(tree: ast.AST) -> collections.Counter[str]:
+    """How often each variable is named; comprehensions and functions inside have their own."""
+    found: collections.Counter[str] = collections.Counter()
+
+    def walk(node: ast.AST, hidden: frozenset[str]) -> None:
+        if isinstance(node, COMPREHENSIONS):
+            targets = [name for loop in node.generators for name in ast.walk(loop.target) if isinstance(name, ast.Name)]
+            walk(node.generators[0].iter, hidden)  # evaluated outside
+            inner = hidden | {name.id for name in targets}
+            first, *others = node.generators
+            for part in (first.target, *first.ifs, *others, *_results(node)):
+                walk(part, inner)
+            return
+        if isinstance(node, ast.Lambda | ast.FunctionDef):
+            hidden = hidden | {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+        if isinstance(node, ast.Name) and node.id not in hidden:
+            found[node.id] += 1
+        for child in ast.iter_child_nodes(node):
+            walk(child, hidden)
+
+    walk(tree, frozenset())
+    return found
+
+
+def _results(node: Any) -> list[ast.expr]:
+    return [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
 
 
 def exit_signal(statements: Iterable[ast.AST]) -> bool | None:

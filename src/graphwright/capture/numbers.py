@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.growing import is_growing
 from graphwright.capture.keys import hashed, is_fixed
 from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
@@ -145,6 +146,8 @@ class Numbers:
 
     def truth(self, value: Any) -> Any:
         """The truth of a value: a symbol for a symbolic one."""
+        if is_growing(value):
+            return as_number(self.data_symbol(value.truth_hint(), bool, bool, (value,)))
         if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else truth
             return as_number(self._read(hint, bool, bool, value))

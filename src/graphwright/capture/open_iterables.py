@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.joining import Sample
-from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.symbols import UNKNOWN, is_symbolic, symbol_of
@@ -166,7 +166,7 @@ class _Items(OpenIterable):
 class _Grown(OpenIterable):
     """The items of a list that grows in a loop."""
 
-    def __init__(self, values: LoopList) -> None:
+    def __init__(self, values: LoopList | LoopTuple) -> None:
         self._values = values
         self.is_data = not values.is_sized
 
@@ -174,7 +174,7 @@ class _Grown(OpenIterable):
         return self._values.node_of()
 
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
-        return self._values.item(node, index)
+        return self._values.item(node, index, names)
 
     def length(self) -> int | None:
         return len(self._values.content()) if self._values.is_certain else None
@@ -282,7 +282,7 @@ def iterable_of(value: Any, may_be_plain: bool = False) -> OpenIterable | None:
         return Rows(value) if is_symbolic(value.recorder.numbers.length(value)) else None
     if isinstance(value, Proxy):
         return _Unknown(value)
-    if isinstance(value, LoopList):
+    if isinstance(value, LoopList | LoopTuple):
         return _Grown(value)
     if not may_be_plain:
         return None
@@ -298,12 +298,14 @@ def _are_alike(values: Sequence[Any]) -> bool:
     kinds: set[Any] = set()
     for value in values:
         symbol = symbol_of(value)
-        if isinstance(value, TensorProxy):
-            kinds.add((value.example.dtype, value.example.dim()))
-        elif isinstance(value, torch.Tensor):
-            kinds.add((value.dtype, value.dim()))
+        value = value.example if type(value) is TensorProxy else value
+        if isinstance(value, torch.Tensor):
+            with torch._C.DisableTorchFunction():  # the program does not ask for this
+                kinds.add((value.dtype, value.dim()))
         elif symbol is not None or type(value) in (int, float):
             kinds.add(type(value) if symbol is None else symbol.kind)
+        elif isinstance(value, Proxy):
+            kinds.add(Proxy)
         elif not isinstance(value, ObjectProxy):
             return False
     return len(kinds) == 1

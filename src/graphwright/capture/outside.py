@@ -1,6 +1,6 @@
 """Values that leave torch: lists of numbers, NumPy arrays, and what libraries compute from them.
 
-`x.tolist()` gives numbers of the program, as many as the example has, under guards on the sizes. What `x.numpy()`
+`x.tolist()` gives numbers of the program, as many as a run has. What `x.numpy()`
 gives, and whatever is computed from that, is an `ObjectProxy`: attributes, operators and calls become nodes, run on the
 example's real data to learn what comes out; a tensor that comes back from there is a tensor of the program again.
 """

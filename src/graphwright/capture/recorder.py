@@ -31,6 +31,7 @@ from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
+from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loops import Loops
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change
@@ -519,6 +520,8 @@ class Recorder:
             return self.examples.of(value)
         if kind is Unbound:
             value._refuse()
+        if kind is LoopList or kind is LoopTuple:
+            return value.example()
         if isinstance(value, tuple):
             items = [self._to_examples(item) for item in value]
             if kind is tuple:

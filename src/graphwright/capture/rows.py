@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.joining import Sample
+from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.proxy import Proxy
 from graphwright.capture.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
@@ -20,7 +22,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["is_count_known", "listed", "pieces", "rows"]
+__all__ = ["is_count_known", "listed", "of_unknown", "pieces", "rows"]
 
 
 def _place(recorder: Recorder) -> Any:
@@ -29,9 +31,11 @@ def _place(recorder: Recorder) -> Any:
     return None if recorder.plan.control_flow != "stage" or place in recorder.plan.ways else place
 
 
-def _open_list(recorder: Recorder, node: Node, items: Iterable[Any], place: Any, name: str) -> LoopList:
-    """The list that a node gives, whose length is a size: of the example, it has these items."""
-    made = LoopList(items, recorder, node, name, place)
+def _open_list(
+    recorder: Recorder, node: Node, items: Iterable[Any], place: Any, name: str, kind: Any = LoopList
+) -> Any:
+    """The list or tuple that a node gives, whose length is a size: of the example, it has these items."""
+    made = kind(items, recorder, node, name, place)
     made.is_sized = True
 
     def give_up() -> None:
@@ -41,27 +45,40 @@ def _open_list(recorder: Recorder, node: Node, items: Iterable[Any], place: Any,
     return made
 
 
-def rows(recorder: Recorder, tensor: TensorProxy) -> LoopList | None:
-    """`list(tensor)`; None where the example has to say how many rows there are."""
+def of_unknown(recorder: Recorder, node: Node) -> LoopList:
+    """What a node gives under symbolic tracing, as a list of whatever it holds."""
+    made = LoopList([], recorder, node, node.name, recorder.questions.place())
+    made._admit_kind(Sample())
+    return made
+
+
+def rows(recorder: Recorder, tensor: TensorProxy | Proxy, is_list: bool = True) -> LoopList | None:
+    """`list(tensor)`, or what goes over the tensor itself; None where the example has to say how many there are."""
+    if not isinstance(tensor, TensorProxy):
+        return of_unknown(recorder, recorder.node("call_function", list, (tensor.node,), {}, "list_"))
     place = _place(recorder)
     if place is None or tensor.example.dim() == 0 or not _may_differ(recorder, tensor, 0):
         return None
-    name = recorder.target_name() or "rows"
-    node = recorder.node("call_function", list, (tensor.node_of(),), {}, name=name)
+    node = tensor.node_of()
+    if is_list:
+        name = recorder.target_name() or "rows"
+        node = recorder.node("call_function", list, (node,), {}, name=name)
     examples = recorder.examples.run(torch.unbind, (tensor.example,), {})
-    return _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+    made: LoopList = _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+    return made
 
 
 def pieces(
     recorder: Recorder, node: Node, function: str, args: Any, kwargs: Any, examples: Sequence[torch.Tensor]
-) -> LoopList | None:
+) -> LoopTuple | None:
     """The pieces that a tensor is cut into, where their number is a size; None where the example has to say it."""
     place = _place(recorder)
     if place is None or not examples or is_count_known(recorder, function, args, kwargs):
         return None
     if function == "chunk" and symbol_of(_second(args, kwargs, "chunks")) is None:
         return None  # nearly always as many as it says
-    return _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+    made: LoopTuple = _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name, LoopTuple)
+    return made
 
 
 def is_count_known(recorder: Recorder, function: str, args: Any, kwargs: Any) -> bool:
@@ -84,7 +101,6 @@ def _second(args: Any, kwargs: Any, *names: str) -> Any:
 
 
 def _may_differ(recorder: Recorder, tensor: TensorProxy, dim: int) -> bool:
-
     return bool(recorder.numbers.size_symbol(tensor, dim).function != "constant" and tensor.example.shape[dim])
 
 
@@ -93,7 +109,7 @@ def _stand_ins(recorder: Recorder, examples: Iterable[torch.Tensor], node: Node)
 
 
 def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
-    """`tensor.tolist()`: numbers of the program in lists; the inner ones are as long as the example's, under guards."""
+    """`tensor.tolist()`: numbers of the program in lists, as long as a run has them."""
     rank = tensor.example.dim()
     if not rank:
         return as_number(recorder.numbers.item(tensor))
@@ -103,26 +119,32 @@ def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
         values = example.tolist() if recorder.examples.is_real else None
     place = _place(recorder)
     is_open = place is not None and _may_differ(recorder, tensor, 0) and not recorder.unpacked_names()
-    guarded = range(1 if is_open else 0, rank)
-    inner = [recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim)) for dim in guarded]
+    inner: list[int | None] = [  # None: as long as a run has them
+        None
+        if is_open and (*place, "inside") not in recorder.plan.ways and _may_differ(recorder, tensor, dim)
+        else recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim))
+        for dim in range(1 if is_open else 0, rank)
+    ]
     name = recorder.target_name() if is_open else ""
     node = recorder.node("call_method", "tolist", (tensor.node_of(),), {}, name=name)
     if not is_open:
-        return _rows(recorder, node, inner, kind, values)
-    items = _rows(recorder, node, [example.shape[0], *inner], kind, values)
+        return _rows(recorder, node, inner, kind, values, example.shape, place)
+    items = _rows(recorder, node, [example.shape[0], *inner], kind, values, example.shape, place)
     return _open_list(recorder, node, items, place, node.name)
 
 
-def _rows(recorder: Recorder, node: Node, lengths: list[int], kind: type, values: Any) -> list[Any]:
+def _rows(
+    recorder: Recorder, node: Node, lengths: list[int | None], kind: type, values: Any, sizes: Sequence[int], place: Any
+) -> list[Any]:
     length, *inner = lengths
     rows: list[Any] = []
-    for i in range(length):
+    for i in range(sizes[0]):
         value = UNKNOWN if values is None else values[i]
         if inner:
             row = recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
-            rows.append(_rows(recorder, row, inner, kind, None if values is None else value))
+            rows.append(_rows(recorder, row, inner, kind, None if values is None else value, sizes[1:], place))
         else:
             symbol = recorder.numbers.data_symbol(value, kind, operator.getitem, (node, i))
             symbol.key = "row", id(node), i
             rows.append(as_number(symbol))
-    return rows
+    return _open_list(recorder, node, rows, (*place, "inside"), "") if length is None else rows

@@ -7,31 +7,32 @@ calls. They act on the capture that runs in this thread; without one they do wha
 from __future__ import annotations
 
 import builtins
-import copy
 import functools
 import math
 import operator
 import sys
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from graphwright.capture.attributes import TrainingFlag
+from graphwright.capture.branches import Unbound
 from graphwright.capture.broadcasting import broadcast_shapes
 from graphwright.capture.caches import without_cache
 from graphwright.capture.conversion import convert
 from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
-from graphwright.capture.joining import UNSET
-from graphwright.capture.loop_lists import LoopList
+from graphwright.capture.joining import UNSET, Grows
+from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
+from graphwright.capture.orderings import is_ordering, ordering
 from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
 from graphwright.capture.proxy import Proxy
-from graphwright.capture.rows import rows
+from graphwright.capture.rows import of_unknown, rows
 from graphwright.capture.running import refusal, running
 from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
@@ -94,7 +95,7 @@ def recorder_of(value: Any) -> Any:
 def held(value: Any) -> Any:
     """A value whose truth is asked for; of a tensor that the program has, only a run knows it."""
     if is_growing(value):
-        return value.length() > 0
+        return value.recorder.numbers.truth(value)
     recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
     return value if recorder is None else recorder.value(value)
 
@@ -226,18 +227,22 @@ class Runtime:
         if function is type and len(args) == 1:
             return kind_of(args[0])
         if (function is len or function is bool) and args and is_growing(args[0]):
-            return args[0].length() if function is len else args[0].length() > 0
-        if function is list and args and isinstance(args[0], LoopList):
-            return args[0].listed()
-        if args and isinstance(args[0], LoopList) and any(function is taking for taking in (sum, max, min)):
+            return args[0].length() if function is len else held(args[0])
+        if (function is list or function is tuple) and len(args) == 1:
+            is_open = type(args[0]) is TensorProxy or isinstance(args[0], Proxy)
+            listed = rows(recorder, args[0]) if is_open else args[0]
+            if isinstance(listed, LoopList | LoopTuple):
+                return listed if listed is not args[0] and function is list else listed.listed(function)
+        if args and function is sum and (isinstance(args[0], Proxy) or _is_list_of_tensors(args[0])):
             if not recorder.examples.are_there:
                 return recorder.torch_function(function, args, kwargs)
             return recorder.record("call_function", function, function, args, kwargs)
-        if function is list and len(args) == 1 and type(args[0]) is TensorProxy:
-            listed = rows(recorder, args[0])
-            if listed is not None:
-                return listed
-        if not recorder.examples.are_there and is_torch(function) and any(map(is_growing, args)):
+        if is_ordering(function):
+            args = (of_unknown(recorder, args[0].node),) if len(args) == 1 and isinstance(args[0], Proxy) else args
+            ordered = ordering(recorder, function, args, kwargs, self.call)
+            if ordered is not NotImplemented:
+                return ordered
+        if not recorder.examples.are_there and _would_look_for_proxies(function, args):
             return recorder.torch_function(function, args, kwargs)  # which would look for proxies in it
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
             return _every(recorder, function, args, kwargs)
@@ -321,16 +326,28 @@ class Runtime:
         recorder = running()
         if recorder is None or iterable_of(iterable) is None:
             return [element(item) for item in iterable if condition is None or condition(item)]
-        out: list[Any] = []
+        out__gw: list[Any] = []  # in the graph it has the name that the program gives it
 
         def body(item: Any) -> None:
             if condition is None:
-                out.append(element(item))
+                out__gw.append(element(item))
             else:
-                self.branch(condition(item), lambda: out.append(element(item)), lambda: None)
+                self.branch(condition(item), lambda: out__gw.append(element(item)), lambda: None)
 
         recorder.loops.each(iterable, body, (), (), False, target)
-        return out
+        return out__gw
+
+    def extended(self, values: Any, more: Any) -> Any:
+        """`values += more` of what starts as a list."""
+        recorder = running()
+        if recorder is None or type(values) is not list or not isinstance(more, LoopList | LoopTuple):
+            values += more
+            return values
+        if any(state.watches(values) for state in recorder.states):
+            raise Grows(values)
+        longer = [*values] + (more if isinstance(more, LoopList) else more.listed(list))
+        values[:] = [Unbound("a list", recorder.where(), recorder.questions.place())]  # whoever else holds it
+        return longer
 
     def repeat(
         self,
@@ -469,6 +486,20 @@ def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
     return function(*args, **kwargs)
 
 
+def _is_list_of_tensors(value: Any) -> bool:
+    """Tell whether a value is a list whose length only a run knows, or one of tensors."""
+    if isinstance(value, LoopList | LoopTuple):
+        return True
+    return type(value) in (list, tuple) and len(value) > 1 and all(isinstance(item, torch.Tensor) for item in value)
+
+
+def _would_look_for_proxies(function: Any, args: tuple[Any, ...]) -> bool:
+    """Tell whether a function of torch would look into a list of which only a run knows what is in it."""
+    if any(function is makes for makes in (torch.tensor, torch.as_tensor)):
+        return any(isinstance(arg, Proxy) or is_growing(arg) for arg in args)
+    return is_torch(function) and any(map(is_growing, args))
+
+
 def _holds_symbolic(value: Any) -> bool:
     return isinstance(value, tuple | list) and any(recorder_of(item) is not None for item in value)
 
@@ -487,15 +518,20 @@ def _enumerated(iterable: Any, start: Any = 0) -> Any:
     return enumerate(iterable, start) if part is None else OpenEnumerate(part, start)
 
 
+def _taken(values: Any) -> list[Any]:
+    return [*values]
+
+
 def _zipped(*iterables: Any, strict: bool = False) -> Any:
-    parts = [iterable_of(iterable, may_be_plain=True) for iterable in map(_known_items, iterables)]
+    values = [_known_items(iterable) for iterable in iterables]
+    parts = [iterable_of(value, may_be_plain=True) for value in values]
     is_open = all(parts) and not all(part.is_plain for part in parts)  # type: ignore[union-attr]
-    return OpenZip(parts, strict) if is_open else zip(*iterables, strict=strict)  # type: ignore[arg-type]
+    return OpenZip(parts, strict) if is_open else zip(*values, strict=strict)  # type: ignore[arg-type]
 
 
 def _known_items(iterable: Any) -> Any:
-    """What `reversed` of a list gives, as a list; other values as they are."""
-    return list(copy.copy(iterable)) if type(iterable) is type(reversed([])) else iterable
+    """What an iterator of Python's gives, as a list; other values as they are."""
+    return _taken(iterable) if isinstance(iterable, _ONCE) else iterable
 
 
 def _reversed(iterable: Any) -> Any:
@@ -545,7 +581,11 @@ def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwa
     return function(bool(symbol.node.sample))
 
 
-_PLAIN_CALLABLES = (type, type(len))
+_ONCE: tuple[type, ...] = (
+    type(reversed([])), reversed, zip, enumerate, map, filter, GeneratorType, type({}.values()), type({}.keys()),
+)  # fmt: skip
+_BUILTIN = type(len)
+_PLAIN_CALLABLES = (type, _BUILTIN)
 _CLASS_QUESTIONS: tuple[Any, ...] = (isinstance, type, torch.is_tensor)
 _CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
     torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,

@@ -20,7 +20,7 @@ import torch
 from graphwright.capture.branches import Raised, State
 from graphwright.capture.calls import Calls
 from graphwright.capture.growing import is_growing
-from graphwright.capture.joining import Sample, Unlike, Verdict
+from graphwright.capture.joining import Sample, Unlike, Verdict, are_of_run
 from graphwright.capture.loops import Loops
 from graphwright.capture.origins import CallSite, user_frame
 from graphwright.capture.plan import Plan
@@ -170,6 +170,14 @@ class SymbolicRecorder:
         """The nodes of the items of a tuple."""
         return [self.node("call_function", operator.getitem, (node, i), {}, "getitem") for i in range(count)]
 
+    def unpacked_names(self) -> Sequence[str]:
+        """Nodes of symbolic tracing are not called as the source calls their values."""
+        return ()
+
+    def _to_examples(self, value: Any) -> Any:
+        """There are no examples."""
+        return value
+
     def mark(self) -> None:
         """Nothing is counted here."""
 
@@ -275,6 +283,8 @@ class _Joining:
         """Say what becomes of two values. Raises Unlike."""
         if type(a) is type(b) and type(a) in _NUMBERS:
             return "same" if a == b else "join"
+        if are_of_run(a, b):
+            return "join"
         if not isinstance(a, _JOINED) or not isinstance(b, _JOINED):
             return "look inside"
         if not isinstance(a, Proxy) and not isinstance(b, Proxy):
@@ -283,11 +293,11 @@ class _Joining:
 
     def is_open(self, value: Any) -> bool:
         """Tell whether only a run has a value."""
-        return isinstance(value, Proxy)
+        return isinstance(value, Proxy) or is_growing(value)
 
     def carried(self, entry: Any, after: Any) -> Verdict:
         """Say what becomes of a value that an iteration of a loop finds, and leaves another way."""
-        if is_growing(entry) and is_growing(after):
+        if are_of_run(entry, after):
             return "join"
         if type(entry) is type(after) and type(entry) in _NUMBERS and entry == after:
             return "same"
@@ -295,13 +305,22 @@ class _Joining:
 
     def sample(self, entry: Any, after: Any) -> Sample:
         """What a value is like: nobody knows."""
-        return Sample(whole=after) if is_growing(after) else Sample()
+        if is_growing(after) or is_growing(entry):
+            return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
+        return Sample()
 
     def widened(self, sample: Sample, after: Any) -> Sample:
         """What a value is like that an iteration leaves so, too. Raises Unlike for what is no value of a run."""
-        if not isinstance(after, _JOINED) and not is_growing(after):
+        if sample.whole is not None and are_of_run(sample.whole, after):
+            whole = sample.whole.joined_with(after)
+            return sample if whole.kind is sample.whole.kind else Sample(whole=whole)
+        if not isinstance(after, _JOINED) or sample.whole is not None:
             raise Unlike(f"a value of the run before, {self.kind_name(after)} after an iteration")
         return sample
+
+    def merged(self, one: Sample, other: Sample) -> Sample:
+        """What a value is like that is like one or another: nobody knows."""
+        return one
 
     def like(self, sample: Sample, value: Any) -> Sample:
         """A sample with the example of a value: there are none."""
@@ -317,11 +336,14 @@ class _Joining:
 
     def node_of(self, value: Any) -> Node | None:
         """The node of a value that only a run has."""
-        return value.node  # type: ignore[no-any-return]
+        return value.node_of() if is_growing(value) else value.node  # type: ignore[no-any-return]
 
     def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
         """The value in the program of one output of a branch."""
-        return self._recorder.tracer.proxy(node)
+        whole = next((side for side in pair if is_growing(side)), None)
+        if whole is None:
+            return self._recorder.tracer.proxy(node)
+        return whole.joined_with(pair[0]).joined_with(pair[1]).on(node)
 
     def kind_name(self, value: Any) -> str:
         """What kind of value the program has there, in a message."""
@@ -344,6 +366,8 @@ class _Numbers:
 
     def truth(self, value: Any) -> Any:
         """`bool(value)`."""
+        if is_growing(value):
+            return self.computed(bool, (value,), {})
         if not isinstance(value, Proxy):
             return bool(value)
         truth = self.computed(bool, (value,), {})

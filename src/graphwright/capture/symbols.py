@@ -256,7 +256,7 @@ def symbol_of(value: Any) -> Symbol | None:
 def leaves(value: Any) -> Iterator[Any]:
     """Iterate over the values in nested tuples, lists, dicts and slices."""
     if isinstance(value, tuple | list):
-        for item in list.__iter__(value) if isinstance(value, list) else value:
+        for item in list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value):
             yield from leaves(item)
     elif isinstance(value, dict):
         for item in dict.values(value):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 
-from graphwright.ir import Graph, Node
-from graphwright.ops import cond, transformed
+from graphwright.ir import Graph, Node, bodies_of
+from graphwright.ops import cond, is_loop, transformed
 
 __all__ = ["erase_unused"]
 
@@ -16,7 +16,7 @@ _WITHOUT_EFFECT = frozenset({
 
 
 def erase_unused(graph: Graph) -> None:
-    """Erase what nothing reads and what has no effect, inside branches first, and inputs that no branch reads."""
+    """Erase what nothing reads and what has no effect, inside regions first, and inputs that no branch reads."""
     for node in reversed(list(graph.nodes)):
         if node._position is None:
             continue
@@ -25,6 +25,9 @@ def erase_unused(graph: Graph) -> None:
                 erase_unused(body)
             _drop_results(node)
             _drop_operands(node)
+        if is_loop(node):
+            for body in bodies_of(node):
+                erase_unused(body)
         if node.target is transformed:
             erase_unused(node.args[1])
             _drop_closed_over(node)

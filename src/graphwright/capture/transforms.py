@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["BY_CODE", "MADE", "Transforms"]
 
 _VMAP, _CHECKPOINT, _VJP = "torch.vmap", "torch.utils.checkpoint.checkpoint", "torch.func.vjp"
-BY_CODE = {kind.function.__code__: name for name, kind in TRANSFORMS.items()}
+BY_CODE = {kind.function.__code__: name for name, kind in TRANSFORMS.items() if kind.form != "key"}
 # The functions that these make, by their code, for those made before the capture: torch.func.hessian's are jacfwd's.
 MADE = {
     kind.function(len).__code__: name

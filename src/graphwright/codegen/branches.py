@@ -72,7 +72,9 @@ def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | 
         text = f"{writer.operand(pred, AND_THEN)} and {_in_place(sides[0].result_text, NOT)}", AND_THEN
     elif bare[0] and not bare[1]:
         text = f"{writer.operand(pred, OR_ELSE)} or {_in_place(sides[1].result_text, AND_THEN)}", OR_ELSE
-    elif node in writer.kept and writer.name(node) in (then, other):  # `x = a if p else x`: only one side assigns
+    elif writer.name(node) in (then, other) and (
+        node in writer.kept or node in writer.renewed
+    ):  # `x = a if p else x`: only one side assigns
         return None
     else:
         text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY

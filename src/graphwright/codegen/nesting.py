@@ -52,6 +52,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         del waiting[:count]
 
     unpacked: set[Node] = set()
+    lists = set(writer.lists.values())
     for node in writer.nodes:
         if node._op == "placeholder":
             if node in writer.texts:  # the input of a body
@@ -60,11 +61,30 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             if renamed:
                 plan.append((node, renamed, []))
             continue
-        if node in unpacked or node in writer.skipped:  # it is written elsewhere
+        if node in unpacked or node in writer.skipped or node in lists:  # it is written elsewhere
             continue
         mentioned = list(dict.fromkeys(_in_order_of_evaluation(node)))
         held = _held(waiting, mentioned, node, writer)
         block: Block | None = None
+        made = writer.lists.get(node)
+        if made is not None:  # a loop that is a comprehension, if it takes no statements
+            settle(len(waiting) - len(held))
+            written = writer.comprehension(node, made)
+            if written is None:
+                plan.append((made, writer.statement(made), []))
+            else:
+                writer.skipped.add(node)
+                read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
+                read = [used for used in read if used is not made]
+                for used in held:
+                    del inside[used]
+                del waiting[len(waiting) - len(held) :]
+                if may_stand_inside(made, writer):
+                    inside[made], reads[made] = written, read
+                    waiting.append(made)
+                else:
+                    plan.append((made, f"{writer.name(made)} = {written[0]}", read))
+                continue
         if is_region(node) or node._target is transformed:
             settle(len(waiting) - len(held))
             block = writer.block(node)
@@ -85,10 +105,12 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
             if node._op == "output":
                 is_over = plan and not isinstance(plan[-1][1], str) and plan[-1][1].leaves
                 if not is_over and writer.split is None:
-                    plan.append((node, writer.result(node), read))
+                    # A round that ends with a test stands in the place of that.
+                    end = held[0] if held and writer.ends_with_test(held[0]) else node
+                    plan.append((end, writer.result(node), read))
             else:
                 plan.append((node, block or writer.statement(node), read))
-            unpacking = node if node._target is not transformed else unpacking_of(node)
+            unpacking = node if block is None or node._target is not transformed else unpacking_of(node)
             if unpacking is not None:
                 unpacked.update(item for item in (unpacking, *(unpacked_items(unpacking) or ())) if item is not None)
         for used in held:
@@ -107,21 +129,29 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
 
 def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: _ReadableWriter) -> list[Node]:
     """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
-    if node._target is transformed:
-        return []
-    if is_region(node):  # only the condition: operands are used inside, once, more often or not at all
+    if node._target is transformed:  # what a key orders is evaluated where it stands, what the key uses, later
+        mentioned = [used for used in nodes_in(node._args[2]) if used not in node._args[3]]
+        mentioned = mentioned if node._args[0] in _ORDERINGS else []
+    elif is_region(node):  # only the condition: operands are used inside, once, more often or not at all
         mentioned = [used for used in mentioned[:1] if used is node._args[0]] if node._target is not while_loop else []
+    if node._op == "output" and waiting and writer.ends_with_test(waiting[-1]):
+        return waiting[-1:]
     order = {used: i for i, used in enumerate(mentioned)}
     held: list[Node] = []
     for used in reversed(waiting):
         if (
             used not in order
             or not (writer.is_test or _same_statement(used, node))
-            or (held and order[used] > order[held[0]])
+            or (held and order[used] > order[held[0]] and not _may_wait_for(used, held))
         ):
             break
         held.insert(0, used)
     return held
+
+
+def _may_wait_for(node: Node, others: list[Node]) -> bool:
+    """Tell whether an item may be taken after attributes are read: `self.table[path[-1]]`."""
+    return node._target is operator.getitem and all(other._op == "get_attr" for other in others)
 
 
 def unpacked_items(node: Node) -> list[Node | None] | None:
@@ -187,6 +217,7 @@ def _is_iterator(node: Node, user: Node) -> bool:
     return node._target in _ITERATORS and (user._target is for_loop or user._target in _ITERATORS)
 
 
+_ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute}
 

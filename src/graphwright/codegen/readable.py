@@ -11,15 +11,19 @@ of evaluation is exactly the order of the nodes.
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphwright.codegen.blocks import lines_of
 from graphwright.codegen.branches import branch_block, branch_expression, is_and_or
+from graphwright.codegen.comprehensions import comprehension, comprehensions
 from graphwright.codegen.endings import (
     Block,
     Ending,
+    NextRound,
     Outside,
     Slot,
     Split,
@@ -36,8 +40,8 @@ from graphwright.codegen.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMAR
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling import argument
-from graphwright.codegen.transforms import transform_block
-from graphwright.codegen.variables import named_in_place
+from graphwright.codegen.transforms import key_expression, takes_key, transform_block
+from graphwright.codegen.variables import named_in_place, reassigned
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
 from graphwright.ops import cond, is_loop, raise_error, transformed, write_attribute
@@ -115,6 +119,8 @@ class _ReadableWriter(Writer):
         self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
         self.never: set[Node] = set()  # what is False where the end is reached: a loop would have returned
         self.decided: dict[Node, Node] = {}  # loops, each with the branch after it that is written with it
+        self.renewed: set[Node] = set()  # values of branches that have the variable of what they leave as it is
+        self.lists = comprehensions(self.nodes)  # loops, each with the list that it makes as a comprehension
         last = self.nodes[-1] if self.nodes else None
         self.output = last if last is not None and last._op == "output" else None
         value = last._args[0] if self.output is not None and last is not None and last._args else None
@@ -130,6 +136,32 @@ class _ReadableWriter(Writer):
         if self.split is not None:
             self.skipped.update(self.split.items, self.split.unread)
 
+    def _reassign(self, node: Node) -> None:
+        """Let variables hold what an `if` makes of them."""
+        if self.returned is node or (self.split is not None and self.split.branch is node):
+            return
+        for item, before in reassigned(node):
+            is_own = before._op != "placeholder" or self is self.outermost
+            is_named = item in self.texts or item in self.kept or item in self.skipped
+            if is_own and not is_named and before not in self.inside and before not in self.skipped:
+                self.texts[item] = self.name(before), ATOM
+                self.kept.add(before)
+                self.renewed.add(item)
+
+    @contextlib.contextmanager
+    def shadowing(self, body: Graph, operands: Sequence[Any]) -> Iterator[None]:
+        """Let the variables of an expression that has its own be called as some around it that it does not read."""
+        read = {word for operand in nodes_in(operands) for word in re.findall(r"\w+", self.value(operand))}
+        wishes = {node.name for node in body.nodes if node._op == "placeholder" or node._target is operator.getitem}
+        hidden = [name for name in wishes if name in self.names and not {name} & {*read, self.root, *self.names.values}]
+        for name in hidden:
+            self.names.release(name)
+        try:
+            yield
+        finally:
+            for name in hidden:
+                self.names.take(name)
+
     def statements(self) -> list[Statement]:
         """Cut the graph into statements."""
         return statements_of(self)
@@ -143,6 +175,14 @@ class _ReadableWriter(Writer):
         if any(slot == Outside(node) for slot in split.slots[True]):
             return readers
         return [user for user in readers if user is not self.output]
+
+    def ends_with_test(self, value: Node) -> bool:
+        """Tell whether all that is left to do in a round of a loop is to end it where a value is true."""
+        if not isinstance(self.ending, NextRound) or self.split is not None:
+            return False
+        stop, *_ = values = self._values()
+        named = [(target, self.texts.get(given, (None,))[0]) for target, given in self.ending.pairs(values)]
+        return stop is value and values.count(value) == 1 and all(target == text for target, text in named)
 
     def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]:
         """The values that a block reads for what it writes with it: the branch after a loop, the end of the body."""
@@ -178,12 +218,23 @@ class _ReadableWriter(Writer):
         """The values that a body ends with."""
         return [] if self.output is None else values_of(self.output, self.slots)
 
+    def comprehension(self, loop: Node, made: Node) -> tuple[str, int] | None:
+        """Write the list that a loop makes as an expression; None where that takes statements."""
+        return comprehension(self, loop, made)
+
     def block(self, node: Node) -> Block | None:
         """Write a region as a compound statement; None where it is an expression."""
+        if node._target is cond:
+            self._reassign(node)
         if node._target is cond and not self._is_if_that_returns(node) and branch_expression(self, node) is not None:
             return None
         if is_loop(node):
             return loop_block(self, node)
+        if takes_key(node):
+            expression = key_expression(self, node)
+            if expression is not None:
+                self.expressions[node] = expression
+                return None
         return transform_block(self, node) if node._target is transformed else branch_block(self, node)
 
     def _is_if_that_returns(self, node: Node) -> bool:
@@ -327,6 +378,8 @@ class _ReadableWriter(Writer):
         """Write what a node computes, and say how tightly the text binds."""
         if node._target is cond:
             return branch_expression(self, node) or super().expression(node)
+        if node in self.expressions:
+            return self.expressions[node]
         if node._op == "call_method" and node._target == "__call__" and node._args:
             return f"{self.operand(node._args[0], PRIMARY)}({self.call(node._args[1:], node._kwargs)})", PRIMARY
         return super().expression(node)
@@ -343,6 +396,9 @@ class _ReadableWriter(Writer):
                     COMPARISON,
                 )
             return f"not {self.operand(args[0], NOT)}", NOT
+        is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node
+        if is_one and args[0] in self.inside and args[0] in self.lists.values():
+            return self.inside[args[0]]  # the list that a comprehension makes, not another one
         if (target is list or target is dict) and not kwargs and not (args and type(args[0]) is not _DISPLAYS[target]):
             return (self.value(args[0]) if args else _EMPTY[target]), ATOM
         return super().function_call(target, args, kwargs)

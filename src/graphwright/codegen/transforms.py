@@ -1,8 +1,10 @@
-"""A body that is given to a transform of torch: a nested function, and the call that gets it.
+"""A body that is given to a function: a nested function, and the call that gets it.
 
 def body(v):
     return self.layer(v).sin()
 y = torch.vmap(body, in_dims=1)(x)
+
+The key of `sorted`, `max` and `min` is a lambda where it is one expression.
 """
 
 from __future__ import annotations
@@ -11,14 +13,37 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.endings import Block, Text
 from graphwright.codegen.nesting import unpacking_of
+from graphwright.codegen.operators import PRIMARY
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.ops import TRANSFORMS
+from graphwright.ops import TRANSFORMS, transformed
 
 if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
 
-__all__ = ["transform_block"]
+__all__ = ["key_expression", "takes_key", "transform_block"]
+
+
+def takes_key(node: Node) -> bool:
+    """Tell whether a node is a call of `sorted`, `max` or `min` with a body as its key."""
+    return node._target is transformed and node._args[0] in TRANSFORMS and TRANSFORMS[node._args[0]].form == "key"
+
+
+def key_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | None:
+    """Write a call with a key that is an expression; None where that takes statements."""
+    transform, body, inputs, operands, options = node._args
+    if not isinstance(body, Graph):
+        return None
+    parameter = next(inner for inner in body.nodes if inner._op == "placeholder")
+    with writer.shadowing(body, operands):
+        name = _fresh(writer, parameter.name)
+        inner = writer.body(body, [Text(name), *operands], None)
+        writer.names.release(name)
+    if [kept._op for kept, _, _ in inner.plan] != ["output"]:
+        return None
+    texts = [*map(writer.value, inputs), f"key=lambda {name}: {inner.result_text[0]}"]
+    writer.keywords(options, texts)
+    return f"{writer.names.function(TRANSFORMS[transform].function)}({', '.join(texts)})", PRIMARY
 
 
 def transform_block(writer: _ReadableWriter, node: Node) -> Block:
@@ -32,7 +57,7 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
     named = list(node._kwargs)  # passed by name: these keep it
     for keyword in named:
         writer.names.take(keyword)
-    name = _fresh(writer, _name_of(body))
+    name = _fresh(writer, _name_of(body, transform))
     signature = [*[_fresh(writer, inner.name) for inner in placeholders[: count - len(named)]], *named]
     texts: list[Any] = [Text(parameter) for parameter in signature]
     if kind.deferred or named:  # the variables around it may hold something else when it runs, or be hidden
@@ -43,8 +68,12 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
     else:
         texts += operands
     inner = writer.body(body, texts, None)
-    function = writer.names.torch() + transform.removeprefix("torch")
-    if kind.form == "maker":
+    function = writer.names.function(kind.function) if kind.form == "key" else _of_torch(writer, transform)
+    if kind.form == "key":
+        texts = [*map(writer.value, inputs), f"key={name}"]
+        writer.keywords(options, texts)
+        call = f"{function}({', '.join(texts)})"
+    elif kind.form == "maker":
         call = f"{function}({_listed(name, writer.call((), options))})({writer.call(inputs, node._kwargs)})"
     else:
         call = f"{function}({_listed(name, writer.call(inputs, {**options, **node._kwargs}))})"
@@ -53,6 +82,10 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
         [(f"def {name}({', '.join(signature)}):", lines), ("", [_statement(writer, node, call)])],
         leaves=writer.returned is node,
     )
+
+
+def _of_torch(writer: _ReadableWriter, transform: str) -> str:
+    return writer.names.torch() + transform.removeprefix("torch")
 
 
 def _statement(writer: _ReadableWriter, node: Node, call: str) -> str:
@@ -68,12 +101,13 @@ def _listed(name: str, rest: str) -> str:
     return f"{name}, {rest}" if rest else name
 
 
-def _name_of(body: Graph) -> str:
+def _name_of(body: Graph, transform: str) -> str:
     """What the source calls the function that the body is, where it has a name."""
     output = body.find_nodes(op="output")
     origin = output[0].origin if output else None
     name = "" if origin is None else origin.function.rpartition(".")[2]
-    return name if name.isidentifier() and name != "forward" else "body"
+    wish = "key" if TRANSFORMS[transform].form == "key" else "body"
+    return name if name.isidentifier() and name != "forward" else wish
 
 
 def _fresh(writer: _ReadableWriter, wish: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, is_loop, is_region
+from graphwright.ops import cond, is_loop, is_region, raise_error
 
-__all__ = ["base_of", "is_read", "named_in_place", "reads_after"]
+__all__ = ["base_of", "is_read", "named_in_place", "reads_after", "reassigned"]
 
 
 def base_of(name: str) -> str:
@@ -42,8 +43,8 @@ def named_in_place(
         if wish is None:
             continue
         start = i + 1
-        region = node._args[0] if node._args and type(node._args[0]) is Node and is_region(node._args[0]) else None
-        if region is not None:  # its items get their values when it runs
+        region = node._args[0] if node._target is operator.getitem else None
+        if type(region) is Node and is_region(region):  # its items get their values when it runs
             start = nodes.index(region) + 1
             if is_loop(region) and any(holds(used) == wish for used in nodes_in(region._args[3])):
                 continue
@@ -115,3 +116,53 @@ def is_read(node: Node, output: Node, allowed: set[int | None]) -> bool:
         else:
             return True
     return False
+
+
+def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
+    """The values of an `if` of which one side leaves a variable as it is, each with what that holds before.
+
+    Where nothing reads the old value any more, the variable may hold the new one: `if bias: x = x + bias`.
+    """
+    if not node.users or not all(isinstance(body, Graph) for body in node._args[1:3]):
+        return
+    if node.origin is None or not node.origin.source.startswith(("if ", "elif ")):
+        return
+    operands = list(node._args[3])
+    ends = [(body, body._root._prev) for body in node._args[1:3]]
+    ends = [(body, last) for body, last in ends if last._op == "output" and last._prev._target is not raise_error]
+    is_whole = not any(isinstance(last._args[0], tuple | list) for _, last in ends)
+    items: dict[int, Node] = {}
+    for user in () if is_whole else node.users:
+        if user._target is not operator.getitem or type(user._args[1]) is not int:
+            return
+        items[user._args[1]] = user
+    for body, last in ends:
+        given = [last._args[0]] if is_whole else last._args[0]
+        for i, value in enumerate(given if isinstance(given, tuple | list) else ()):
+            item = node if is_whole else items.get(i)
+            for before in _left_as_they_are(value, body, operands) if item is not None else ():
+                assert item is not None
+                may = base_of(before.name) == base_of(item.name) and operands.count(before) == 1
+                if may and before is not node._args[0] and not reads_after(node, before):
+                    yield item, before
+
+
+def _left_as_they_are(value: Any, body: Graph, operands: Sequence[Any]) -> Iterator[Node]:
+    """The operands that some way through a body gives back as this value."""
+    if type(value) is not Node:
+        return
+    inputs = [inner for inner in body.nodes if inner._op == "placeholder"]
+    if value in inputs:
+        yield operands[inputs.index(value)]
+        return
+    is_item = value._target is operator.getitem and type(value._args[0]) is Node and type(value._args[1]) is int
+    node = value._args[0] if is_item else value
+    if node._target is not cond or not all(isinstance(side, Graph) for side in node._args[1:3]):
+        return
+    for side in node._args[1:3]:
+        last = side._root._prev
+        if last._op == "output" and last._prev._target is not raise_error:
+            given = last._args[0][value._args[1]] if is_item else last._args[0]
+            for inner in _left_as_they_are(given, side, node._args[3]):
+                if inner in inputs:
+                    yield operands[inputs.index(inner)]

@@ -1,4 +1,4 @@
-"""The operator of captured programs that hands a body to a function of torch: `torch.vmap(body)(x)`.
+"""The operator of captured programs that hands a body to a function: `torch.vmap(body)(x)`, `sorted(x, key=body)`.
 
 The body is a graph among the node's arguments, as those of branches are. It takes the inputs that the transform gives
 it, then what it uses from outside (`operands`), which the transform does not see: the body closes over them.
@@ -21,15 +21,16 @@ __all__ = ["TRANSFORMS", "TransformKind", "transformed"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransformKind:
-    """A function of torch that takes a function, and how it is called.
+    """A function that takes a function, and how it is called.
 
-    `form` is "maker" for `transform(body, **options)(*inputs)`, "call" for `transform(body, *inputs, **options)`, and
-    "spread" for `transform(body, inputs, ..., **options)`, where the body takes the items of the first input. What is
-    `deferred` may run the body again after the call, in backward.
+    `form` is "maker" for `transform(body, **options)(*inputs)`, "call" for `transform(body, *inputs, **options)`,
+    "spread" for `transform(body, inputs, ..., **options)`, where the body takes the items of the first input, and "key"
+    for `transform(*inputs, key=body, **options)`, where it takes one item. What is `deferred` may run the body again
+    after the call, in backward.
     """
 
     function: Callable[..., Any]
-    form: Literal["maker", "call", "spread"]
+    form: Literal["maker", "call", "spread", "key"]
     deferred: bool = False
 
 
@@ -47,6 +48,7 @@ TRANSFORMS: dict[str, TransformKind] = {
         for name in ("jacobian", "hessian", "vjp", "jvp", "hvp", "vhp")
     },
     "torch.utils.checkpoint.checkpoint": TransformKind(torch.utils.checkpoint.checkpoint, "call", deferred=True),
+    **{function.__name__: TransformKind(function, "key") for function in (sorted, max, min)},
 }
 
 
@@ -58,12 +60,14 @@ def transformed(
     options: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> Any:
-    """Give a body to a transform of torch and call what that makes: `transform(body, **options)(*inputs, **named)`.
+    """Give a body to a transform and call what that makes: `transform(body, **options)(*inputs, **named)`.
 
     `transform` is one of `TRANSFORMS`. The body takes the inputs, the named ones, then the operands.
 
     >>> transformed("torch.vmap", lambda row, scale: row.sum() * scale, (torch.ones(2, 3),), (10,))
     tensor([30., 30.])
+    >>> transformed("max", lambda item, by: item % by, ([7, 8, 9],), (8,))
+    7
     """
     kind = TRANSFORMS[transform]
 
@@ -72,12 +76,16 @@ def transformed(
 
     if kind.form == "maker":
         return kind.function(function, **(options or {}))(*inputs, **named)
+    if kind.form == "key":
+        return kind.function(*inputs, key=function, **(options or {}))
     return kind.function(function, *inputs, **(options or {}), **named)
 
 
 def inputs_of_body(node: Node) -> int | None:
     """Count the inputs that a body gets from its transform; None where that is known only at run time."""
     inputs, form = node.args[2], TRANSFORMS[node.args[0]].form
+    if form == "key":
+        return 1
     if form != "spread":
         return len(inputs) + len(node.kwargs)
     first = inputs[0] if inputs else ()

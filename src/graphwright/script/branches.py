@@ -36,8 +36,9 @@ def branch(
     live: frozenset[str],
     at: ast.AST,
     condition: str,
+    live_after_rest: frozenset[str] = frozenset(),
 ) -> tuple[Kinds, bool]:
-    """Write a branch. `rest` is what follows it in its block, `live` what is read after that, or after the branch.
+    """Write a branch. `rest` is what follows it in its block; `live` is what is read after the branch.
 
     Returns how the statement may end, and whether what follows has become part of it.
     """
@@ -48,10 +49,10 @@ def branch(
     if rest is not None:
         for mine, its in ((one, other), (other, one)):
             if _leaves(mine) and "next" in its.kinds and not took_rest:
-                _extend(c, its, rest)
+                _extend(c, its, rest, live_after_rest)
                 took_rest = True
         c.frame.statement = statement
-    return _join(c, test, one, other, live, at, condition), took_rest
+    return _join(c, test, one, other, live_after_rest if took_rest else live, at, condition), took_rest
 
 
 def _leaves(side: Side) -> bool:
@@ -79,14 +80,14 @@ def _run(c: Context, side: Side, work: Work) -> None:
         c.body, c.frame.names = outer, names
 
 
-def _extend(c: Context, side: Side, rest: Work) -> None:
+def _extend(c: Context, side: Side, rest: Work, live: frozenset[str]) -> None:
     """Go on with what follows, inside a side."""
     kinds = side.kinds
     if kinds == NEXT:
         _run(c, side, rest)
         return
-    live = frozenset(side.names)  # pruned where nothing reads it
-    _run(c, side, lambda: continue_unless_left(c, kinds, rest, live))
+    every = live | frozenset(side.names)  # what it assigns, too; pruned where nothing reads it
+    _run(c, side, lambda: continue_unless_left(c, kinds, rest, every))
 
 
 def continue_unless_left(c: Context, kinds: Kinds, rest: Work, live: frozenset[str]) -> Kinds:

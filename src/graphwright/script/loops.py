@@ -444,7 +444,8 @@ def _after(
         if never_ends:
             names.pop("$return")
     if node.orelse and after != {"return"}:
-        left = Runtime(next(made).node, BOOL) if _needs_left(node) else None
+        is_left = bool(kinds & {"break", "return"}) and _needs_left(node)  # a `break` may never be reached
+        left = Runtime(next(made).node, BOOL) if is_left else None
         return _else(c, node, after, left)
     return after
 

@@ -101,12 +101,12 @@ def _if(c: Context, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[Kinds, bool
         lambda: block(c, node.body),
         lambda: block(c, node.orelse),
     )
-    after = live.after(rest[-1] if rest else node)
+    after_rest = live.after(rest[-1]) if rest else frozenset()
     go_on = (lambda: block(c, rest)) if rest else None
     if isinstance(test, Bad):
         test = constant(True)
     kinds, took_rest = branch(
-        c, test, works, (where_true, where_false), go_on, live.after(node) | after, node, _text(node.test)
+        c, test, works, (where_true, where_false), go_on, live.after(node), node, _text(node.test), after_rest
     )
     return kinds, took_rest
 

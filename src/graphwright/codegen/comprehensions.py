@@ -1,0 +1,87 @@
+"""Loops that the source writes as list comprehensions: `[row * 2 for row in x if row.sum() > 0]`.
+
+In the graph these are an empty list and a loop that appends to it. They are one expression where the loop does nothing
+else, and what it appends is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphwright.codegen.endings import Block, NextRound, Outside, Text
+from graphwright.codegen.operators import ATOM, TERNARY
+from graphwright.codegen.unpacking import header_of
+from graphwright.ir import Graph, Node
+from graphwright.ops import cond, for_loop, loop_parts
+
+if TYPE_CHECKING:
+    from graphwright.codegen.readable import _ReadableWriter
+
+__all__ = ["comprehension", "comprehensions"]
+
+_LONGEST = 100  # characters
+
+
+def comprehensions(nodes: list[Node]) -> dict[Node, Node]:
+    """Map each loop that may be a comprehension to the list that it makes."""
+    found: dict[Node, Node] = {}
+    for node in nodes:
+        if node._target is not for_loop or node.users or not isinstance(node._args[1], Graph):
+            continue
+        parts, origin = loop_parts(node), node.origin
+        if parts.carried or parts.breaks or origin is None or origin.source.startswith(("for ", "async ")):
+            continue
+        made = _list_made(parts.body, parts.operands)
+        if made is not None and made not in found.values() and all(u is node or node < u for u in made.users):
+            found[node] = made
+    return found
+
+
+def _list_made(body: Graph, operands: tuple[Node, ...]) -> Node | None:
+    """The empty list that a body appends to, as the last thing that it does."""
+    inputs = [node for node in body.nodes if node._op == "placeholder"]
+    last = body.output_node()._prev
+    if last._target is cond and isinstance(last._args[1], Graph):
+        side, inner = last._args[1], [node for node in last._args[1].nodes if node._op == "placeholder"]
+        other = last._args[2]
+        if any(node._op not in ("placeholder", "output") for node in other.nodes):
+            return None
+        held = _list_made_by(side, inner, last._args[3])
+        return _list_made_by(body, inputs, operands, held)
+    return _list_made_by(body, inputs, operands)
+
+
+def _list_made_by(body: Graph, inputs: list[Node], operands: tuple[Node, ...], held: Node | None = None) -> Node | None:
+    if held is None:
+        last = body.output_node()._prev
+        held = last._args[0] if last._op == "call_method" and last._target == "append" and not last.users else None
+    if type(held) is not Node or held not in inputs or len(held.users) != 1:
+        return None
+    made = operands[inputs.index(held) - len(inputs)] if inputs.index(held) >= len(inputs) - len(operands) else None
+    if made is None or made._op == "placeholder":
+        return made
+    is_empty = made._target is list and not made._args and not made._kwargs and made._op == "call_function"
+    return made if is_empty and list(operands).count(made) == 1 else None
+
+
+def comprehension(writer: _ReadableWriter, loop: Node, made: Node) -> tuple[str, int] | None:
+    """Write a loop as a comprehension; None where it takes statements."""
+    parts = loop_parts(loop)
+    with writer.shadowing(parts.body, parts.operands):
+        item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
+        body = writer.body(parts.body, [Text(item), *parts.operands], NextRound([]), [Outside(False)], names)
+    start, condition = f"{writer.name(made)}.append(", ""
+    texts = [text for _, text, _ in body.plan if text]
+    if len(texts) == 1 and isinstance(texts[0], Block):
+        block = texts[0].parts
+        if len(block) != 1 or not block[0][0].startswith("if ") or len(block[0][1]) != 1:
+            return None
+        condition = f" {block[0][0].removesuffix(':')}"
+        inner = block[0][1][0]
+        texts = [text for _, text, _ in inner.plan if text] if not isinstance(inner, str) else []
+    if len(texts) != 1 or not isinstance(texts[0], str) or not texts[0].startswith(start):
+        return None
+    element = texts[0].removeprefix(start).removesuffix(")")
+    iterable = writer.operand(parts.subject, TERNARY + 1) if condition else writer.value(parts.subject)
+    text = f"[{element} for {item} in {iterable}{condition}]"
+    return (text, ATOM) if len(text) <= _LONGEST else None
