@@ -61,6 +61,7 @@ PUBLIC = [
         "map_arg",
     ),
     *("ScriptError", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
+    *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "rewrite", "rule"),
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -1,7 +1,8 @@
 """Capture PyTorch programs as graphs, rewrite them, and get them back as ordinary Python."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import typing
+from typing import TYPE_CHECKING
 
 from graphwright import compat, conveniences
 from graphwright.analysis import verify
@@ -32,6 +33,7 @@ from graphwright.errors import (
 )
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
+from graphwright.rewrite import Any, Lit, Var, explain, maybe, mod, one_of, repeat, rewrite, rule
 from graphwright.runtime import GraphModule, Interpreter, load, save
 from graphwright.script import script
 
@@ -43,12 +45,13 @@ else:
     graph = importlib.import_module("graphwright.graph")  # a module, as in torch.fx, and a function: `graph(module)`
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     return compat.load(name)
 
 
 __all__ = [
     "PH",
+    "Any",
     "CaptureError",
     "CodeGen",
     "Graph",
@@ -58,6 +61,7 @@ __all__ = [
     "GraphwrightError",
     "GuardError",
     "Interpreter",
+    "Lit",
     "LoadError",
     "Node",
     "Proxy",
@@ -68,12 +72,20 @@ __all__ = [
     "TracerBase",
     "TracerWarning",
     "Transformer",
+    "Var",
     "converted_source",
     "doctor",
+    "explain",
     "graph",
     "has_side_effect",
     "load",
     "map_arg",
+    "maybe",
+    "mod",
+    "one_of",
+    "repeat",
+    "rewrite",
+    "rule",
     "save",
     "script",
     "symbolic_trace",

@@ -10,7 +10,7 @@ from graphwright.capture.entries import Subject, placeholder_of, share_constants
 from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.obstacles import Diagnosis, Obstacle
 from graphwright.capture.origins import Scope, ScopeContextManager, definition_line
-from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy
+from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxyable import ProxyableClassMeta
 from graphwright.capture.questions import TracerWarning
 from graphwright.capture.recording import GraphAppendingTracer, TracerBase
@@ -48,6 +48,7 @@ __all__ = [
     "definition_line",
     "doctor",
     "erase_unused",
+    "find_tracer",
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
     "leaf_predicate",

@@ -8,6 +8,7 @@ from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immuta
 from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
+from graphwright.ir.meta import Meta
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
@@ -20,6 +21,7 @@ from graphwright.ir.node_meta import (
 )
 from graphwright.ir.origin import Origin
 from graphwright.ir.restoring import restore_node
+from graphwright.ir.snapshot import GraphSnapshot
 from graphwright.ir.text import (
     argument_text,
     format_graph,
@@ -38,6 +40,8 @@ __all__ = [
     "OPCODES",
     "Argument",
     "Graph",
+    "GraphSnapshot",
+    "Meta",
     "Namespace",
     "Node",
     "NodeList",

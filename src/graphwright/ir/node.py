@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from graphwright.errors import GraphError, TargetError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
+from graphwright.ir.meta import Meta
 
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
@@ -139,11 +140,13 @@ class Node:
             self.name = self.graph._namespace.create(candidate)
 
     @property
-    def meta(self) -> dict[str, Any]:
+    def meta(self) -> Meta:
         """What passes remember about the node, by key; made at first use."""
         meta = self._meta
-        if meta is None:
-            meta = self._meta = {} if self._origin is None else self._origin.initial_meta()
+        if type(meta) is not Meta:
+            if meta is None:
+                meta = {} if self._origin is None else self._origin.initial_meta()
+            meta = self._meta = Meta(meta)
         return meta
 
     @meta.setter

@@ -9,7 +9,7 @@ from graphwright.ir import register_home
 from graphwright.ops.annotations import create_type_hint, type_matches
 from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
-from graphwright.ops.calls import Call, call_of, parameters_of
+from graphwright.ops.calls import Call, call_of, function_call, module_call, parameters_of, required_parameters
 from graphwright.ops.effects import (
     DECLARED_IMPURE,
     RANDOM_FUNCTIONS,
@@ -20,7 +20,8 @@ from graphwright.ops.effects import (
     is_random,
 )
 from graphwright.ops.lookup import key_of, module_operator, operator_of, operator_of_target
-from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module
+from graphwright.ops.memory import may_share_memory, sources_of
+from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched
 from graphwright.ops.operators import Operator
 from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
@@ -43,8 +44,12 @@ __all__ = [
     "Operator",
     "aliases_of",
     "call_of",
+    "function_call",
     "functional_form",
     "is_plain_module",
+    "is_untouched",
+    "may_share_memory",
+    "module_call",
     "key_of",
     "module_operator",
     "operator_of",
@@ -74,8 +79,10 @@ __all__ = [
     "generated",
     "operator_name",
     "raise_error",
+    "required_parameters",
     "schemas_of",
     "set_attribute",
+    "sources_of",
     "signature_of_schema",
     "transformed",
     "type_matches",

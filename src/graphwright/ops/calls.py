@@ -16,9 +16,10 @@ from graphwright.ir import Node
 from graphwright.ops import facts
 from graphwright.ops.forms import Form, bind, kind_of
 from graphwright.ops.lookup import operator_of, operator_of_target
+from graphwright.ops.modules import functional_form
 from graphwright.ops.operators import Operator, forms_of, is_on
 
-__all__ = ["Call", "call_of", "parameters_of"]
+__all__ = ["Call", "call_of", "function_call", "module_call", "parameters_of", "required_parameters"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,13 +55,40 @@ def call_of(node: Node, module: nn.Module | None = None) -> Call | None:
     True
     """
     known = operator_of(node, module)
-    return None if known is None else _call(known, node)
-
-
-def _call(known: Operator, node: Node) -> Call | None:
-    args, kwargs = node.args, node.kwargs
+    if known is None:
+        return None
+    args = node.args
     if node.target is getattr and node.op == "call_function" and len(args) == 2 and known.key != "builtins.getattr":
         args = args[:1]
+    return _call(known, args, node.kwargs)
+
+
+def function_call(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+    """The call of a function with these arguments, in canonical form; None where the function is not known.
+
+    >>> function_call(torch.relu, (1,), {}).arguments
+    {'input': 1}
+    """
+    known = operator_of_target("call_function", function)
+    return None if known is None else _call(known, args, kwargs)
+
+
+def module_call(node: Node, module: nn.Module) -> Call | None:
+    """The call that a call_module node makes, as one of a function where the module holds no tensors of its own.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> node = graph.call_module("act", (graph.placeholder("x"),))
+    >>> module_call(node, nn.LeakyReLU(0.2)).arguments
+    {'input': x, 'negative_slope': 0.2}
+    """
+    form = functional_form(module)
+    if form is None or form.tensors:
+        return call_of(node, module)
+    return function_call(form.function, node.args, {**node.kwargs, **form.values})
+
+
+def _call(known: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
     out = None
     if "out" in kwargs and not any("out" in form.names for form in forms_of(known)):
         out = kwargs["out"]
@@ -187,6 +215,19 @@ def parameters_of(known: Operator) -> inspect.Signature:
         kind = inspect.Parameter.KEYWORD_ONLY if by_name else inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter(renamed.get(name, name), kind, default=default))
     return inspect.Signature(sorted(parameters, key=lambda parameter: parameter.kind))
+
+
+def required_parameters(function: Any) -> tuple[str, ...] | None:
+    """What a function of torch or Python has to be given, in its shortest form; None where it is not known.
+
+    >>> required_parameters(torch.sum), required_parameters(torch.add), required_parameters(dir)
+    (('input',), ('input', 'other'), None)
+    """
+    known = operator_of_target("call_function", function)
+    if known is None:
+        return None
+    forms = [[name for name in form.positional if name not in form.defaults] for form in forms_of(known)]
+    return min(map(tuple, forms), key=len) if forms else None
 
 
 # ---- values

@@ -19,7 +19,7 @@ from torch import nn
 from graphwright.ops.lookup import module_operator, operator_of_target
 from graphwright.ops.operators import Operator, forms_of
 
-__all__ = ["FunctionalForm", "functional_form", "is_plain_module"]
+__all__ = ["FunctionalForm", "functional_form", "is_plain_module", "is_untouched"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,8 +86,21 @@ def is_plain_module(module: nn.Module) -> bool:
     >>> is_plain_module(nn.Linear(2, 2)), is_plain_module(linear)
     (True, False)
     """
-    hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return type(module).__module__.startswith("torch.nn.modules.") and not hooked and "forward" not in vars(module)
+    return type(module).__module__.startswith("torch.nn.modules.") and is_untouched(module)
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Tell whether calling a module does what its class says and nothing else: no hooks, no `forward` of its own.
+
+    >>> norm = nn.BatchNorm2d(3)
+    >>> is_untouched(norm)
+    True
+    >>> _ = norm.register_forward_hook(print)
+    >>> is_untouched(norm)
+    False
+    """
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return "forward" not in vars(module) and not any(vars(module).get(table) for table in hooks)
 
 
 # ---- which function

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from graphwright.errors import PassError, TrainingModeError
 from graphwright.ir import Node
+from graphwright.ops import is_untouched
 from graphwright.passes.fuse_conv_relu import FuseConvReLU
-from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, Calls, LinearLike, is_untouched
+from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, Calls, LinearLike
 from graphwright.runtime import GraphModule, expect, graph_of
 
 __all__ = ["FuseConvBatchNorm", "fold_batch_norm", "fuse_conv_batch_norm", "scale_and_shift"]

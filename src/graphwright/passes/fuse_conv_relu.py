@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphwright.ir import Node
-from graphwright.ops import is_inplace
-from graphwright.passes.submodules import LINEAR_LIKE, Calls, LinearLike, is_untouched
+from graphwright.ops import is_inplace, is_untouched
+from graphwright.passes.submodules import LINEAR_LIKE, Calls, LinearLike
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["ConvAddReLU", "ConvReLU", "FuseConvReLU", "fuse_conv_relu"]

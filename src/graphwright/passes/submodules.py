@@ -13,7 +13,7 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "is_untouched"]
+__all__ = ["CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike"]
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
@@ -125,17 +125,3 @@ def _owners(gm: nn.Module, path: str) -> Iterable[int]:
         value = getattr(value, atom, None)
         if isinstance(value, nn.Module):
             yield id(value)
-
-
-def is_untouched(module: nn.Module) -> bool:
-    """Tell whether calling a module does what its class says and nothing else: no hooks, no `forward` of its own.
-
-    >>> norm = nn.BatchNorm2d(3)
-    >>> is_untouched(norm)
-    True
-    >>> _ = norm.register_forward_hook(print)
-    >>> is_untouched(norm)
-    False
-    """
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return "forward" not in vars(module) and not any(vars(module).get(table) for table in hooks)

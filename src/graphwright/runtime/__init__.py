@@ -25,7 +25,7 @@ from graphwright.runtime.capture_report import (
 from graphwright.runtime.captured import captured_module
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import Entry, Graphs
-from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of
+from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
     CAPTURE,
     Guard,
@@ -52,6 +52,7 @@ from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving import save
 from graphwright.runtime.shells import Shells, copy_slots, copy_tensors
+from graphwright.runtime.transaction import Snapshot, transaction
 
 __all__ = [
     "CAPTURE",
@@ -67,6 +68,7 @@ __all__ = [
     "LazyGraphModule",
     "ReportEntry",
     "Shells",
+    "Snapshot",
     "assign_attribute",
     "attribute_names",
     "attributes_of",
@@ -85,6 +87,7 @@ __all__ = [
     "forward_from_source",
     "graph_module_class",
     "graph_of",
+    "graphs_of",
     "guards_of",
     "has_attribute",
     "join_facts",
@@ -104,6 +107,7 @@ __all__ = [
     "report_of",
     "save",
     "skip_lazy_graph_modules",
+    "transaction",
     "unlike",
     "unlike_inputs",
     "use_lazy_graph_modules",

@@ -32,7 +32,7 @@ from graphwright.runtime.shells import copy_slots
 from graphwright.runtime.submodules import add_submodule, delete_submodule, delete_unused_submodules
 from graphwright.runtime.yielding import yielding
 
-__all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of"]
+__all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 
 # torch.fx copies plain attributes only where this key of `meta` holds them; here every copy has all attributes.
 PRESERVED_ATTRIBUTES = "_user_preserved_attributes"
@@ -507,6 +507,11 @@ def graph_of(module: nn.Module) -> Graph:
     Raises GraphError for a module that is not a captured one, and for one with a graph for each of several methods.
     """
     return _state(module).only_graph
+
+
+def graphs_of(module: nn.Module) -> list[Graph]:
+    """Return the graph of each entry point of a captured module. Raises GraphError for other modules."""
+    return list({id(entry.graph): entry.graph for entry in _state(module).entries.values()}.values())
 
 
 def _state(module: nn.Module) -> _State:

@@ -1,0 +1,69 @@
+"""Which values may share their memory: what is written to one of them, the other ones show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from graphwright.ir import Node
+from graphwright.ops.effects import is_inplace
+from graphwright.ops.lookup import operator_of
+from graphwright.ops.modules import is_plain_module
+from graphwright.ops.scratch import gives_fresh_value
+
+__all__ = ["may_share_memory", "sources_of"]
+
+ModuleOf = Callable[[Node], "nn.Module | None"]
+
+
+def may_share_memory(one: Node, other: Node, module_of: ModuleOf) -> bool:
+    """Tell whether what is written to one value may change the other. Inputs and attributes may all be one.
+
+    `module_of` gives the module that a call_module node calls, where it is known.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> x = graph.placeholder("x")
+    >>> view, fresh = graph.call_method("view", (x, -1)), graph.call_method("neg", (x,))
+    >>> may_share_memory(view, x, lambda node: None), may_share_memory(fresh, x, lambda node: None)
+    (True, False)
+    """
+    return one is other or not sources_of(one, module_of).isdisjoint(sources_of(other, module_of))
+
+
+def sources_of(node: Node, module_of: ModuleOf) -> set[Node | None]:
+    """The nodes whose memory a value may be: what made it anew, itself where it did; None for what is outside."""
+    found: set[Node | None] = set()
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op in ("placeholder", "get_attr"):
+            found.add(None)
+            continue
+        shared = _shared(node, module_of)
+        if shared is None:  # not known: something new, or any of what it reads
+            found.update((node, None))
+            waiting.extend(node.all_input_nodes)
+        elif shared:
+            waiting.extend(shared)
+        else:
+            found.add(node)
+    return found
+
+
+def _shared(node: Node, module_of: ModuleOf) -> list[Node] | None:
+    """The values whose memory the value of a node may be; None where that is not known."""
+    module = module_of(node)
+    if node.op == "call_module":
+        known = module is not None and is_plain_module(module)
+    else:
+        operator = operator_of(node)
+        known = operator is not None and not operator.acts
+    if not known:
+        return None
+    return [] if not is_inplace(node) and gives_fresh_value(node, module_of) else node.all_input_nodes

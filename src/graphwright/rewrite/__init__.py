@@ -1,0 +1,35 @@
+"""Finding and replacing: rules with patterns, applied to captured programs.
+
+Rules and a GraphModule come in; the module is edited in place. Read words.py and rule.py first, then steps.py for how
+patterns are found and editing.py for how they are replaced.
+"""
+
+from graphwright.rewrite.driver import RewriteResult, RuleCount, replay, rewrite
+from graphwright.rewrite.explaining import Explanation, explain
+from graphwright.rewrite.log import Application, RewriteLog
+from graphwright.rewrite.match import Match
+from graphwright.rewrite.pattern import Pattern
+from graphwright.rewrite.rule import Rule, rule
+from graphwright.rewrite.words import Any, Lit, Var, maybe, mod, one_of, repeat
+
+__all__ = [
+    "Any",
+    "Application",
+    "Explanation",
+    "Lit",
+    "Match",
+    "Pattern",
+    "RewriteLog",
+    "RewriteResult",
+    "Rule",
+    "RuleCount",
+    "Var",
+    "explain",
+    "maybe",
+    "mod",
+    "one_of",
+    "repeat",
+    "replay",
+    "rewrite",
+    "rule",
+]

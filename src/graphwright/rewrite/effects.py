@@ -1,0 +1,110 @@
+"""Whether a match may be replaced: nothing that happens between its operations may change what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphwright.ir import Graph, Node, bodies_of
+from graphwright.ops import enter_context, exit_context, is_impure, is_inplace, is_random, is_region, may_share_memory
+from graphwright.rewrite.calls import Calls
+from graphwright.rewrite.match import Match
+
+__all__ = ["Effects"]
+
+
+class Effects:
+    """What the operations of one graph do besides computing values, kept up to date while it is rewritten."""
+
+    def __init__(self, graph: Graph, calls: Calls) -> None:
+        self._graph, self.calls = graph, calls
+        self._regions: dict[Node, int] = {}  # the `with` blocks that a node is inside of, where there are any
+        self._writers = [node for node in graph.nodes if self._writes(node)]
+        self._number_regions()
+
+    def obstacle(self, match: Match, before: Node, late: Sequence[Node] = ()) -> str | None:
+        """Say why a match cannot be replaced by something that is computed before a node; None if it can be.
+
+        `late` are further nodes, which would be moved to before that node.
+        """
+        nodes = match.nodes
+        if self._regions and len({self._regions.get(node, 0) for node in (*nodes, *late, before)}) > 1:
+            return "some of its operations are inside a `with` block and others are not"
+        first, last = nodes[0], nodes[-1]
+        inside = set(nodes)
+        outlive = [node for node in nodes if node not in match.roots and any(user not in inside for user in node.users)]
+        for node in outlive:
+            if is_random(node) or is_inplace(node):
+                what = "draws random numbers" if is_random(node) else "writes in place"
+                return f"{node.name} {what}, and others read its value, too"
+        for node in late:
+            if is_impure(node, self.calls.module(node)):
+                return f"{node.name}, which it reads, comes after {before.name} and cannot be moved there"
+        draws = any(map(is_random, nodes))
+        between = list(self._between(first, max(last, before.prev), inside)) if draws or self._writers else []
+        if draws and any(map(is_random, between)):
+            return f"random numbers are drawn between {first.name} and {last.name}"
+        if self._writers:
+            moved = (*nodes, *late)
+            touched = [*moved, *{used for node in moved for used in node.all_input_nodes}]
+            for node in between:
+                for written in self._writes(node):
+                    if any(may_share_memory(written, other, self.calls.module) for other in touched):
+                        return f"{node.name} writes to {written.name} between {first.name} and {last.name}"
+        return None
+
+    def obstacle_of_alias(self, root: Node, value: Node) -> str | None:
+        """Say why a value that is there already cannot stand in the place of a root: one of them is written to."""
+        for node in self._writers:
+            if node is value or node._erased:
+                continue
+            for written in self._writes(node):
+                if any(may_share_memory(written, other, self.calls.module) for other in (root, value)):
+                    return f"{node.name} writes to {written.name}: {root.name} and {value.name} have to stay two values"
+        return None
+
+    def made(self, nodes: Iterable[Node], like: Node) -> None:
+        """New nodes are there, in the `with` blocks of another one."""
+        region = self._regions.get(like, 0)
+        for node in nodes:
+            if region:
+                self._regions[node] = region
+            if self._writes(node):
+                self._writers.append(node)
+
+    def _between(self, first: Node, last: Node, inside: set[Node]) -> Iterable[Node]:
+        node = first
+        while node is not last and node.op != "root":
+            node = node.next
+            if node not in inside:
+                yield node
+
+    def _writes(self, node: Node) -> list[Node]:
+        """The values that an operation may write to."""
+        if node.op in ("placeholder", "get_attr", "output", "root"):
+            return []
+        if is_region(node):
+            acts = any(self._writes(inner) for body in bodies_of(node) for inner in body.nodes)
+            return node.all_input_nodes if acts else []
+        module = self.calls.module(node)
+        if module is not None:
+            writes_input = bool(vars(module).get("inplace")) or not type(module).__module__.startswith("torch.nn.")
+            return node.all_input_nodes if writes_input and is_impure(node, module) else []
+        call = self.calls.of(node)
+        if call is not None:
+            return [value for name in call.writes if isinstance(value := call.arguments.get(name), Node)]
+        if node.target in (enter_context, exit_context):
+            return []
+        return node.all_input_nodes if is_impure(node) and not is_random(node) else []
+
+    def _number_regions(self) -> None:
+        if not self._graph.find_nodes(op="call_function", target=enter_context, sort=False):
+            return
+        open_ones: list[Node] = []
+        numbers: dict[tuple[Node, ...], int] = {}
+        for node in self._graph.nodes:
+            if node.target is exit_context and node.args[0] in open_ones:
+                open_ones.remove(node.args[0])
+            if open_ones:
+                self._regions[node] = numbers.setdefault(tuple(open_ones), len(numbers) + 1)
+            if node.target is enter_context:
+                open_ones.append(node)

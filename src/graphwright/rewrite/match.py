@@ -1,0 +1,70 @@
+"""What was found: a pattern at a place of a graph, with what its variables stand for there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import PatternError
+from graphwright.ir import Node
+from graphwright.rewrite.steps import Attempt
+
+__all__ = ["Match"]
+
+
+class Match:
+    """A pattern that was found. Its variables are attributes: `m.x` is a node or a literal, `m.linear` a module.
+
+    What is repeated gives lists. Names that attributes cannot have are read as items: `m["match"]`.
+
+    roots: the nodes whose values the pattern gives.
+    nodes: all nodes that the pattern covers, in the order of the graph, those of its inputs not among them.
+    values: what the variables stand for, by name.
+    paths: the dotted paths of the modules, by the name of their variable.
+    module: the captured module that the nodes belong to.
+    """
+
+    def __init__(self, attempt: Attempt, roots: Sequence[Node], module: nn.Module) -> None:
+        self.roots = tuple(roots)
+        graph = self.roots[0].graph
+        inside = {node for node in attempt.nodes.values() if type(node) is Node and node.graph is graph}
+        inside -= {value for value in attempt.values.values() if type(value) is Node}
+        self.nodes = tuple(sorted(inside | set(self.roots)))
+        self.values: Mapping[str, Any] = dict(attempt.values)
+        self.paths: Mapping[str, str] = dict(attempt.paths)
+        self.steps = {step: node for step, node in attempt.nodes.items() if type(node) is Node}
+        self.module = module
+        self.tracer: Any = None  # while a replacement is written
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            known = ", ".join(self.__dict__.get("values", ()))
+            raise AttributeError(f"the pattern has no variable {name!r}; it has {known or 'none'}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.values:
+            raise PatternError(
+                f"the pattern has no variable {name!r}", fix=f"it has {', '.join(self.values) or 'none'}"
+            )
+        return self.values[name]
+
+    def install(self, module: nn.Module, name: str) -> Any:
+        """Put a new module into the captured one, to be called in the replacement; `name` gets a number if it is taken.
+
+        Raises PatternError outside of a replacement.
+        """
+        if self.tracer is None:
+            raise PatternError(
+                "a module is installed while a replacement is written", fix="take `match` as a parameter"
+            )
+        return self.tracer.install(module, name)
+
+    def __repr__(self) -> str:
+        values = ", ".join(
+            f"{name}={value!r}" for name, value in self.values.items() if not isinstance(value, nn.Module)
+        )
+        return f"Match({', '.join(node.name for node in self.roots)}: {values})"

@@ -1,0 +1,145 @@
+"""Steps that are one operation: a call of a function or method, a call of a module, the read of an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphwright.ir import Node
+from graphwright.ops import Call, is_untouched
+from graphwright.rewrite import words
+from graphwright.rewrite.steps import Attempt, Step, Then, match_all, show
+
+__all__ = ["Attribute", "ModuleStep", "Operation"]
+
+
+class Operation(Step):
+    """A call of a function or method, in whatever spelling."""
+
+    def __init__(self, name: str, node: Node, call: Call | None, convert: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.op, self.target = node.op, node.target
+        self.key = call.key if call is not None else None
+        self.call = call
+        if call is not None:
+            self.arguments = {parameter: convert(value) for parameter, value in call.arguments.items()}
+        else:
+            self.arguments = {"args": convert(node.args), "kwargs": convert(dict(node.kwargs))}
+
+    def __repr__(self) -> str:
+        return str(self.key or getattr(self.target, "__name__", self.target))
+
+    def keys(self) -> set[Hashable] | None:
+        return {self.key if self.call is not None else (self.op, self.target)}
+
+    def inputs(self) -> Sequence[Any]:
+        return list(self.arguments.values())
+
+    def match(self, value: Any, attempt: Attempt, then: Then) -> bool:
+        known = attempt.nodes.get(self)
+        if known is not None:
+            if known is value:
+                return then()
+            return attempt.no(lambda: f"{self} is {show(known)} already, and {show(value)} here", value)
+        if type(value) is not Node:
+            return attempt.no(lambda: f"{self} is wanted, and there is {show(value)}", value)
+        if self.call is None:
+            return self._match_unknown(value, attempt, then)
+        call = attempt.calls.of(value)
+        if call is None or call.key != self.key:
+            return attempt.no(lambda: f"{self} is wanted, and {show(value)} is {attempt.calls.text(value)}", value)
+        if call.writes != self.call.writes and (self.call.writes or not attempt.calls.writes_unseen(value)):
+            return attempt.no(lambda: f"{show(value)} writes in place to what others may read", value)
+        return self._match_arguments(value, call.arguments, call, attempt, then)
+
+    def _match_unknown(self, value: Node, attempt: Attempt, then: Then) -> bool:
+        if value.op != self.op or value.target != self.target:
+            return attempt.no(lambda: f"{self} is wanted, and {show(value)} is {attempt.calls.text(value)}", value)
+        return self._match_arguments(value, {"args": value.args, "kwargs": value.kwargs}, None, attempt, then)
+
+    def _match_arguments(
+        self, node: Node, arguments: Mapping[str, Any], call: Call | None, attempt: Attempt, then: Then
+    ) -> bool:
+        mine = self.arguments
+        if mine.keys() != arguments.keys():
+            other = sorted(mine.keys() ^ arguments.keys())
+            return attempt.no(lambda: f"{show(node)} is called in another way: {', '.join(other)}", node)
+        attempt.nodes[self] = node
+        found = match_all([(wanted, arguments[name], name) for name, wanted in mine.items()], 0, attempt, then)
+        turns = call is not None and self.call is not None and call.commutative == self.call.commutative
+        if not found and turns and call is not None and call.commutative is not None:
+            first, second = call.commutative
+            turned = {**arguments, first: arguments[second], second: arguments[first]}
+            attempt.turned += 1
+            found = match_all([(wanted, turned[name], name) for name, wanted in mine.items()], 0, attempt, then)
+            attempt.turned -= 1
+        if not found:
+            del attempt.nodes[self]
+        return found
+
+
+class ModuleStep(Step):
+    """A call of a module by its class."""
+
+    def __init__(self, name: str, word: words.ModuleOf, args: Any, kwargs: Any) -> None:
+        self.name, self.word, self.args, self.kwargs = name, word, args, kwargs
+
+    def __repr__(self) -> str:
+        return repr(self.word)
+
+    def keys(self) -> set[Hashable] | None:
+        return set(self.word.classes)  # type: ignore[arg-type]  # a class has a hash
+
+    def inputs(self) -> Sequence[Any]:
+        return (self.args, self.kwargs)
+
+    def match(self, value: Any, attempt: Attempt, then: Then) -> bool:
+        known = attempt.nodes.get(self)
+        if known is not None:
+            return then() if known is value else attempt.no(lambda: f"{self} is {show(known)} already", value)
+        if type(value) is not Node or value.op != "call_module":
+            return attempt.no(lambda: f"{self} is wanted, and {show(value)} is {attempt.calls.text(value)}", value)
+        module = attempt.calls.module(value)
+        if not any(_is_of(module, kind) for kind in self.word.classes):
+            return attempt.no(lambda: f"{self} is wanted, and {value.target} is a {type(module).__name__}", value)
+        if module is None or not is_untouched(module):
+            return attempt.no(lambda: f"{value.target} has hooks or a forward of its own", value)
+        attempt.nodes[self] = value
+        attempt.paths[self.word.name] = str(value.target)
+        kwargs = {"kwargs": dict(value.kwargs)}
+        pairs = [(self.args, value.args, "args"), (self.kwargs, kwargs["kwargs"], "kwargs")]
+        if attempt.bind(self.word.name, module, lambda: match_all(pairs, 0, attempt, then)):
+            return True
+        del attempt.nodes[self]
+        return False
+
+
+class Attribute(Step):
+    """A parameter or buffer by its path."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+
+    def __repr__(self) -> str:
+        return self.path
+
+    def keys(self) -> set[Hashable] | None:
+        return {("get_attr", self.path)}
+
+    def match(self, value: Any, attempt: Attempt, then: Then) -> bool:
+        known = attempt.nodes.get(self)
+        if known is not None:
+            return then() if known is value else attempt.no(lambda: f"{self} is {show(known)} already", value)
+        if type(value) is not Node or value.op != "get_attr" or value.target != self.path:
+            return attempt.no(lambda: f"the attribute {self} is wanted, and there is {show(value)}", value)
+        attempt.nodes[self] = value
+        if then():
+            return True
+        del attempt.nodes[self]
+        return False
+
+
+def _is_of(module: Any, kind: type[nn.Module]) -> bool:
+    return isinstance(module, kind) and (kind is nn.Module or type(module).forward is kind.forward)
