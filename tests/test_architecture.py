@@ -61,7 +61,7 @@ PUBLIC = [
         "map_arg",
     ),
     *("ScriptError", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
-    *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "rewrite", "rule"),
+    *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "replace_pattern", "rewrite", "rule"),
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -33,7 +33,7 @@ from graphwright.errors import (
 )
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
-from graphwright.rewrite import Any, Lit, Var, explain, maybe, mod, one_of, repeat, rewrite, rule
+from graphwright.rewrite import Any, Lit, Var, explain, maybe, mod, one_of, repeat, replace_pattern, rewrite, rule
 from graphwright.runtime import GraphModule, Interpreter, load, save
 from graphwright.script import script
 
@@ -84,6 +84,7 @@ __all__ = [
     "mod",
     "one_of",
     "repeat",
+    "replace_pattern",
     "rewrite",
     "rule",
     "save",

@@ -191,7 +191,7 @@ class NodeSource:
         self.name = node.name if node is not None else ""
         self.target = str(node.target) if node is not None else ""
         self.graph_id = id(node.graph) if node is not None else -1
-        self.from_node: list[NodeSource] = list(node.meta.get("from_node", [])) if node is not None else []
+        self.from_node: list[NodeSource] = list((node._meta or {}).get("from_node", [])) if node is not None else []
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as a dict of plain values."""

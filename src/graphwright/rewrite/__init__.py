@@ -10,25 +10,33 @@ from graphwright.rewrite.log import Application, RewriteLog
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern
 from graphwright.rewrite.rule import Rule, rule
+from graphwright.rewrite.subgraph_matcher import InternalMatch, SubgraphMatcher, SubgraphMatcherWithNameNodeMap
+from graphwright.rewrite.subgraph_rewriter import ReplacedPatterns, replace_pattern, replace_pattern_with_filters
 from graphwright.rewrite.words import Any, Lit, Var, maybe, mod, one_of, repeat
 
 __all__ = [
     "Any",
     "Application",
     "Explanation",
+    "InternalMatch",
     "Lit",
     "Match",
     "Pattern",
+    "ReplacedPatterns",
     "RewriteLog",
     "RewriteResult",
     "Rule",
     "RuleCount",
+    "SubgraphMatcher",
+    "SubgraphMatcherWithNameNodeMap",
     "Var",
     "explain",
     "maybe",
     "mod",
     "one_of",
     "repeat",
+    "replace_pattern",
+    "replace_pattern_with_filters",
     "replay",
     "rewrite",
     "rule",

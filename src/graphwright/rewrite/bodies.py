@@ -69,15 +69,15 @@ class Bodies(Step):
             return attempt.no(lambda: f"{show(value)} has other bodies or carries other values", value)
         attempt.nodes[self] = value
         came_in: list[Node] = []
-        pairs = [(wanted, given, "") for wanted, given in zip(self.plain, (*parts.plain, *parts.carried), strict=True)]
+        pairs = [(wanted, given) for wanted, given in zip(self.plain, (*parts.plain, *parts.carried), strict=True)]
         for body, graph in zip(self.bodies, parts.bodies, strict=True):
             placeholders = [node for node in graph.nodes if node.op == "placeholder"]
             inner = len(placeholders) - len(parts.operands)
             for placeholder, operand in zip(placeholders[inner:], parts.operands, strict=True):
                 attempt.inputs[placeholder] = operand
                 came_in.append(placeholder)
-            pairs += [(own, node, "") for own, node in zip(body.own, placeholders[:inner], strict=True)]
-            pairs.append((body.result, graph.output_node().args[0], ""))
+            pairs += [(own, node) for own, node in zip(body.own, placeholders[:inner], strict=True)]
+            pairs.append((body.result, graph.output_node().args[0]))
         found = match_all(pairs, 0, attempt, then)
         if not found:
             del attempt.nodes[self]

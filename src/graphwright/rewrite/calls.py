@@ -21,6 +21,7 @@ class Calls:
         self._gm = gm
         self._modules: dict[str, nn.Module | None] = {}
         self._calls: dict[Node, tuple[Any, Any, Any, Call | None]] = {}
+        self._never: dict[Any, tuple[bool, bool]] = {}
         self._keys: dict[Any, tuple[Hashable, ...]] = {}
 
     def module(self, node: Node) -> nn.Module | None:
@@ -65,6 +66,29 @@ class Calls:
             exact = node.op, node.target
             return (exact,) if operator is None else (operator.key, exact)
         return ((node.op, node.target),)
+
+    def never_writes(self, node: Node) -> bool:
+        """Tell whether no call of what a node calls writes to an argument, but for `out=`; cheaper than the call."""
+        return self._is_never(node)[0]
+
+    def never_draws(self, node: Node) -> bool:
+        """Tell whether no call of what a node calls draws random numbers; cheaper than asking of the node."""
+        return self._is_never(node)[1]
+
+    def _is_never(self, node: Node) -> tuple[bool, bool]:
+        """Whether no call of this target ever writes in place, and whether none ever draws random numbers."""
+        key = node.op, node.target
+        try:
+            return self._never[key]
+        except KeyError:
+            known = operator_of(node) if node.op != "call_module" else None
+            if known is None:
+                self._never[key] = False, False
+            else:
+                self._never[key] = not (known.writes or known.writes_if or known.acts), not (known.random or known.acts)
+            return self._never[key]
+        except TypeError:  # without a hash
+            return False, False
 
     def writes_unseen(self, node: Node) -> bool:
         """Tell whether a node that writes in place writes to what nothing else reads."""

@@ -58,6 +58,8 @@ def apply(
     except BaseException:
         for node in reversed(made):
             graph.erase_node(node)
+        if match.tracer is not None:
+            match.tracer.uninstall()
         raise
     _describe(made, pairs, match, name)
     for root, value in pairs:
@@ -122,6 +124,8 @@ def _nodes_between(last: Node, before: Node) -> list[Node]:
 
 def _pairs(wanted: Any, result: Any, match: Match, where: str) -> list[tuple[Node, Any]]:
     """Each root of a match with the value that stands for it."""
+    if isinstance(wanted, Step):
+        return [(match.steps[wanted], result)]
     found: dict[Node, Any] = {}
 
     def pair(wanted: Any, value: Any) -> None:
@@ -185,10 +189,11 @@ def _erase(match: Match, tidy: bool, effects: Effects) -> list[str]:
     inputs: dict[Node, None] = {}
     for node in reversed(match.nodes):
         if not node.users:
-            inputs.update(dict.fromkeys(node.all_input_nodes))
+            if tidy:
+                inputs.update(dict.fromkeys(node.all_input_nodes))
             erased.append(node.name)
             node.graph.erase_node(node)
-    waiting = list(inputs) if tidy else []
+    waiting = list(inputs)
     while waiting:
         node = waiting.pop()
         if node._erased or node.users or is_impure(node, effects.calls.module(node)):

@@ -18,8 +18,15 @@ class Effects:
     def __init__(self, graph: Graph, calls: Calls) -> None:
         self._graph, self.calls = graph, calls
         self._regions: dict[Node, int] = {}  # the `with` blocks that a node is inside of, where there are any
-        self._writers = [node for node in graph.nodes if self._writes(node)]
-        self._number_regions()
+        self._writers: list[Node] = []
+        has_regions = False
+        for node in graph.nodes:
+            if not calls.never_writes(node) or "out" in node.kwargs:
+                has_regions = has_regions or node.target is enter_context
+                if self._writes(node):
+                    self._writers.append(node)
+        if has_regions:
+            self._number_regions()
 
     def obstacle(self, match: Match, before: Node, late: Sequence[Node] = ()) -> str | None:
         """Say why a match cannot be replaced by something that is computed before a node; None if it can be.
@@ -33,15 +40,15 @@ class Effects:
         inside = set(nodes)
         outlive = [node for node in nodes if node not in match.roots and any(user not in inside for user in node.users)]
         for node in outlive:
-            if is_random(node) or is_inplace(node):
-                what = "draws random numbers" if is_random(node) else "writes in place"
+            if self._draws(node) or is_inplace(node):
+                what = "draws random numbers" if self._draws(node) else "writes in place"
                 return f"{node.name} {what}, and others read its value, too"
         for node in late:
             if is_impure(node, self.calls.module(node)):
                 return f"{node.name}, which it reads, comes after {before.name} and cannot be moved there"
-        draws = any(map(is_random, nodes))
+        draws = any(map(self._draws, nodes))
         between = list(self._between(first, max(last, before.prev), inside)) if draws or self._writers else []
-        if draws and any(map(is_random, between)):
+        if draws and any(map(self._draws, between)):
             return f"random numbers are drawn between {first.name} and {last.name}"
         if self._writers:
             moved = (*nodes, *late)
@@ -68,7 +75,7 @@ class Effects:
         for node in nodes:
             if region:
                 self._regions[node] = region
-            if self._writes(node):
+            if (not self.calls.never_writes(node) or "out" in node.kwargs) and self._writes(node):
                 self._writers.append(node)
 
     def _between(self, first: Node, last: Node, inside: set[Node]) -> Iterable[Node]:
@@ -77,6 +84,9 @@ class Effects:
             node = node.next
             if node not in inside:
                 yield node
+
+    def _draws(self, node: Node) -> bool:
+        return not self.calls.never_draws(node) and is_random(node)
 
     def _writes(self, node: Node) -> list[Node]:
         """The values that an operation may write to."""
@@ -97,8 +107,6 @@ class Effects:
         return node.all_input_nodes if is_impure(node) and not is_random(node) else []
 
     def _number_regions(self) -> None:
-        if not self._graph.find_nodes(op="call_function", target=enter_context, sort=False):
-            return
         open_ones: list[Node] = []
         numbers: dict[tuple[Node, ...], int] = {}
         for node in self._graph.nodes:

@@ -23,10 +23,11 @@ class Operation(Step):
         self.op, self.target = node.op, node.target
         self.key = call.key if call is not None else None
         self.call = call
+        self.written = convert(node.args), convert(dict(node.kwargs))
         if call is not None:
             self.arguments = {parameter: convert(value) for parameter, value in call.arguments.items()}
         else:
-            self.arguments = {"args": convert(node.args), "kwargs": convert(dict(node.kwargs))}
+            self.arguments = dict(zip(("args", "kwargs"), self.written, strict=True))
 
     def __repr__(self) -> str:
         return str(self.key or getattr(self.target, "__name__", self.target))
@@ -47,12 +48,29 @@ class Operation(Step):
             return attempt.no(lambda: f"{self} is wanted, and there is {show(value)}", value)
         if self.call is None:
             return self._match_unknown(value, attempt, then)
+        if value.op == self.op and value.target is self.target and self._match_as_written(value, attempt, then):
+            return True
         call = attempt.calls.of(value)
         if call is None or call.key != self.key:
             return attempt.no(lambda: f"{self} is wanted, and {show(value)} is {attempt.calls.text(value)}", value)
         if call.writes != self.call.writes and (self.call.writes or not attempt.calls.writes_unseen(value)):
             return attempt.no(lambda: f"{show(value)} writes in place to what others may read", value)
         return self._match_arguments(value, call.arguments, call, attempt, then)
+
+    def _match_as_written(self, value: Node, attempt: Attempt, then: Then) -> bool:
+        """Match a call in the pattern's own spelling, for which nobody needs its canonical form."""
+        args, kwargs = self.written
+        given = value.kwargs
+        if len(args) != len(value.args) or kwargs.keys() != given.keys():
+            return False
+        pairs = list(zip(args, value.args, strict=True))
+        if kwargs:
+            pairs += [(wanted, given[name]) for name, wanted in kwargs.items()]
+        attempt.nodes[self] = value
+        if match_all(pairs, 0, attempt, then):
+            return True
+        del attempt.nodes[self]
+        return False
 
     def _match_unknown(self, value: Node, attempt: Attempt, then: Then) -> bool:
         if value.op != self.op or value.target != self.target:
@@ -67,13 +85,13 @@ class Operation(Step):
             other = sorted(mine.keys() ^ arguments.keys())
             return attempt.no(lambda: f"{show(node)} is called in another way: {', '.join(other)}", node)
         attempt.nodes[self] = node
-        found = match_all([(wanted, arguments[name], name) for name, wanted in mine.items()], 0, attempt, then)
+        found = match_all([(wanted, arguments[name]) for name, wanted in mine.items()], 0, attempt, then)
         turns = call is not None and self.call is not None and call.commutative == self.call.commutative
         if not found and turns and call is not None and call.commutative is not None:
             first, second = call.commutative
             turned = {**arguments, first: arguments[second], second: arguments[first]}
             attempt.turned += 1
-            found = match_all([(wanted, turned[name], name) for name, wanted in mine.items()], 0, attempt, then)
+            found = match_all([(wanted, turned[name]) for name, wanted in mine.items()], 0, attempt, then)
             attempt.turned -= 1
         if not found:
             del attempt.nodes[self]
@@ -108,8 +126,7 @@ class ModuleStep(Step):
             return attempt.no(lambda: f"{value.target} has hooks or a forward of its own", value)
         attempt.nodes[self] = value
         attempt.paths[self.word.name] = str(value.target)
-        kwargs = {"kwargs": dict(value.kwargs)}
-        pairs = [(self.args, value.args, "args"), (self.kwargs, kwargs["kwargs"], "kwargs")]
+        pairs = [(self.args, value.args), (self.kwargs, value.kwargs)]
         if attempt.bind(self.word.name, module, lambda: match_all(pairs, 0, attempt, then)):
             return True
         del attempt.nodes[self]

@@ -26,12 +26,16 @@ class Pattern:
     """What a part of a graph has to look like.
 
     `variables` are the values that it takes from outside, by name; `roots` what it gives, and `result` how: one root,
-    or a tuple, list or dict of them. `where` is the file and line that say so.
+    or a tuple, list or dict of them. `steps` has what each node of its graph means, and `where` is the file and line
+    that say so. With `any_literal`, a literal stands for any.
     """
 
-    def __init__(self, graph: Graph, module: nn.Module | None = None, where: str = "") -> None:
+    def __init__(
+        self, graph: Graph, module: nn.Module | None = None, where: str = "", *, any_literal: bool = False
+    ) -> None:
         self.graph, self.module, self.where = graph, module, where
-        self._steps: dict[Node, Any] = {}
+        self._any_literal = any_literal
+        self.steps: dict[Node, Any] = {}
         self.variables: list[str] = []
         for node in graph.nodes:
             if node.op == "placeholder":
@@ -77,7 +81,7 @@ class Pattern:
     def _take(self, node: Node) -> None:
         name = str(node.target).lstrip("*")
         kind = node.args[0] if node.args and isinstance(node.args[0], words.Word) else None
-        self._steps[node] = Wildcard(name, kind)
+        self.steps[node] = Wildcard(name, kind)
         self.variables.append(name)
 
     def _find_roots(self, value: Any) -> None:
@@ -102,9 +106,9 @@ class Pattern:
     def _value(self, value: Any) -> Any:
         """An argument of a node of the pattern, with steps in place of nodes."""
         if isinstance(value, Node):
-            step = self._steps.get(value)
+            step = self.steps.get(value)
             if step is None:
-                step = self._steps[value] = self._step(value)
+                step = self.steps[value] = self._step(value)
             return step
         if isinstance(value, list | tuple):
             return tuple([self._value(item) for item in value])
@@ -112,7 +116,7 @@ class Pattern:
             return {key: self._value(item) for key, item in value.items()}
         if isinstance(value, slice):
             return slice(self._value(value.start), self._value(value.stop), self._value(value.step))
-        return value
+        return words.Lit() if self._any_literal and not isinstance(value, words.Word) else value
 
     def _step(self, node: Node) -> Step:
         target = node.target
@@ -155,10 +159,10 @@ class Pattern:
             placeholders = [inner for inner in graph.nodes if inner.op == "placeholder"]
             own = len(placeholders) - len(parts.operands)
             for placeholder in placeholders[:own]:
-                self._steps[placeholder] = Hole()
+                self.steps[placeholder] = Hole()
             for placeholder, operand in zip(placeholders[own:], parts.operands, strict=True):
-                self._steps[placeholder] = self._value(operand)
-            owns = [self._steps[placeholder] for placeholder in placeholders[:own]]
+                self.steps[placeholder] = self._value(operand)
+            owns = [self.steps[placeholder] for placeholder in placeholders[:own]]
             bodies.append(Body(owns, self._value(graph.output_node().args[0]), len(parts.carried)))
         plain = [self._value(value) for value in (*parts.plain, *parts.carried)]
         return Bodies(node.name, node, plain, bodies)

@@ -15,7 +15,7 @@ from graphwright.ir import Graph, Node, map_aggregate
 from graphwright.rewrite import words
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
-from graphwright.runtime import assign_attribute, copy_attribute, has_attribute
+from graphwright.runtime import assign_attribute, copy_attribute, delete_attribute, has_attribute
 
 __all__ = ["Function", "Installed", "Template", "replacement_of"]
 
@@ -80,18 +80,27 @@ class _Tracer(GraphAppendingTracer):
     def __init__(self, graph: Graph, gm: nn.Module) -> None:
         super().__init__(graph)
         self._gm = gm
+        self._installed: list[str] = []
 
     def install(self, module: nn.Module, name: str) -> Installed:
         """Put a new module into the captured one."""
+        return Installed(module, self._put(module, name), self)
+
+    def _put(self, value: Any, name: str) -> str:
         path = free_path(self._gm, name)
-        assign_attribute(module, self._gm, path)
-        return Installed(module, path, self)
+        assign_attribute(value, self._gm, path)
+        self._installed.append(path)
+        return path
+
+    def uninstall(self) -> None:
+        """Take away what this replacement has put into the module."""
+        for path in reversed(self._installed):
+            delete_attribute(self._gm, path)
+        self._installed.clear()
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, torch.Tensor):
-            path = free_path(self._gm, "constant")
-            assign_attribute(a, self._gm, path)
-            return self.create_node("get_attr", path, (), {})
+            return self.create_node("get_attr", self._put(a, "constant"), (), {})
         return super().create_arg(a)
 
 
@@ -147,6 +156,7 @@ class Template:
 
     def __init__(self, graph: Graph, module: nn.Module | None, where: str, pattern: Pattern) -> None:
         self.graph, self.module, self.where = graph, module, where
+        self._own = {str(node.target) for node in graph.all_nodes() if node.op in ("get_attr", "call_module")}
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
         names = [str(node.target).lstrip("*") for node in inputs]
         if set(names) <= set(pattern.names):
@@ -162,15 +172,15 @@ class Template:
 
     def write(self, match: Match, graph: Graph) -> Any:
         """Copy the replacement to the graph's insert point; return its value."""
-        self._bring(match.module, graph)
+        if self._own:
+            self._bring(match.module)
         values: dict[Node, Any] = {node: match[name] for node, name in self._variables.items()}
         return graph.graph_copy(self.graph, values)
 
-    def _bring(self, gm: nn.Module, graph: Graph) -> None:
-        for node in self.graph.all_nodes():
-            if node.op not in ("get_attr", "call_module") or has_attribute(gm, str(node.target)):
+    def _bring(self, gm: nn.Module) -> None:
+        for name in self._own:
+            if has_attribute(gm, name):
                 continue
-            name = str(node.target)
             if self.module is not None and has_attribute(self.module, name):
                 copy_attribute(self.module, gm, name)
             elif name in self.graph.constants:

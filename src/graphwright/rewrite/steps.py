@@ -7,12 +7,13 @@ way: the other order of a commutative operation, the next choice, a shorter chai
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
-from graphwright.ir import Node
+from graphwright.ir import ATOMS, Node
 from graphwright.rewrite import words
 from graphwright.rewrite.calls import Calls
 
@@ -108,18 +109,29 @@ class Wildcard(Step):
 # ---- values
 
 
-def match_all(pairs: Sequence[tuple[Any, Any, str]], start: int, attempt: Attempt, then: Then) -> bool:
+def match_all(pairs: Sequence[tuple[Any, Any]], start: int, attempt: Attempt, then: Then) -> bool:
     """Match pairs of what is wanted and what is there, one after the other."""
-    if start == len(pairs):
-        return then()
-    wanted, value, _ = pairs[start]
-    return match_value(wanted, value, attempt, lambda: match_all(pairs, start + 1, attempt, then))
+    end = len(pairs)
+    while start < end:
+        wanted, value = pairs[start]
+        start += 1
+        if type(wanted) not in ATOMS:
+            go_on = then if start == end else functools.partial(match_all, pairs, start, attempt, then)
+            return match_value(wanted, value, attempt, go_on)
+        if not same(wanted, value):
+            return attempt.no(functools.partial(_unlike, wanted, value), value)
+    return then()
+
+
+def _unlike(wanted: Any, value: Any) -> str:
+    return f"{show(wanted)} is wanted, and there is {show(value)}"
 
 
 def match_value(wanted: Any, value: Any, attempt: Attempt, then: Then) -> bool:
     """Match an argument: a step, a word, a literal, or a container of those."""
-    while attempt.inputs and type(value) is Node and value in attempt.inputs:
-        value = attempt.inputs[value]
+    if attempt.inputs:
+        while type(value) is Node and value in attempt.inputs:
+            value = attempt.inputs[value]
     if isinstance(wanted, Step):
         return wanted.match(value, attempt, then)
     if isinstance(wanted, words.Any):
@@ -129,19 +141,19 @@ def match_value(wanted: Any, value: Any, attempt: Attempt, then: Then) -> bool:
     if isinstance(wanted, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(wanted):
             return attempt.no(lambda: f"{len(wanted)} values are wanted, and there is {show(value)}", value)
-        return match_all([(w, v, "") for w, v in zip(wanted, value, strict=True)], 0, attempt, then)
+        return match_all(list(zip(wanted, value, strict=True)), 0, attempt, then)
     if isinstance(wanted, dict):
         if not isinstance(value, Mapping) or value.keys() != wanted.keys():
             return attempt.no(lambda: f"values for {', '.join(map(str, wanted))} are wanted, not {show(value)}", value)
-        return match_all([(w, value[key], key) for key, w in wanted.items()], 0, attempt, then)
+        return match_all([(w, value[key]) for key, w in wanted.items()], 0, attempt, then)
     if isinstance(wanted, slice):
         if not isinstance(value, slice):
             return attempt.no(lambda: f"a slice is wanted, and there is {show(value)}", value)
-        ends = [(getattr(wanted, end), getattr(value, end), "") for end in ("start", "stop", "step")]
+        ends = [(getattr(wanted, end), getattr(value, end)) for end in ("start", "stop", "step")]
         return match_all(ends, 0, attempt, then)
     if same(wanted, value):
         return then()
-    return attempt.no(lambda: f"{show(wanted)} is wanted, and there is {show(value)}", value)
+    return attempt.no(lambda: _unlike(wanted, value), value)
 
 
 def _match_literal(kind: words.Lit, name: str, value: Any, attempt: Attempt, then: Then) -> bool:
