@@ -101,6 +101,14 @@ PATHS: dict[str, dict[str, str]] = {
     "experimental.const_fold": {
         "passes": "FoldedGraphModule get_unique_attr_name_in_module inline_module=_inline_module split_const_subgraphs"
     },
+    "subgraph_rewriter": {
+        "rewrite": "ReplacedPatterns replace_pattern replace_pattern_with_filters",
+        "rewrite.subgraph_rewriter": "Match",
+    },
+    "passes.utils.matcher_utils": {"rewrite": "InternalMatch SubgraphMatcher"},
+    "passes.utils.matcher_with_name_node_map_utils": {
+        "rewrite": "InternalMatch SubgraphMatcher SubgraphMatcherWithNameNodeMap"
+    },
     "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.graph_drawer": {"viz": "FxGraphDrawer HAS_PYDOT"},
