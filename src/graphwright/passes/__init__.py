@@ -46,6 +46,7 @@ from graphwright.passes.pass_order import (
     validate_pass_schedule_constraint,
 )
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
+from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
@@ -69,6 +70,8 @@ __all__ = [
     "PassBase",
     "PassManager",
     "PassResult",
+    "Pipeline",
+    "PipelineResult",
     "RemoveDeadValues",
     "ShapeProp",
     "TensorMetadata",
