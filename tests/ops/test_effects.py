@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import random
@@ -314,3 +315,11 @@ def test_a_function_without_a_hash_is_unknown() -> None:
         def __call__(self) -> None: ...
 
     assert is_impure(Graph().call_function(Unhashable()))
+
+
+def test_seeding_is_known_in_the_wrapper_that_torch_compile_puts_around_it() -> None:
+    @functools.wraps(torch.random.seed)
+    def seed() -> int:
+        return torch.random.seed()
+
+    assert is_random(made(lambda graph: graph.call_function(seed)))

@@ -147,6 +147,9 @@ def _of_function(target: Any) -> Operator | None:
     if isinstance(target, types.MethodWrapperType):
         return _of_getter(target) if target.__name__ == "__get__" else None
     make = _known_functions().get(target)
+    if make is None and getattr(target, "__module__", None) == torch.random.__name__:
+        # torch.compile replaces torch's seeding functions by wrappers of them.
+        make = _known_functions().get(getattr(target, "__wrapped__", None))
     return None if make is None else make()
 
 

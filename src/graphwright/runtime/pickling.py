@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from graphwright.errors import GraphError
-from graphwright.ir import ATOMS, EMPTY_KWARGS, Graph, Node, Origin, map_aggregate, restore_node
+from graphwright.ir import ATOMS, EMPTY_KWARGS, Graph, Meta, Node, Origin, map_aggregate, restore_node
 from graphwright.runtime.entries import entry_points_of
 from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
 
@@ -260,7 +260,7 @@ class _RecordWriter:
         kind = type(value)
         if kind in _PICKLES:
             return value
-        if kind is dict:
+        if kind is dict or kind is Meta:
             return {key: self._meta(item, node) for key, item in value.items()}
         if kind is list:
             return [self._meta(item, node) for item in value]
