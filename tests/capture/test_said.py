@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import load, save, trace
+from graphwright import load, save, symbolic_trace, trace
 
 logger = logging.getLogger("tests.said")
 
@@ -111,3 +111,15 @@ def test_logs_outside_of_the_program_are_let_through(caplog: Any) -> None:
     trace(to_another_file, examples=[((torch.ones(3),), {}), ((torch.ones(2),), {})], progress=progress)
     assert [record.getMessage() for record in caplog.records].count("outside") == 2
     assert logging.Logger.handle.__module__ == "logging"
+
+
+def test_a_symbolic_trace_that_starts_again_tells_them_once_too(caplog: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        logging.getLogger("symbolic").warning("computed")
+        return x
+
+    gm = symbolic_trace(program)
+    assert [record.message for record in caplog.records] == ["computed"]
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))

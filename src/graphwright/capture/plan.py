@@ -89,6 +89,7 @@ class Plan:
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
+    log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
 
     def start(self, answers: tuple[bool, ...]) -> None:

@@ -46,6 +46,7 @@ class SymbolicRecorder:
     def __init__(self, tracer: Tracer, plan: Plan) -> None:
         self.tracer = tracer
         self.plan = plan
+        self.log = plan.log
         self.pending: BaseException | None = None
         self.states: list[State] = []
         self.keep: list[Any] = []
