@@ -246,6 +246,12 @@ def grad_mode(x: torch.Tensor) -> torch.Tensor:
 
 def inside_one_grad_mode(x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
+        y = x.neg().neg().sum()
+    return y * x
+
+
+def out_of_a_grad_mode(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
         y = x.neg().neg()
     return y * x
 
@@ -268,6 +274,7 @@ REFUSED = [
     pytest.param(write_to_what_stays, "have to stay two values", id="a write to the value"),
     pytest.param(grad_mode, "inside a `with` block and others are not", id="two grad modes"),
     pytest.param(inside_one_grad_mode, None, id="one grad mode"),
+    pytest.param(out_of_a_grad_mode, "comes out of a `with` block, and x is computed outside", id="out of a grad mode"),
     pytest.param(unknown_between, "touch writes to neg between neg and neg_1", id="a call of nobody knows what"),
 ]
 
@@ -437,3 +444,26 @@ def test_work_grows_with_the_matches_and_not_with_the_rules() -> None:
     result = rewrite(gm, rules)
     assert result.count == 1
     assert sum(each.tried for each in result.rules.values()) <= 3
+
+
+def test_guards_only_look() -> None:
+    gm = gw.trace(lambda x: x + 0 if x.dim() == 2 else x, (X,))
+    assert gm.guards
+    assert rewrite(gm, [rule(lambda x: x + 0, lambda x: x)]).count == 1
+
+
+def test_the_very_value_may_stand_where_it_is_written_to() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        return F.dropout(y, 0.5, False).add_(1) + y
+
+    def pattern(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, 0.5, False)
+
+    for same_value in (False, True):
+        gm = symbolic_trace(program)
+        off = rule(pattern, lambda x: x, same_value=same_value)
+        root = next(node for node in gm.graph.nodes if node.name == "dropout")
+        assert bool(gw.explain(off, root, gm)) is same_value
+        assert rewrite(gm, [off]).count == same_value
+        assert torch.equal(gm(X), program(X))

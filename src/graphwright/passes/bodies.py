@@ -10,7 +10,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node, bodies_of, map_arg
 from graphwright.ops import is_impure, is_inplace, is_random, is_region, raise_error
-from graphwright.runtime import graph_of
+from graphwright.runtime import graph_of, is_guard
 
 __all__ = [
     "add_operand", "drop_operands", "ends_by_raising", "inline", "inputs_of", "items_of", "may_write", "module_of",
@@ -131,7 +131,7 @@ def may_write(nodes: Iterable[Node], gm: nn.Module) -> bool:
     """Tell whether one of these nodes may change a value that exists already."""
     find = module_of(gm)
     for node in nodes:
-        if node.op in ("placeholder", "output", "get_attr"):
+        if node.op in ("placeholder", "output", "get_attr") or is_guard(node):
             continue
         if is_region(node) and own_bodies(node):
             if may_write((inner for body in own_bodies(node) for inner in body.nodes), gm):

@@ -4,7 +4,9 @@ Rules and a GraphModule come in; the module is edited in place. Read words.py an
 patterns are found and editing.py for how they are replaced.
 """
 
+from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.driver import RewriteResult, RuleCount, replay, rewrite
+from graphwright.rewrite.effects import Effects
 from graphwright.rewrite.explaining import Explanation, explain
 from graphwright.rewrite.log import Application, RewriteLog
 from graphwright.rewrite.match import Match
@@ -17,6 +19,8 @@ from graphwright.rewrite.words import Any, Lit, Var, maybe, mod, one_of, repeat
 __all__ = [
     "Any",
     "Application",
+    "Calls",
+    "Effects",
     "Explanation",
     "InternalMatch",
     "Lit",

@@ -36,10 +36,12 @@ def apply(
     effects: Effects,
     name: str = "",
     tidy: bool = True,
+    same_value: bool = False,
 ) -> Edit:
     """Put a replacement in the place of a match. Raises Refused, with nothing changed, where that cannot be done.
 
-    With `tidy`, what only the match had read goes, too.
+    With `tidy`, what only the match had read goes, too. With `same_value`, what stands for the roots is these very
+    values, not others that are equal to them.
     """
     graph = match.roots[0].graph
     before, late = check(match, effects)
@@ -53,7 +55,8 @@ def apply(
         pairs = _pairs(pattern.result, result, match, replacement.where)
         new = set(made)
         for root, value in pairs:
-            if isinstance(value, Node) and value not in new and (why := effects.obstacle_of_alias(root, value)):
+            is_another = isinstance(value, Node) and value not in new and not same_value
+            if is_another and (why := effects.obstacle_of_alias(root, value)):
                 raise Refused(why)
     except BaseException:
         for node in reversed(made):

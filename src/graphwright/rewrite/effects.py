@@ -8,6 +8,7 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, is_impure, is_inplace, is_random, is_region, may_share_memory
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
+from graphwright.runtime import is_guard
 
 __all__ = ["Effects"]
 
@@ -60,13 +61,39 @@ class Effects:
         return None
 
     def obstacle_of_alias(self, root: Node, value: Node) -> str | None:
-        """Say why a value that is there already cannot stand in the place of a root: one of them is written to."""
+        """Say why a value that is there already cannot stand in the place of a root.
+
+        One of them is written to; or the root comes out of a `with` block in which the value was not computed, and
+        perhaps had no gradients there.
+        """
+        if not (self.are_together(root, value) or self.are_together(root, *root.users)):
+            return f"{root.name} comes out of a `with` block, and {value.name} is computed outside of it"
+        for other in (root, value):
+            found = self.writer_of(other, but=value)
+            if found is not None:
+                node, written = found
+                return f"{node.name} writes to {written.name}: {root.name} and {value.name} have to stay two values"
+        return None
+
+    def are_together(self, *nodes: Node) -> bool:
+        """Tell whether nodes are inside the same `with` blocks."""
+        return not self._regions or len({self._regions.get(node, 0) for node in nodes}) == 1
+
+    def writer_of(self, value: Node, but: Node | None = None) -> tuple[Node, Node] | None:
+        """The first node that may write to a value in place, with what it writes to; `but` is one that does not count.
+
+        >>> from graphwright import symbolic_trace
+        >>> gm = symbolic_trace(lambda x: (x.view(-1).add_(1), x.neg()))
+        >>> effects = Effects(gm.graph, Calls(gm))
+        >>> [effects.writer_of(node) is not None for node in gm.graph.nodes]
+        [True, True, True, False, True]
+        """
         for node in self._writers:
-            if node is value or node._erased:
+            if node is but or node._erased:
                 continue
             for written in self._writes(node):
-                if any(may_share_memory(written, other, self.calls.module) for other in (root, value)):
-                    return f"{node.name} writes to {written.name}: {root.name} and {value.name} have to stay two values"
+                if may_share_memory(written, value, self.calls.module):
+                    return node, written
         return None
 
     def made(self, nodes: Iterable[Node], like: Node) -> None:
@@ -90,7 +117,7 @@ class Effects:
 
     def _writes(self, node: Node) -> list[Node]:
         """The values that an operation may write to."""
-        if node.op in ("placeholder", "get_attr", "output", "root"):
+        if node.op in ("placeholder", "get_attr", "output", "root") or is_guard(node):
             return []
         if is_region(node):
             acts = any(self._writes(inner) for body in bodies_of(node) for inner in body.nodes)

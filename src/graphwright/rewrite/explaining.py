@@ -68,7 +68,7 @@ def explain(rule: Rule, node: Node, gm: nn.Module | None = None) -> Explanation:
         return Explanation(rule, node, None, reasons, math.ceil(failures.found))
     before = Snapshot(module)
     try:
-        apply(rule.replacement, rule.pattern, match, Effects(node.graph, calls))
+        apply(rule.replacement, rule.pattern, match, Effects(node.graph, calls), same_value=rule.same_value)
     except Refused as refusal:
         return Explanation(rule, node, match, (str(refusal),), len(match.nodes))
     finally:

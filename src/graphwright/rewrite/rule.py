@@ -32,9 +32,10 @@ class Rule:
         name: str,
         where: str,
         recursive: bool,
+        same_value: bool = False,
     ) -> None:
         self.pattern, self.replacement, self.conditions = pattern, replacement, tuple(conditions)
-        self.name, self.where, self.recursive = name, where, recursive
+        self.name, self.where, self.recursive, self.same_value = name, where, recursive, same_value
 
     def __repr__(self) -> str:
         return f"Rule({self.name})"
@@ -66,6 +67,7 @@ def rule(
     *,
     name: str = "",
     recursive: bool = False,
+    same_value: bool = False,
 ) -> Rule:
     """Make a rule: where `pattern` is found, `replacement` is put in its place.
 
@@ -77,6 +79,8 @@ def rule(
     where: a condition, or several: a function of the Match that answers True, or with text that says why not.
     recursive: whether the rule is tried on what it has written itself. Without it, a replacement may have the pattern
         inside.
+    same_value: whether the replacement gives the very value that the pattern gives, and no copy of it or view on it,
+        as an `nn.Identity` does. Then it may stand there even if one of the two is written to in place.
 
     Two spellings of an operation are one: `x.relu()`, `torch.relu(x)`, `F.relu(x)` and `nn.ReLU()(x)`; arguments by
     position, by name or left out; `a + b` and `b + a`. Raises PatternError for a pattern or replacement that cannot be
@@ -101,7 +105,7 @@ def rule(
             raise PatternError(f"a condition is a function of the match, not {condition!r}", at=what.where)
     put = replacement_of(replacement, what)
     named = name or next((text for each in (replacement, pattern) if (text := _name(each))), "rule")
-    return Rule(what, put, conditions, named, what.where or put.where, recursive)
+    return Rule(what, put, conditions, named, what.where or put.where, recursive, same_value)
 
 
 def _name(function: Any) -> str:

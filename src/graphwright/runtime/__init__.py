@@ -34,6 +34,7 @@ from graphwright.runtime.guards import (
     expect_tensors,
     expect_values,
     guards_of,
+    is_guard,
     unlike,
     unlike_inputs,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "graphs_of",
     "guards_of",
     "has_attribute",
+    "is_guard",
     "join_facts",
     "keep_facts",
     "lazy_graph_text",

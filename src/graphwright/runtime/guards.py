@@ -23,6 +23,7 @@ __all__ = [
     "expect_tensors",
     "expect_values",
     "guards_of",
+    "is_guard",
     "unlike",
     "unlike_inputs",
 ]
@@ -160,12 +161,22 @@ class Guard:
         return self.text
 
 
+def is_guard(node: Node) -> bool:
+    """Tell whether a node checks what a capture took for granted, or asks for it: it reads values and writes none.
+
+    >>> graph = Graph()
+    >>> is_guard(graph.call_function(expect, (graph.placeholder("x"), 3, "model.py:3")))
+    True
+    """
+    return node.op == "call_function" and type(node.target).__hash__ is not None and node.target in _SAYS
+
+
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
     return [
         guard
         for node in graph.all_nodes()
-        if node.op == "call_function" and node.target in _SAYS
+        if is_guard(node)
         for guard in _SAYS[node.target](node)
     ]
 
