@@ -19,6 +19,7 @@ from graphwright.ops.effects import (
     is_inplace,
     is_random,
 )
+from graphwright.ops.forms import kind_of
 from graphwright.ops.lookup import key_of, module_operator, operator_of, operator_of_target
 from graphwright.ops.memory import may_share_memory, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched
@@ -73,6 +74,7 @@ __all__ = [
     "is_loop",
     "is_region",
     "is_scratch_write",
+    "kind_of",
     "loop_parts",
     "normalize_function",
     "normalize_module",

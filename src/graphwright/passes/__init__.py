@@ -48,6 +48,7 @@ from graphwright.passes.pass_order import (
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
 from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.remove_guards import remove_guards
+from graphwright.passes.remove_no_ops import RemoveNoOps
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
@@ -73,6 +74,7 @@ __all__ = [
     "Pipeline",
     "PipelineResult",
     "RemoveDeadValues",
+    "RemoveNoOps",
     "ShapeProp",
     "TensorMetadata",
     "UnionFind",

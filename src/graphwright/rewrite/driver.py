@@ -220,9 +220,7 @@ class _Driver:
             effects = self._effects[graph] = Effects(graph, self._calls)
         origin = self._origin(rule, match)
         try:
-            edit = apply(
-                rule.replacement, rule.pattern, match, effects, rule.name, same_value=rule.same_value
-            )
+            edit = apply(rule.replacement, rule.pattern, match, effects, rule.name, same_value=rule.same_value)
         except Refused as refusal:
             self.counts[rule].refused.append((match.roots[0].name, str(refusal)))
             return None

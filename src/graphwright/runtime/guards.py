@@ -173,12 +173,7 @@ def is_guard(node: Node) -> bool:
 
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
-    return [
-        guard
-        for node in graph.all_nodes()
-        if is_guard(node)
-        for guard in _SAYS[node.target](node)
-    ]
+    return [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
 
 
 def _of_one(node: Node) -> list[Guard]:

@@ -1,0 +1,105 @@
+"""Holding a pass to the original program: values, gradients, effects, in training and evaluation, and idempotence."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright import symbolic_trace
+from graphwright.analysis import verify
+from graphwright.passes import ShapeProp
+
+__all__ = ["Program", "body", "check_pass", "noted"]
+
+
+class Program(nn.Module):
+    """Modules and tensors by name, and a forward given as a function of (self, x)."""
+
+    def __init__(self, run: Callable[..., Any], **members: Any) -> None:
+        super().__init__()
+        self.run = run
+        for name, value in members.items():
+            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, x: Any) -> Any:
+        return self.run(self, x)
+
+
+class _Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def body(gm: Any) -> list[str]:
+    """The statements of the generated code, without what frees values."""
+    lines = [line.split(";")[0].strip() for line in gm.code.strip().splitlines()]
+    return [line for line in lines[1:] if line and not line.startswith(("#", "del "))]
+
+
+def noted(gm: Any, *inputs: Tensor) -> Any:
+    """The module, with what its nodes give for some inputs noted in their meta."""
+    if inputs:
+        ShapeProp(gm).propagate(*inputs)
+    return gm
+
+
+def check_pass(
+    each: Any,
+    program: Any,
+    inputs: Sequence[Tensor],
+    count: int,
+    *,
+    example: Tensor | None = None,
+    modes: Any = ("train", "eval"),
+    **tolerances: float,
+) -> Any:
+    """Run a pass on what a program is captured as; it makes so many changes, none of them to be seen.
+
+    With an example, its shapes and dtypes are noted first. Inputs without gradients come as well as with them; the
+    original keeps its modules and values, and a second run changes nothing.
+    """
+    model = program if isinstance(program, nn.Module) else _Function(program)
+    before = repr(model), copy.deepcopy(model.state_dict())
+    gm = noted(symbolic_trace(model), *([] if example is None else [example]))
+    reference = copy.deepcopy(model)
+    text = str(gm.graph)
+    assert each.run(gm) == count, gm.code
+    gm.graph.lint()
+    assert count or str(gm.graph) == text
+    cases = [(x.detach().clone(),) for x in inputs]
+    cases += [(x.detach().clone().requires_grad_(),) for x in inputs if x.is_floating_point()]
+    for calls, grads in ((cases[: len(inputs)], False), (cases, True)):
+        report = verify(reference, gm, calls, modes=modes, grads=grads, **tolerances)
+        assert report.ok, f"{report}\n{gm.code}"
+    after = repr(model), model.state_dict()
+    assert after[0] == before[0] and after[1].keys() == before[1].keys()
+    assert all(torch.equal(after[1][name], value) for name, value in before[1].items())
+    _check_ownership(model, gm, cases[0])
+    assert each.run(gm) == 0, gm.code
+    return gm
+
+
+def _check_ownership(model: nn.Module, gm: nn.Module, call: tuple[Tensor, ...]) -> None:
+    """Which of the values given back, inputs, parameters and buffers share their memory is as in the original."""
+    assert _shared(model, call) == _shared(gm, call)
+
+
+def _shared(model: nn.Module, call: tuple[Tensor, ...]) -> list[list[bool]]:
+    inputs = [x.detach().clone() for x in call]
+    found = torch.utils._pytree.tree_leaves(model.eval()(*inputs))
+    outputs = [value for value in found if isinstance(value, Tensor)]
+    others = [*inputs, *model.parameters(), *model.buffers()]
+    places = [value.untyped_storage().data_ptr() for value in (*outputs, *others)]
+    own = {value.untyped_storage().data_ptr() for value in others}
+    return [[*[place == other for other in places[: len(outputs)]], place in own] for place in places[: len(outputs)]]
