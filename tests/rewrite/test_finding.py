@@ -13,6 +13,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import Lit, Var, maybe, mod, one_of, repeat, rewrite, rule, symbolic_trace
+from graphwright.rewrite import Any as AnyValue
 
 Program = Callable[..., Any]
 
@@ -135,6 +136,23 @@ def test_a_match_knows_what_was_found() -> None:
     assert [node.name for node in match.nodes] == ["layers_0", "layers_1", "layers_2", "layers_3"]
     with pytest.raises(AttributeError, match="no variable 'y'; it has"):
         match.y
+
+
+def test_words_in_a_chain_are_lists_too() -> None:
+    seen = []
+
+    def remember(match: Any) -> bool:
+        seen.append((match.added, match.factor))
+        return False
+
+    def step(x: Any) -> Any:
+        return one_of(lambda x: x + AnyValue("added"), lambda x: x * AnyValue("factor"))(x)
+
+    def chain(x: Any) -> Any:
+        return repeat(step)(x.exp())
+
+    rewrite(symbolic_trace(lambda x: (x.exp() + 1) * 2 + 3), [rule(chain, lambda x: x, where=remember)], fixpoint=False)
+    assert ([3, None, 1], [None, 2, None]) in seen
 
 
 def test_conditions_see_shapes_and_types() -> None:

@@ -52,6 +52,7 @@ from graphwright.passes.remove_no_ops import RemoveNoOps
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
+from graphwright.passes.use_sdpa import UseScaledDotProductAttention
 
 __all__ = [
     "AnnotateTypesWithSchema",
@@ -79,6 +80,7 @@ __all__ = [
     "TensorMetadata",
     "UnionFind",
     "UnrollLoops",
+    "UseScaledDotProductAttention",
     "are_nodes_independent",
     "compare_graphs",
     "extract_subgraph",

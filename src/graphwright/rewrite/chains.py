@@ -45,8 +45,7 @@ class Chain(Step):
     def __init__(self, word: words.Repeat, step: Any, hole: Step, start: Any) -> None:
         self.name, self.word, self.step, self.hole, self.start = word.name, word, step, hole, start
         self.inside = _steps_between(step, hole)
-        self.names = [each.word.name if isinstance(each, ModuleStep) else each.name for each in self.inside]
-        self.names = [name for name in dict.fromkeys(self.names) if name]
+        self.names = list(_names_in(self.inside))
 
     def __repr__(self) -> str:
         return repr(self.word)
@@ -123,6 +122,23 @@ def _union(steps: Sequence[Any]) -> set[Hashable] | None:
             return None
         found |= keys
     return found
+
+
+def _names_in(steps: Sequence[Step]) -> dict[str, None]:
+    """What a match calls what these steps and the words among their arguments stand for."""
+    found: dict[str, None] = {}
+    for step in steps:
+        found[step.word.name if isinstance(step, ModuleStep) else step.name] = None
+        waiting = [*step.inputs(), getattr(step, "kind", None)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, words.Word):
+                found[value.name] = None
+            elif isinstance(value, list | tuple):
+                waiting.extend(value)
+            elif isinstance(value, dict):
+                waiting.extend(value.values())
+    return {name: None for name in found if name}
 
 
 def _steps_between(last: Any, hole: Step) -> list[Step]:
