@@ -138,6 +138,7 @@ def make_growing(
         _put_after_items(node)
         give_up = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
         grown = LoopList(items, recorder, node, name, place, give_up)
+        grown.is_sized = fallback in ("guard", "unroll")
     for holder in holders:
         state.cells[holder].cell_contents = grown
     whole[:] = [Unbound(name, recorder.where(), place)]  # whoever else holds it must not read it

@@ -64,7 +64,7 @@ class Growing:
         return self._known_length() > 0
 
     def _call(self, method: str, *args: Any) -> Node:
-        arguments = [self.recorder.argument(arg) for arg in args]
+        arguments = [arg if type(arg) is Node else self.recorder.argument(arg) for arg in args]
         name = self.recorder.target_name() or method
         return self.recorder.node("call_method", method, (self._read(), *arguments), {}, name=name)
 

@@ -15,6 +15,7 @@ from graphwright.capture.entries import path_to, placeholder_of
 from graphwright.capture.objects import Objects, is_object
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.regions import made_once
+from graphwright.capture.rows import given
 from graphwright.capture.symbols import as_number
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -46,6 +47,7 @@ class Inputs:
         self._where = where
         self._known: dict[str, tuple[Node, Any]] = {}
         self._tensors: dict[str, tuple[Callable[[], Node], torch.Tensor]] = {}
+        self._lists: set[str] = set()  # of those tensors: the first ones of lists
         self._kinds: dict[str, tuple[Callable[[], Node], type]] = {}
         self._last: Node | None = None
         self._head: Node | None = None  # while the checks are written: what the next node comes after
@@ -138,6 +140,13 @@ class Inputs:
             return value
         if may_be_another:
             self._kinds[path] = make, kind
+        are_static = options.is_static or any(name.startswith(f"{path}_") for name in plan.static)
+        if kind is list and not are_static and all(isinstance(item, torch.Tensor) for item in value):
+            opened = given(self._recorder, path, make, value)
+            if opened is not None:
+                self._tensors[path] = make, value[0]
+                self._lists.add(path)
+                return opened
         if isinstance(value, tuple | list):
             items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
             self._known[f"len_{path}"] = self._call(len, make()), len(items)
@@ -203,7 +212,10 @@ class Inputs:
         if self._known:
             checks.append((expect_values, dict(self._known)))
         if asks_kinds and self._tensors:
-            tensors = {name: (make(), value.dtype, value.dim()) for name, (make, value) in self._tensors.items()}
+            tensors = {
+                name: (make(), value.dtype, value.dim(), *((list,) if name in self._lists else ()))
+                for name, (make, value) in self._tensors.items()
+            }
             checks.append((expect_tensors, tensors))
         inputs = [node for _, pairs in checks for node, *_ in pairs.values()]
         last = max([self._last, *inputs])

@@ -1,7 +1,7 @@
 """What kind of items a list or tuple holds whose length only a run knows: all of one kind, whatever their number.
 
 A kind is a `Sample` of a tensor or number, `Same` for what is the same in each item, `Parts` for a tuple or list of so
-many kinds, and `Many` for one of any length.
+many kinds, or a dict with these keys, and `Many` for one of any length.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class Same:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
-    """A tuple or list of so many items, each of its kind."""
+    """A tuple or list of so many items, each of its kind, or a dict with these keys."""
 
     kind: type
     parts: tuple[Any, ...]
+    keys: tuple[Any, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,12 +50,16 @@ class Many:
 
 def kind_of_item(joining: Joining, value: Any, name: str) -> Any:
     """The kind of a value. Raises Unlike for what a list of a run cannot hold."""
+    if is_growing(value) and value.is_local and value.base is None:
+        return value.kind
     if is_growing(value) and value.is_local:
         return Many(value.base, value.kind, tuple(value.content()), value.is_certain, value._give_up)
     if isinstance(value, torch.Tensor) or joining.is_open(value) or type(value) in (int, float, bool):
         return joining.sample(value, value)
-    if type(value) in (tuple, list) or hasattr(value, "_fields"):
+    if type(value) in (tuple, list, torch.Size) or hasattr(value, "_fields"):
         return Parts(type(value), tuple([kind_of_item(joining, item, name) for item in value]))
+    if type(value) is dict:
+        return Parts(dict, tuple([kind_of_item(joining, item, name) for item in value.values()]), tuple(value))
     if isinstance(value, str | type(None)):
         return Same(value)
     raise Unlike(f"{name or 'a list'} gets items of class {type(value).__name__}")
@@ -71,10 +76,12 @@ def joined_kinds(joining: Joining, one: Any, other: Any, name: str) -> Any:
     if isinstance(one, Same) and isinstance(other, Same) and one.value == other.value:
         return one
     if isinstance(one, Parts | Many) and isinstance(other, Parts | Many) and one.kind is other.kind:
-        if isinstance(one, Parts) and isinstance(other, Parts) and len(one.parts) == len(other.parts):
+        if isinstance(one, Parts) and isinstance(other, Parts) and _places(one) == _places(other):
             pairs = zip(one.parts, other.parts, strict=True)
             parts = tuple([joined_kinds(joining, mine, its, name) for mine, its in pairs])
-            return one if all(a is b for a, b in zip(parts, one.parts, strict=True)) else Parts(one.kind, parts)
+            return (
+                one if all(a is b for a, b in zip(parts, one.parts, strict=True)) else Parts(one.kind, parts, one.keys)
+            )
         if one.kind in (tuple, list):
             item = one.item if isinstance(one, Many) else None
             for part in [*_items(one), *_items(other)]:
@@ -103,9 +110,15 @@ def seen(joining: Joining, kind: Any, value: Any) -> Any:
         return Many(kind.kind, kind.item, tuple(_content(value)), is_certain, kind.give_up)
     if isinstance(kind, Parts):
         pairs = zip(kind.parts, _content(value), strict=True)
-        return Parts(kind.kind, tuple([seen(joining, part, item) for part, item in pairs]))
+        return Parts(kind.kind, tuple([seen(joining, part, item) for part, item in pairs]), kind.keys)
     return kind
 
 
+def _places(parts: Parts) -> Any:
+    return parts.keys or len(parts.parts)
+
+
 def _content(value: Any) -> Any:
-    return value.content() if is_growing(value) else value
+    if is_growing(value):
+        return value.content()
+    return list(value.values()) if isinstance(value, dict) else value

@@ -6,22 +6,28 @@ list holds here is what it does for the example.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from graphwright.capture.contents import content
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.growing import Growing, GrowingList
 from graphwright.capture.item_kinds import Parts, Same, joined_kinds, kind_of_item, seen
 from graphwright.capture.joining import Sample, Unlike
-from graphwright.capture.running import stopping
+from graphwright.capture.list_items import ItemDict, ItemList
+from graphwright.capture.running import refusal, stopping
 from graphwright.capture.symbols import UNKNOWN, as_number
+from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["LoopList", "LoopTuple", "value_of_kind"]
+__all__ = ["LoopList", "LoopTuple", "check_items", "value_of_kind"]
 
 
 class _OfRun(Growing):
@@ -51,6 +57,26 @@ class _OfRun(Growing):
     def _admit(self, item: Any) -> None:
         """Note what kind of item there is. Raises Unlike where the items are of different kinds."""
         self._admit_kind(self._kind_of(item))
+        self._watch(item)
+
+    def _watch(self, item: Any) -> None:
+        """Remember what a list or dict holds that becomes an item: the program may change it later on."""
+        if type(item) in (list, dict):
+            self.recorder.listed.append((self, item, content(item)))
+        for part in item.values() if type(item) is dict else item if type(item) in (list, tuple) else ():
+            self._watch(part)
+
+    def give_up(self) -> None:
+        """An item was changed by a name of its own: start again without this list, where that can be."""
+        if self._give_up is not None:
+            self._refuse()
+        raise refusal(
+            CaptureError(
+                f"the program changes a list or dict that it has put into {self.name}, to which a loop adds",
+                at=self.recorder.where(),
+                fix="change it before it is put there, or as an item of that list",
+            )
+        )
 
     def _admit_kind(self, kind: Any) -> None:
         self.kind = joined_kinds(self.recorder.joining, self.kind, kind, self.name)
@@ -203,8 +229,14 @@ class LoopList(_OfRun, GrowingList):
 
     def append(self, value: Any) -> None:
         self._admit(value)
-        self._call("append", value)
+        self._call("append", self._sized(value))
         self._keep(lambda: list.append(self, value))
+
+    def _sized(self, value: Any) -> Any:
+        """An item, sizes as what they are: among the arguments of an operation they are a tuple."""
+        if type(value) is not torch.Size:
+            return value
+        return self.recorder.make("call_function", torch.Size, (self.recorder.argument(value),), "shape")
 
     def extend(self, values: Iterable[Any]) -> None:
         if not isinstance(values, _OfRun):
@@ -217,7 +249,7 @@ class LoopList(_OfRun, GrowingList):
 
     def insert(self, index: Any, value: Any) -> None:
         self._admit(value)
-        self._call("insert", index, value)
+        self._call("insert", index, self._sized(value))
         self._keep(lambda: list.insert(self, int(index), value))
 
     def pop(self, *index: Any) -> Any:
@@ -304,6 +336,9 @@ def value_of_kind(
     if isinstance(kind, Same):
         return kind.value
     if isinstance(kind, Parts):
+        if kind.kind in (list, dict) and len(names) != len(kind.parts):
+            make = functools.partial(_of_kind, recorder, name, place, give_up)
+            return (ItemList if kind.kind is list else ItemDict)(recorder, kind, node, name, make, give_up)
         if len(names) == len(kind.parts):
             nodes = recorder.unpacked(node, len(kind.parts), names)
         else:
@@ -322,6 +357,22 @@ def value_of_kind(
     return made
 
 
+def _of_kind(
+    recorder: Recorder, name: str, place: Any, give_up: Callable[[], Any] | None, kind: Any, node: Node
+) -> Any:
+    return value_of_kind(recorder, kind, node, name, place, (), give_up)
+
+
+def check_items(listed: Iterable[tuple[_OfRun, Any, Any]]) -> None:
+    """See that no list or dict was changed after it became an item of a list of which a node knows the items."""
+    for owner, container, before in listed:
+        now = content(container)
+        keys = list(before) if isinstance(before, dict) else range(len(before))
+        is_same = len(now) == len(before) and (not isinstance(before, dict) or list(now) == keys)
+        if not is_same or any(now[key] is not before[key] for key in keys):
+            owner.give_up()
+
+
 def _content(value: Any) -> list[Any]:
     return value.content() if isinstance(value, _OfRun) else [*value]
 
@@ -337,5 +388,7 @@ def _example(kind: Any) -> Any:
         return kind.value
     if isinstance(kind, Parts):
         items = [_example(part) for part in kind.parts]
+        if kind.kind is dict:
+            return dict(zip(kind.keys, items, strict=True))
         return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
     return kind.kind([] if kind.item is None else [_example(kind.item)])

@@ -58,7 +58,8 @@ def record_leaf_function(recorder: Recorder, function: Any, args: tuple[Any, ...
     owner = getattr(function, "__self__", None)
     shells = recorder.shells
     if not isinstance(owner, nn.Module) or shells is None:
-        if not holds_values((args, kwargs)):
+        is_outlined = getattr(getattr(function, "__func__", function), "__code__", None) in recorder.plan.outlined
+        if not is_outlined and not holds_values((args, kwargs)):
             return function(*args, **kwargs)
         return record_opaque(recorder, "call_function", function, function, args, kwargs)
     path = shells.path(owner)

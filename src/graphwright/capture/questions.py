@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import os
 import re
 import sys
@@ -434,10 +435,13 @@ class Questions:
         if is_of_slice(self._recorder.region, subject):
             asked = "the data of a slice inside torch.vmap, where the program runs once for all slices"
         elif self._recorder.plan.control_flow == "stage":
-            for region in self._recorder.region.all():
-                if region.is_loop and not region.is_data:  # a loop over a size can be unrolled under a guard
-                    raise self.restart(self._recorder.plan.change(region.place, "guard", f"it asks for {asked}{what}"))
-            restart = outline(self._recorder, sys._getframe(1), f"it asks for {asked}{what}")
+            ways = [
+                functools.partial(self._unroll_around, f"it asks for {asked}{what}"),
+                functools.partial(outline, self._recorder, sys._getframe(1), f"it asks for {asked}{what}"),
+            ]
+            if not _comes_from_loop(subject):
+                ways.reverse()
+            restart = next((found for way in ways if (found := way()) is not None), None)
             if restart is not None:
                 raise self.restart(restart)
         question = DataQuestion(
@@ -450,6 +454,13 @@ class Questions:
             raise question
         self._recorder.plan.obstacles.note("data", question.error)
         return self.of_example(subject) if answer is None else answer()
+
+    def _unroll_around(self, why: str) -> BaseException | None:
+        """Have a loop over a size, around what is captured, unrolled under a guard: its numbers are known then."""
+        for region in self._recorder.region.all():
+            if region.is_loop and not region.is_data:
+                return self._recorder.plan.change(region.place, "guard", why)
+        return None
 
     def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
         """Why the capture is to start again, if the function that draws is a helper which had better stay one node.
@@ -549,6 +560,16 @@ class Questions:
 
 def _is_for_runtime(function: FunctionType) -> bool:
     return packs(function.__code__) or tells(function)
+
+
+def _comes_from_loop(subject: Any) -> bool:
+    """Tell whether a value may be another in each iteration of a loop without being data of a tensor."""
+    symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+    if symbol is None:
+        return not isinstance(subject, TensorProxy)
+    if symbol.function == "opaque":
+        return True
+    return any(_comes_from_loop(arg) for arg in symbol.args if isinstance(arg, Symbol))
 
 
 def _outer_frame(frame: FrameType | None) -> FrameType | None:

@@ -31,7 +31,7 @@ from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
-from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.loop_lists import check_items
 from graphwright.capture.loops import Loops
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change
@@ -113,6 +113,7 @@ class Recorder:
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self.is_finishing = False
         self.log: Log | None = None  # of the capture, where there is one
+        self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
     @property
@@ -161,6 +162,7 @@ class Recorder:
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
         self.region = self.root
+        check_items(self.listed)
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
@@ -520,7 +522,7 @@ class Recorder:
             return self.examples.of(value)
         if kind is Unbound:
             value._refuse()
-        if kind is LoopList or kind is LoopTuple:
+        if is_growing(value) and value.is_local:
             return value.example()
         if isinstance(value, tuple):
             items = [self._to_examples(item) for item in value]

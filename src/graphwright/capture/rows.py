@@ -7,7 +7,7 @@ gives it up: the capture starts again with a list that is as long as the example
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["is_count_known", "listed", "of_unknown", "pieces", "rows"]
+__all__ = ["given", "is_count_known", "listed", "of_unknown", "pieces", "rows"]
 
 
 def _place(recorder: Recorder) -> Any:
@@ -65,6 +65,20 @@ def rows(recorder: Recorder, tensor: TensorProxy | Proxy, is_list: bool = True) 
         node = recorder.node("call_function", list, (node,), {}, name=name)
     examples = recorder.examples.run(torch.unbind, (tensor.example,), {})
     made: LoopList = _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+    return made
+
+
+def given(recorder: Recorder, path: str, make: Callable[[], Node], tensors: Sequence[torch.Tensor]) -> LoopList | None:
+    """A list of tensors among the inputs; None where the example has to say how many there are."""
+    plan, place = recorder.plan, ("rows", path)
+    if plan.control_flow != "stage" or plan.is_one_of_several or place in plan.ways or not tensors:
+        return None
+    kinds = {(type(tensor), tensor.dtype, tensor.dim(), tensor.device) for tensor in tensors}
+    if len(kinds) > 1:
+        return None
+    node = make()
+    items = _stand_ins(recorder, map(recorder.examples.of, tensors), node)
+    made: LoopList = _open_list(recorder, node, items, place, path)
     return made
 
 

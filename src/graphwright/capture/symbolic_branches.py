@@ -21,6 +21,7 @@ from graphwright.capture.branches import Raised, State
 from graphwright.capture.calls import Calls
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Sample, Unlike, Verdict, are_of_run
+from graphwright.capture.loop_lists import check_items
 from graphwright.capture.loops import Loops
 from graphwright.capture.origins import CallSite, user_frame
 from graphwright.capture.plan import Plan
@@ -44,6 +45,7 @@ class SymbolicRecorder:
     """One run of a program under a tracer: the region that is being written to, and the questions asked so far."""
 
     def __init__(self, tracer: Tracer, plan: Plan) -> None:
+        self.listed: list[Any] = []  # items of lists that loops make longer, and what they held
         self.tracer = tracer
         self.plan = plan
         self.log = plan.log
@@ -123,6 +125,7 @@ class SymbolicRecorder:
             raise why from error
         if self.pending is not None:  # the program caught it
             raise self.pending.error if isinstance(self.pending, Refusal) else self.pending
+        check_items(self.listed)
         return result
 
     def lift(self, args: Any) -> Any:

@@ -48,25 +48,37 @@ def unlike(value: Any, captured: Any, where: str) -> str:
 def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
     """Say which of some inputs is unlike what it was when the program was captured.
 
-    Each comes with the dtype and rank of the tensor that it was, or with its class, or with its value.
+    Each comes with the dtype and rank of the tensor that it was (and `list`, if it was a list of them), with its class,
+    or with its value.
 
     >>> unlike_inputs(x=(torch.ones(3), torch.float32, 1), y=(torch.ones(3), torch.Tensor), n=(3, int))
     ''
     >>> unlike_inputs(mask=(None, None), causal=(False, True))
     "argument 'causal' was True when the program was captured; now it is False"
+    >>> unlike_inputs(x=([torch.ones(3), torch.ones(2)], torch.float32, 1, list))
+    ''
     """
     for name, (value, *captured) in inputs.items():
         kind = captured[0]
-        if len(captured) == 2:
-            if isinstance(value, torch.Tensor) and value.dtype == kind and value.dim() == captured[1]:
+        if len(captured) == 3 and type(value) is not list:
+            return _misfit(name, value, list)
+        if len(captured) > 1:
+            held = {f"{name}_{i}": item for i, item in enumerate(value)} if len(captured) == 3 else {name: value}
+            unlike_ones = [each for each, item in held.items() if not _is_tensor(item, *captured[:2])]
+            if not unlike_ones:
                 continue
+            name, value = unlike_ones[0], held[unlike_ones[0]]
         elif isinstance(kind, type):
             if (isinstance(value, torch.Tensor) if kind is torch.Tensor else type(value) is kind) or value is kind:
                 continue
         elif value is kind or (type(value) is type(kind) and value == kind):
             continue
-        return _misfit(name, value, *captured)
+        return _misfit(name, value, *captured[:2])
     return ""
+
+
+def _is_tensor(value: Any, dtype: Any, rank: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == dtype and value.dim() == rank
 
 
 def _misfit(name: str, value: Any, *captured: Any) -> str:
@@ -186,9 +198,10 @@ def _of_inputs(node: Node) -> list[Guard]:
     return [_of_input(node, name, *captured) for name, (_, *captured) in node.kwargs.items()]
 
 
-def _of_input(node: Node, name: str, captured: Any, rank: int | None = None) -> Guard:
+def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, holder: type | None = None) -> Guard:
     if rank is not None:
         kind = f"a {captured} tensor of {rank} dimensions"
+        kind = kind if holder is None else f"a list of {kind.removeprefix('a ').replace('tensor', 'tensors', 1)}"
     elif isinstance(captured, type) and node.target is not expect_values:
         kind = "a tensor" if captured is torch.Tensor else f"of class {captured.__name__}"
     else:
