@@ -13,6 +13,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import Lit, mod, one_of, rewrite, rule, symbolic_trace
+from graphwright.passes import ShapeProp
 from graphwright.rewrite import replay
 
 X = torch.linspace(-2.0, 2.0, 12).view(3, 4)
@@ -205,6 +206,27 @@ def test_new_nodes_come_from_where_the_old_ones_did() -> None:
     assert "tag" not in clamp.meta
     assert [source.name for source in clamp.meta["from_node"]] == ["neg", "relu"]
     assert clamp.meta["from_node"][0].pass_name == "turn"
+
+
+def test_new_nodes_are_described_where_the_old_ones_were() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU())
+    gm = symbolic_trace(model)
+    ShapeProp(gm).propagate(X)
+    split = rule(
+        lambda x, linear=mod(nn.Linear): linear(x),
+        lambda x, linear: torch.cat([F.linear(x, linear.weight[:3]), F.linear(x, linear.weight[3:])], 1) + linear.bias,
+    )
+    halves = rule(lambda x, y: torch.cat([x, y], 1), lambda x, y: torch.hstack([x, y]), where=narrow)
+    result = rewrite(gm, [split, halves])
+    assert [each.applied for each in result.rules.values()] == [1, 1]
+    shapes = {node.name: tuple(node.meta.shape) for node in gm.graph.nodes}
+    ShapeProp(gm).propagate(X)
+    assert shapes == {node.name: tuple(node.meta.shape) for node in gm.graph.nodes}
+    torch.testing.assert_close(gm(X), model(X))
+
+
+def narrow(match: Any) -> bool:
+    return match.x.meta.shape[1] == match.y.meta.shape[1] == 3
 
 
 # ---- what is refused

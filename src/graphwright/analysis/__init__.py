@@ -4,14 +4,24 @@ Modules and example inputs come in, reports go out. Read verify.py first.
 """
 
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
+from graphwright.analysis.tensor_metadata import (
+    TensorMetadata,
+    describe_tensors,
+    extract_tensor_metadata,
+    infer_tensor_metadata,
+)
 from graphwright.analysis.values import largest_difference, tensors_in
 from graphwright.analysis.verify import verify
 
 __all__ = [
     "CaseReport",
     "Difference",
+    "TensorMetadata",
     "VerifyReport",
+    "describe_tensors",
+    "extract_tensor_metadata",
     "format_columns",
+    "infer_tensor_metadata",
     "largest_difference",
     "tensors_in",
     "verify",

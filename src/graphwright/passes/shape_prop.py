@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphwright.ir import ATOMS, Node, format_node, map_aggregate
+from graphwright.analysis import TensorMetadata, describe_tensors, extract_tensor_metadata
+from graphwright.ir import ATOMS, Node, format_node
 from graphwright.passes.fake_modules import with_fake_tensors
 from graphwright.passes.fake_regions import run_on_fake
 from graphwright.runtime import GraphModule, Interpreter
@@ -18,77 +18,7 @@ from graphwright.runtime import GraphModule, Interpreter
 __all__ = ["ShapeProp", "TensorMetadata", "extract_tensor_metadata"]
 
 
-class TensorMetadata(NamedTuple):
-    """What is known of a tensor without its values.
-
-    `memory_format` is None where the tensor is dense in none of the known orders. `qparams` has the quantization
-    scheme, scale and zero point where `is_quantized`, and is empty otherwise.
-
-    >>> extract_tensor_metadata(torch.ones(2, 3)).stride
-    (3, 1)
-    """
-
-    shape: torch.Size
-    dtype: torch.dtype
-    requires_grad: bool
-    stride: tuple[int, ...]
-    memory_format: torch.memory_format | None
-    is_quantized: bool
-    qparams: dict[str, Any]
-
-
-_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
-
-
-def extract_tensor_metadata(result: Tensor, include_contiguity: bool = True) -> TensorMetadata:
-    """Describe a tensor; without `include_contiguity`, not in which order its elements lie.
-
-    >>> extract_tensor_metadata(torch.ones(2, 3)).memory_format
-    torch.contiguous_format
-    """
-    is_strided = result.layout is torch.strided
-    memory_format = None
-    if include_contiguity and is_strided:
-        if result.is_contiguous():
-            memory_format = torch.contiguous_format
-        elif result.dim() >= 4:
-            memory_format = next((kind for kind in _FORMATS[1:] if _lies_in(result, kind)), None)
-    is_quantized = result.is_quantized
-    return TensorMetadata(
-        result.shape,
-        result.dtype,
-        result.requires_grad,
-        result.stride() if _has_strides(result) else (),
-        memory_format,
-        is_quantized,
-        _quantization(result) if is_quantized else {},
-    )
-
-
 _extract_tensor_metadata = extract_tensor_metadata  # torch.fx's name for it
-
-
-def _has_strides(tensor: Tensor) -> bool:
-    return tensor.layout is torch.strided or tensor.is_mkldnn
-
-
-def _lies_in(tensor: Tensor, memory_format: torch.memory_format) -> bool:
-    dimensions = 4 if memory_format is torch.channels_last else 5
-    return tensor.dim() == dimensions and tensor.is_contiguous(memory_format=memory_format)
-
-
-def _quantization(tensor: Tensor) -> dict[str, Any]:
-    scheme = tensor.qscheme()
-    if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        return {"qscheme": scheme, "scale": tensor.q_scale(), "zero_point": tensor.q_zero_point()}
-    if scheme in (torch.per_channel_affine, torch.per_channel_affine_float_qparams, torch.per_channel_symmetric):
-        return {  # lists, since the meta of nodes should not hold tensors
-            "qscheme": scheme,
-            "scale": tensor.q_per_channel_scales().tolist(),
-            "zero_point": tensor.q_per_channel_zero_points().tolist(),
-            "axis": tensor.q_per_channel_axis(),
-        }
-    return {"qscheme": scheme}
 
 
 class ShapeProp(Interpreter):
@@ -100,6 +30,7 @@ class ShapeProp(Interpreter):
 
     A node that fails raises RuntimeError, which names it, from the original error, whose traceback goes to stderr.
 
+    >>> import torch
     >>> from graphwright import symbolic_trace
     >>> gm = symbolic_trace(lambda x: (x @ x.t()).sum(0))
     >>> _ = ShapeProp(gm).propagate(torch.ones(2, 3))
@@ -126,7 +57,7 @@ class ShapeProp(Interpreter):
         if isinstance(result, Tensor):
             meta["tensor_meta"] = extract_tensor_metadata(result)
         elif type(result) not in ATOMS:
-            described = _describe(result)
+            described = describe_tensors(result)
             if described is not None:
                 meta["tensor_meta"] = described
         meta["type"] = type(n.args[0] if n.op == "output" and not isinstance(n.args[0], Node) else result)
@@ -154,18 +85,3 @@ class ShapeProp(Interpreter):
             mode = self.fake_mode
             args = tuple([mode.from_tensor(arg) if isinstance(arg, Tensor) else arg for arg in args])
         return super().run(*args)
-
-
-def _describe(value: Any) -> Any:
-    """Rebuild nested containers with TensorMetadata in place of tensors; None where there are no tensors."""
-    found = False
-
-    def describe(leaf: Any) -> Any:
-        nonlocal found
-        if isinstance(leaf, Tensor):
-            found = True
-            return extract_tensor_metadata(leaf)
-        return leaf
-
-    described = map_aggregate(value, describe)
-    return described if found else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from graphwright.analysis import infer_tensor_metadata
 from graphwright.errors import PatternError
 from graphwright.ir import Node, NodeSource, NodeSourceAction, map_arg
 from graphwright.ops import is_impure
@@ -169,11 +170,15 @@ def _replace(root: Node, value: Any, new: set[Node]) -> None:
 
 
 def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Match, name: str) -> None:
-    """New nodes come from where those of the match do; the value of a root is what the root was."""
+    """New nodes come from where those of the match do; the value of a root is what the root was.
+
+    Where a pass has described the values of the match, the new ones are described, too.
+    """
     if not made:
         return
     sources = [NodeSource(node, name, NodeSourceAction.REPLACE) for node in match.nodes]
     roots = {value: root for root, value in pairs if isinstance(value, Node)}
+    knows_examples = any("tensor_meta" in (root._meta or ()) for root in match.roots)
     for node in made:
         root = roots.get(node)
         like = root or match.roots[0]
@@ -182,6 +187,10 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
             node.meta.update(root.meta)
             node.type = node.type or root.type
         node.meta["from_node"] = sources
+        if knows_examples and "tensor_meta" not in node.meta:
+            described = infer_tensor_metadata(node, match.module)
+            if described is not None:
+                node.meta["tensor_meta"] = described
 
 
 # ---- what goes
