@@ -76,6 +76,12 @@ class Pattern:
             level = below
         return None
 
+    @property
+    def anchors(self) -> list[Node]:
+        """The nodes of the pattern's graph that its roots are."""
+        nodes = {step: node for node, step in self.steps.items() if isinstance(step, Step)}
+        return [nodes[root] for root in self.roots]
+
     # ---- from a graph to steps
 
     def _take(self, node: Node) -> None:

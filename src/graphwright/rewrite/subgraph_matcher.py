@@ -27,7 +27,7 @@ __all__ = ["InternalMatch", "SubgraphMatcher", "SubgraphMatcherWithNameNodeMap",
 class InternalMatch:
     """A place where a pattern was found: torch.fx's type of it.
 
-    anchors: what the last operations of the pattern are, or its output.
+    anchors: the last operations of the pattern, or its output node.
     nodes_map: for each node of the pattern the node, or the literal, that it is.
     placeholder_nodes: what the inputs of the pattern are; returning_nodes: the values that it gives.
     name_node_map: nodes by the names that the pattern gives them, for SubgraphMatcherWithNameNodeMap.
@@ -51,7 +51,8 @@ def internal_match(pattern: Pattern, match: Match, output: Node | None = None) -
     inputs = [match.values[name] for name in pattern.variables]
     if output is not None:
         nodes[pattern.graph.output_node()] = output
-    return InternalMatch([output] if output is not None else list(match.roots), nodes, inputs, list(match.roots))
+    anchors = [pattern.graph.output_node()] if output is not None else pattern.anchors
+    return InternalMatch(list(anchors), nodes, inputs, list(match.roots))
 
 
 def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> Iterator[Match]:
@@ -86,7 +87,7 @@ class SubgraphMatcher:
     >>> from graphwright import symbolic_trace
     >>> pattern = symbolic_trace(lambda x: x.neg() + 1).graph
     >>> [match] = SubgraphMatcher(pattern).match(symbolic_trace(lambda x: 1 + -(x * 2)).graph)
-    >>> match.anchors, match.placeholder_nodes
+    >>> match.returning_nodes, match.placeholder_nodes
     ([add], [mul])
     """
 

@@ -104,7 +104,7 @@ def _replace(
             "there is nothing to put in the place of the pattern", fix="give a replacement or a callback"
         )
     put = None if replacement is None else Template(*captured(replacement, "a replacement"), wanted)
-    anchor = next(node for node, step in wanted.steps.items() if step is wanted.roots[0])
+    anchor = wanted.anchors[0]
     calls = Calls(gm)
     made: set[Node] = set()
     places = []
