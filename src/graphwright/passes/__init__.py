@@ -50,6 +50,7 @@ from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.remove_no_ops import RemoveNoOps
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
+from graphwright.passes.simplify_algebra import SimplifyAlgebra
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
 from graphwright.passes.use_sdpa import UseScaledDotProductAttention
@@ -77,6 +78,7 @@ __all__ = [
     "RemoveDeadValues",
     "RemoveNoOps",
     "ShapeProp",
+    "SimplifyAlgebra",
     "TensorMetadata",
     "UnionFind",
     "UnrollLoops",
