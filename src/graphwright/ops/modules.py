@@ -173,5 +173,7 @@ _VALUES: dict[str, Callable[[Any], dict[str, Any] | None]] = {
         for n in (1, 2, 3)
     },
     "Softmax2d": lambda module: {"dim": -3},
+    "PairwiseDistance": lambda module: {"p": module.norm},
+    **dict.fromkeys(("AlphaDropout", "FeatureAlphaDropout"), lambda module: {"inplace": False}),  # whatever it is told
     **dict.fromkeys(("EmbeddingBag", "LinearCrossEntropyLoss"), _other),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from graphwright.passes.const_fold import (
 )
 from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
 from graphwright.passes.fold_conditions import FoldConditions
+from graphwright.passes.functional_to_module import UseModules
 from graphwright.passes.fuse_conv_batch_norm import (
     FuseConvBatchNorm,
     fold_batch_norm,
@@ -22,7 +23,9 @@ from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReL
 from graphwright.passes.hoist_invariants import HoistInvariants
 from graphwright.passes.merge_conditions import MergeConditions
 from graphwright.passes.merge_matmul import are_nodes_independent, may_depend_on, merge_matmul, split_result_tensors
+from graphwright.passes.merge_parallel_linears import MergeParallelLinears
 from graphwright.passes.merge_subexpressions import MergeSubexpressions
+from graphwright.passes.module_to_functional import UseFunctions
 from graphwright.passes.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
 from graphwright.passes.optimize_for_inference import (
     MklSubgraph,
@@ -66,6 +69,7 @@ __all__ = [
     "HoistInvariants",
     "HolderModule",
     "MergeConditions",
+    "MergeParallelLinears",
     "MergeSubexpressions",
     "MklSubgraph",
     "NormalizeArgs",
@@ -82,6 +86,8 @@ __all__ = [
     "TensorMetadata",
     "UnionFind",
     "UnrollLoops",
+    "UseFunctions",
+    "UseModules",
     "UseScaledDotProductAttention",
     "are_nodes_independent",
     "compare_graphs",

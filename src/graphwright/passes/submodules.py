@@ -10,10 +10,12 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from graphwright.ir import Node
-from graphwright.runtime import GraphModule, graph_of
+from graphwright.ir import Graph, Node
+from graphwright.runtime import GraphModule, assign_attribute, graphs_of, has_attribute
 
-__all__ = ["CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike"]
+__all__ = [
+    "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "graphs_in", "install", "is_inside_used",
+]  # fmt: skip
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
@@ -23,22 +25,48 @@ LinearLike = (
 )
 
 
+def graphs_in(gm: nn.Module) -> list[Graph]:
+    """All graphs of a captured module: those of its entries, and the bodies of their branches and loops."""
+    return [inner for graph in graphs_of(gm) for inner in graph.all_graphs()]
+
+
+def install(gm: nn.Module, module: nn.Module, path: str) -> str:
+    """Put a new module into a captured one, at this path or at one with a number; return the path."""
+    free, number = path, 1
+    while has_attribute(gm, free):
+        free, number = f"{path}_{number}", number + 1
+    assign_attribute(module, gm, free)
+    return free
+
+
+def is_inside_used(gm: nn.Module, path: str) -> bool:
+    """Tell whether a module around this path is called or read whole: it may be the original's own."""
+    atoms = path.split(".")
+    around = [".".join(atoms[:length]) for length in range(1, len(atoms))]
+    return any(
+        graph.find_nodes(op=op, target=outer, sort=False)
+        for graph in graphs_in(gm)
+        for outer in around
+        for op in ("call_module", "get_attr")
+    )
+
+
 class Calls:
-    """Which nodes of a graph call which module. Made once per pass; `replace` keeps it up to date."""
+    """Which nodes call which module. Made once per pass; `replace` keeps it up to date."""
 
     def __init__(self, gm: GraphModule) -> None:
         self._gm = gm
-        self._graph = graph_of(gm)
+        nodes = [node for graph in graphs_in(gm) for node in graph.nodes]
         self._module: dict[Node, nn.Module] = {}
         self._nodes: dict[int, list[Node]] = {}  # by id of the module
-        for node in self._graph.all_nodes():
+        for node in nodes:
             if node.op == "call_module":
                 self._note(node, gm.get_submodule(node.target))
         self._paths: dict[int, list[str]] = {}  # by id of the module, of all that were there at the start
         for path, module in gm.named_modules(remove_duplicate=False):
             self._paths.setdefault(id(module), []).append(path)
         self._read: set[int] = set()
-        for node in self._graph.all_nodes():
+        for node in nodes:
             if node.op == "get_attr":
                 self._read.update(_owners(gm, node.target))
 
@@ -47,6 +75,10 @@ class Calls:
         if not isinstance(node, Node) or node not in self._module or len(node.args) != 1 or node.kwargs:
             return None
         return self._module[node]
+
+    def find(self, node: Node) -> nn.Module | None:
+        """The module that a node calls, with whatever arguments."""
+        return self._module.get(node)
 
     def nodes(self, module: nn.Module) -> list[Node]:
         """The nodes that call a module, under whatever path."""
@@ -100,13 +132,7 @@ class Calls:
 
     def _is_inside_used(self, path: str) -> bool:
         """Tell whether a module around this path is called or read whole: it may be the original's own."""
-        atoms = path.split(".")
-        return any(
-            graph.find_nodes(op=op, target=".".join(atoms[:length]), sort=False)
-            for graph in self._graph.all_graphs()
-            for length in range(1, len(atoms))
-            for op in ("call_module", "get_attr")
-        )
+        return is_inside_used(self._gm, path)
 
     def _free_path(self, path: str) -> str:
         if self._is_inside_used(path):
