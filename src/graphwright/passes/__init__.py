@@ -50,6 +50,7 @@ from graphwright.passes.pass_order import (
 )
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
 from graphwright.passes.pipeline import Pipeline, PipelineResult
+from graphwright.passes.recognize_norms import RecognizeNorms
 from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.remove_no_ops import RemoveNoOps
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
@@ -79,6 +80,7 @@ __all__ = [
     "PassResult",
     "Pipeline",
     "PipelineResult",
+    "RecognizeNorms",
     "RemoveDeadValues",
     "RemoveNoOps",
     "ShapeProp",

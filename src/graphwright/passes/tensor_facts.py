@@ -6,26 +6,92 @@ import math
 import operator
 from typing import Any
 
+import torch
 from torch import nn
 
 from graphwright.ir import Node
 from graphwright.ops import call_of, unpack
-from graphwright.runtime import expect_tensors
+from graphwright.runtime import expect_tensors, read_attribute
 
-__all__ = ["forgets_layout", "is_number", "rank_of", "rank_root", "shape_and_dtype"]
+__all__ = [
+    "dtype_of", "forgets_layout", "is_number", "is_viewed_after_moving", "last_size", "rank_of", "rank_root",
+    "shape_and_dtype",
+]  # fmt: skip
 
 _DEEPEST = 48  # operations that are looked through
 
 
 def shape_and_dtype(value: object) -> tuple[Any, Any] | None:
-    """The shape and dtype of a tensor that `ShapeProp` noted; None where it did not.
+    """The shape and dtype of a tensor: of an attribute as it is, of others as `ShapeProp` noted it; None if unknown.
 
     >>> from graphwright import Graph
     >>> print(shape_and_dtype(Graph().placeholder("x")))
     None
     """
-    meta: Any = value.meta.get("tensor_meta") if isinstance(value, Node) else None
+    if not isinstance(value, Node):
+        return None
+    owner = value.graph.owning_module
+    if value.op == "get_attr" and owner is not None:
+        tensor = read_attribute(owner, str(value.target))
+        return (tensor.shape, tensor.dtype) if isinstance(tensor, torch.Tensor) else None
+    meta: Any = value.meta.get("tensor_meta")
     return (meta.shape, meta.dtype) if hasattr(meta, "dtype") else None
+
+
+def dtype_of(node: object) -> torch.dtype | None:
+    """The dtype of a tensor, where the graph says it.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> dtype_of(graph.call_method("exp", (graph.call_method("float", (graph.placeholder("x"),)),)))
+    torch.float32
+    """
+    for _ in range(_DEEPEST):
+        known = shape_and_dtype(node)
+        if known is not None:
+            return known[1]  # type: ignore[no-any-return]
+        if not isinstance(node, Node) or node.op not in ("call_function", "call_method"):
+            break
+        call = call_of(node)
+        if call is None or (call.key not in _KEEP_DTYPE and call.key != "to"):
+            break
+        if call.key == "to" and call.arguments.get("dtype") is not None:
+            dtype = call.arguments["dtype"]
+            return dtype if isinstance(dtype, torch.dtype) else None
+        node = call.arguments["input"]
+    return None
+
+
+def last_size(node: object, depth: int = 0) -> int | None:
+    """The size of the last dimension, where the graph says it.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> last_size(graph.call_method("relu", (graph.call_method("view", (graph.placeholder("x"), -1, 8)),)))
+    8
+    """
+    if not isinstance(node, Node) or depth > _DEEPEST:
+        return None
+    known = shape_and_dtype(node)
+    if known is not None:
+        return int(known[0][-1]) if len(known[0]) else None
+    if node.op == "call_module":
+        module = _module(node)
+        if isinstance(module, nn.Linear | nn.Embedding):
+            return module.out_features if isinstance(module, nn.Linear) else module.embedding_dim
+        return last_size(node.args[0], depth + 1) if isinstance(module, _KEEP_RANK_MODULES) and node.args else None
+    call = call_of(node) if node.op in ("call_function", "call_method") else None
+    if call is None:
+        return None
+    arguments = call.arguments
+    if call.key in _SAYS_RANK and call.key != "permute":
+        sizes = arguments.get(_SAYS_RANK[call.key])
+        last = sizes[-1] if isinstance(sizes, tuple) and sizes else None
+        return last if type(last) is int and last > 0 else None
+    if call.key in _ELEMENTWISE:  # of sizes that are broadcast, all but 1 are the same
+        sizes = [last_size(value, depth + 1) for value in arguments.values() if isinstance(value, Node)]
+        return next((size for size in sizes if size is not None and size > 1), None)
+    return last_size(arguments.get("input"), depth + 1) if call.key in _KEEP_RANK - {"linear"} else None
 
 
 # ---- ranks
@@ -37,6 +103,7 @@ _KEEP_RANK = frozenset({
     "sqrt", "log", "clamp", "abs", "cos", "sin", "cumsum",
 })  # fmt: skip
 _KEEP_RANK_MODULES = (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Identity, nn.modules.dropout._DropoutNd, nn.GELU, nn.ReLU)
+_KEEP_DTYPE = _KEEP_RANK - {"to", "type", "type_as", "softmax", "cumsum", "linear"} | {"view", "reshape", "transpose"}
 _SAYS_RANK = {"view": "size", "reshape": "shape", "expand": "size", "permute": "dims"}
 
 
@@ -194,3 +261,18 @@ def _is_any_layout(user: Node, moved: bool) -> bool:
     if call.key in _MOVED:
         return not moved and forgets_layout(user, moved=True)
     return call.key in _ANY_LAYOUT or (moved and call.key in ("reshape", "flatten"))
+
+
+def is_viewed_after_moving(node: Node, moved: bool = False, depth: int = 4) -> bool:
+    """Tell whether a reader may take a `view` that a value has only because its dimensions lie in a certain order."""
+    for user in node.users if depth else ():
+        call = call_of(user) if user.op in ("call_function", "call_method") else None
+        if call is None:
+            continue
+        if call.key in ("view", "view_as", "as_strided") and moved:
+            return True
+        if (call.key in _MOVED or call.key in _ELEMENTWISE or call.key in _KEEP_RANK) and is_viewed_after_moving(
+            user, moved or call.key in _MOVED, depth - 1
+        ):
+            return True
+    return False
