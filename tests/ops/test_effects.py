@@ -291,6 +291,25 @@ PURE_MODULES = [
 ]
 
 
+BY_MODE = [nn.Dropout(), nn.BatchNorm1d(2), nn.RReLU(), nn.LSTM(2, 2, 2, dropout=0.5), nn.TransformerEncoderLayer(4, 2)]
+RANDOM_MODULES = [nn.Dropout().eval(), nn.RReLU(), nn.LSTM(2, 2, 2, dropout=0.5), nn.Sequential(nn.Dropout2d())]
+
+
+@pytest.mark.parametrize("module", BY_MODE, ids=repr)
+def test_modules_that_do_more_in_training(module: nn.Module) -> None:
+    module.eval()
+    node = Graph().call_module("m")
+    assert not is_impure(node, module)
+    assert is_impure(node, module, in_any_mode=True)
+    assert not is_impure(node, nn.Linear(2, 2), in_any_mode=True)
+
+
+@pytest.mark.parametrize("module", RANDOM_MODULES, ids=repr)
+def test_modules_that_draw_random_numbers(module: nn.Module) -> None:
+    assert is_random(Graph().call_module("m"), module)
+    assert not any(is_random(Graph().call_module("m"), other) for other in (None, nn.Linear(2, 2), nn.BatchNorm1d(2)))
+
+
 @pytest.mark.parametrize("module", IMPURE_MODULES, ids=repr)
 def test_modules_that_do_more(module: nn.Module | None) -> None:
     assert is_impure(Graph().call_module("m"), module)

@@ -21,7 +21,7 @@ from graphwright import Graph, GraphError, GraphModule, Interpreter, Transformer
 from graphwright.analysis import verify
 from graphwright.ir import format_table, graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling, cond, for_loop, while_loop
-from graphwright.passes import MergeSubexpressions, RemoveDeadValues, ShapeProp
+from graphwright.passes import MergeSubexpressions, NormalizeArgs, RemoveDeadValues, ShapeProp
 from graphwright.passes.fake_tensor_prop import FakeTensorProp
 
 
@@ -193,3 +193,13 @@ def test_the_code_reads_like_the_program() -> None:
     assert [line for line in lines if line.split(" ")[0].rstrip(":") in heads] == [
         *("for row in x:", "if gt:", "while row_1.abs().sum() < 8:", "else:", "if lt:", "break", "return total")
     ]
+
+
+def test_arguments_of_loops_stay_where_they_are() -> None:
+    def halved(x: Any, n: int) -> Any:
+        while n > 0:
+            x, n = torch.div(x, 2), n - 1
+        return torch.cat([x, x])
+
+    gm = NormalizeArgs(graphwright.script(halved)).transform()
+    assert torch.equal(gm(torch.ones(1), 2), torch.full((2,), 0.25))

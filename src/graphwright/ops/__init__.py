@@ -19,6 +19,7 @@ from graphwright.ops.effects import (
     is_inplace,
     is_random,
 )
+from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
 from graphwright.ops.lookup import key_of, module_operator, operator_of, operator_of_target
 from graphwright.ops.memory import may_share_memory, sources_of
@@ -37,6 +38,7 @@ __all__ = [
     "DECLARED_IMPURE",
     "has_side_effect",
     "register_containers",
+    "PYTHON_OPERATORS",
     "RANDOM_FUNCTIONS",
     "TRANSFORMS",
     "ArgsKwargsPair",

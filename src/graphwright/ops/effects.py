@@ -15,6 +15,7 @@ from torch import nn
 from graphwright.ir import Node, bodies_of
 from graphwright.ops.facts import WRITING_METHODS
 from graphwright.ops.lookup import operator_of
+from graphwright.ops.modules import is_plain_module
 from graphwright.ops.operators import Operator, flag_of, is_on
 from graphwright.ops.regions import is_region
 
@@ -42,30 +43,36 @@ def is_inplace(node: Node) -> bool:
     return _writes(node, operator_of(node))
 
 
-def is_random(node: Node) -> bool:
-    """Tell whether a node may advance a random state."""
+def is_random(node: Node, module: nn.Module | None = None) -> bool:
+    """Tell whether a node may advance a random state.
+
+    `module` is the submodule that a call_module node calls, where it is known: what draws in training mode counts.
+    """
     if is_region(node):
         return any(is_random(inner) for body in bodies_of(node) for inner in body.nodes)
+    if node.op == "call_module":
+        return _is_module_random(module)
     if node.op != "call_function" and node.op != "call_method":
         return False
     return _draws(node, operator_of(node))
 
 
-def is_impure(node: Node, module: nn.Module | None = None) -> bool:
+def is_impure(node: Node, module: nn.Module | None = None, *, in_any_mode: bool = False) -> bool:
     """Tell whether a node has an effect beyond its value, so that it stays though nobody reads it.
 
     `module` is the submodule that a call_module node calls, where it is known. Functions and modules that this
-    library does not know count as impure. A branch or loop is impure if a node inside it is.
+    library does not know count as impure. A branch or loop is impure if a node inside it is. Modules are seen in the
+    mode that they are in, training or evaluation, or with `in_any_mode` in both.
     """
     if is_region(node):
-        return _has_impure_body(node, node.graph.owning_module)
+        return _has_impure_body(node, node.graph.owning_module, in_any_mode)
     op = node.op
     if op in ("placeholder", "output"):
         return True
     if op == "get_attr":
         return False
     if op == "call_module":
-        return _is_module_impure(module)
+        return _is_module_impure(module, in_any_mode)
     known = operator_of(node)
     if known is None or known.acts or _writes(node, known) or _draws(node, known):
         return True
@@ -114,17 +121,17 @@ def _is_on(node: Node, known: Operator, flag: str) -> bool:
     return is_on(value)
 
 
-def _has_impure_body(node: Node, owner: nn.Module | None) -> bool:
+def _has_impure_body(node: Node, owner: nn.Module | None, in_any_mode: bool) -> bool:
     bodies = bodies_of(node)
     if any(callable(arg) for arg in node.args):  # a body that is a function: what it does is not known
         return True
     for inner in (inner for body in bodies for inner in body.nodes if inner.op not in ("placeholder", "output")):
         if is_region(inner):
-            if _has_impure_body(inner, owner):
+            if _has_impure_body(inner, owner, in_any_mode):
                 return True
         else:
             called = owner.get_submodule(str(inner.target)) if inner.op == "call_module" and owner is not None else None
-            if is_impure(inner, called):
+            if is_impure(inner, called, in_any_mode=in_any_mode):
                 return True
     return False
 
@@ -147,26 +154,34 @@ def has_side_effect(fn: Any) -> Any:
 # ---- what is known of modules
 
 
-def _is_module_impure(module: nn.Module | None) -> bool:
-    if module is None or not type(module).__module__.startswith("torch.nn.modules."):
-        return True
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+def _is_module_impure(module: nn.Module | None, in_any_mode: bool) -> bool:
+    if module is None or not is_plain_module(module):
         return True
     flags: dict[str, Any] = module.__dict__
-    if isinstance(module, nn.modules.dropout._DropoutNd) and not module.training:
+    if isinstance(module, nn.modules.dropout._DropoutNd) and not (module.training or in_any_mode):
         return False  # gives back what it gets, also where it would write in training
-    if flags.get("inplace") or flags.get("max_norm") is not None:
+    if flags.get("inplace") or flags.get("max_norm") is not None or isinstance(module, nn.modules.lazy.LazyModuleMixin):
         return True
-    if isinstance(module, nn.modules.lazy.LazyModuleMixin | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
+    if isinstance(module, nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
         return True
-    if module.training:
-        if isinstance(module, nn.modules.dropout._DropoutNd | nn.RReLU) or _drops(flags.get("dropout")):
-            return True
+    if module.training or in_any_mode:
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True
-    return any(_is_module_impure(child) for child in module.children())
+        if _draws_itself(module):
+            return True
+    return any(_is_module_impure(child, in_any_mode) for child in module.children())
 
 
-def _drops(dropout: Any) -> bool:
-    """Tell whether a module's attribute `dropout` is a probability above 0; in some it is a child module."""
-    return isinstance(dropout, int | float) and dropout > 0
+def _is_module_random(module: nn.Module | None) -> bool:
+    if module is None or not all(is_plain_module(one) for one in module.modules()):
+        return False  # not known; impure it is
+    return any(_draws_itself(one) for one in module.modules())
+
+
+def _draws_itself(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p != 0
+    dropout = module.__dict__.get("dropout")  # a probability; in some classes a child module
+    if isinstance(dropout, int | float) and dropout > 0:
+        return True
+    return isinstance(module, nn.RReLU | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d)

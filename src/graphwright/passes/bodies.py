@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Graph, Node, bodies_of, map_arg
-from graphwright.ops import is_impure, is_inplace, is_random, is_region, raise_error
+from graphwright.ops import is_impure, is_inplace, is_plain_module, is_random, is_region, raise_error
 from graphwright.runtime import graph_of, is_guard
 
 __all__ = [
@@ -128,7 +128,7 @@ def module_of(gm: nn.Module) -> Callable[[Node], nn.Module | None]:
 
 
 def may_write(nodes: Iterable[Node], gm: nn.Module) -> bool:
-    """Tell whether one of these nodes may change a value that exists already."""
+    """Tell whether one of these nodes may change a value that exists already and that the graph reads."""
     find = module_of(gm)
     for node in nodes:
         if node.op in ("placeholder", "output", "get_attr") or is_guard(node):
@@ -136,6 +136,23 @@ def may_write(nodes: Iterable[Node], gm: nn.Module) -> bool:
         if is_region(node) and own_bodies(node):
             if may_write((inner for body in own_bodies(node) for inner in body.nodes), gm):
                 return True
-        elif is_inplace(node) or (is_impure(node, find(node)) and not is_random(node)):
+            continue
+        module = find(node)
+        impure = is_impure(node, module, in_any_mode=True)
+        writes = is_inplace(node) or (impure and not is_random(node, module))
+        if writes and not _keeps_to_itself(module, gm):
             return True
     return False
+
+
+def _keeps_to_itself(module: nn.Module | None, gm: nn.Module) -> bool:
+    """Tell whether a module writes to nothing but statistics of its own, which the graph does not read."""
+    if not isinstance(module, nn.modules.batchnorm._NormBase) or not is_plain_module(module):
+        return False
+    statistics = {id(buffer) for buffer in module.buffers()}
+    return not any(id(_attribute(gm, node)) in statistics for node in graph_of(gm).all_nodes() if node.op == "get_attr")
+
+
+def _attribute(gm: nn.Module, node: Node) -> Any:
+    path, _, name = str(node.target).rpartition(".")
+    return getattr(gm.get_submodule(path), name, None)

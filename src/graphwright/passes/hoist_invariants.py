@@ -66,7 +66,7 @@ def _hoist(loop: Node, gm: nn.Module) -> int:
     for node in list(body.nodes):
         if node.op in ("placeholder", "output"):
             continue
-        if is_impure(node, find(node)):
+        if is_impure(node, find(node), in_any_mode=True):
             runs = False  # what comes after it must not raise before it acts
             continue
         is_fixed = all(used in outside for used in node.all_input_nodes)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import gives_fresh_value, is_impure, is_random, is_region
+from graphwright.ops import PYTHON_OPERATORS, call_of, gives_fresh_value, is_impure, is_region
 from graphwright.passes.bodies import add_operand, inputs_of, may_write, module_of, own_bodies
 from graphwright.runtime import graph_of
 
@@ -19,9 +19,9 @@ __all__ = ["MergeSubexpressions"]
 class MergeSubexpressions:
     """Compute common subexpressions once; those of a body may be found before the branch or loop that it belongs to.
 
-    Pure operations are merged, and not in programs that write in place. Of two values that are merged one at least
-    is read only by operations that make values of their own: the program never gives back one tensor where it gave
-    two. Returns the number of operations that went.
+    Pure operations are merged, in whatever way they are spelled, and not in programs that write in place. Of two
+    values that are merged one at least is read only by operations that make values of their own: the program never
+    gives back one tensor where it gave two. Returns the number of operations that went.
 
     >>> import operator
     >>> from graphwright import symbolic_trace
@@ -69,7 +69,7 @@ def _merge(graph: Graph, around: dict[Any, Node], values: dict[Node, Node], path
                             inside[placeholder] = values.get(operand, operand)
                 count += _merge(body, known, inside, (*path, (node, body)), gm)
             continue
-        if is_impure(node, find(node)) or is_random(node):
+        if is_impure(node, find(node), in_any_mode=True):
             continue
         key = _key(node, values)
         if key is None:
@@ -102,7 +102,7 @@ def _is_private(node: Node, find: Any) -> bool:
 
 
 def _key(node: Node, values: dict[Node, Node]) -> Any:
-    """What tells operations apart, None where an argument has no hash."""
+    """What tells operations apart, in whatever spelling; None where an argument has no hash."""
 
     def spelled(value: Any) -> Any:
         if isinstance(value, Node):
@@ -115,7 +115,14 @@ def _key(node: Node, values: dict[Node, Node]) -> Any:
             return "slice", spelled(value.start), spelled(value.stop), spelled(value.step)
         return type(value), repr(value) if isinstance(value, float) else value
 
-    key = (node.op, node.target, spelled(node.args), spelled(node.kwargs))
+    call = call_of(node) if node.op in ("call_function", "call_method") else None
+    key: Any
+    if call is None or node.target in PYTHON_OPERATORS:  # `x + y` of numbers is no tensor, as `torch.add` is
+        key = (node.op, node.target, spelled(node.args), spelled(node.kwargs))
+    else:
+        arguments = {name: spelled(value) for name, value in call.arguments.items()}
+        exchanged = [arguments.pop(name) for name in call.commutative or ()]
+        key = (call.key, tuple(sorted(exchanged, key=str)), tuple(sorted(arguments.items())))
     try:
         hash(key)
     except TypeError:

@@ -14,10 +14,21 @@ from torch._jit_internal import boolean_dispatched
 from graphwright.capture import Proxy, Transformer
 from graphwright.errors import GraphError
 from graphwright.ir import Argument, Node, Target, map_aggregate
-from graphwright.ops import create_type_hint, normalize_function, normalize_module
+from graphwright.ops import (
+    cond,
+    create_type_hint,
+    for_loop,
+    normalize_function,
+    normalize_module,
+    transformed,
+    while_loop,
+)
 from graphwright.runtime import GraphModule
 
 __all__ = ["AnnotateTypesWithSchema", "NormalizeArgs", "NormalizeOperators"]
+
+
+_BY_POSITION = (cond, while_loop, for_loop, transformed)  # whose bodies are found by their place
 
 
 class NormalizeArgs(Transformer):
@@ -66,6 +77,8 @@ class NormalizeArgs(Transformer):
         """Record a call with its arguments normalized, where one overload fits."""
         if not callable(target):
             raise GraphError(f"the target of a call_function must be callable, not {target!r}")
+        if target in _BY_POSITION:
+            return super().call_function(target, args, kwargs)
         try:
             pair = normalize_function(target, args, kwargs, arg_types, kwarg_types, self.normalize_to_only_use_kwargs)
         except TypeError:  # not what the function takes: for the run to say
@@ -82,6 +95,8 @@ def _types_of(argument: Any) -> Any:
     """The type of an argument: of a node what its meta says, or None; of containers a hint."""
     kinds = map_aggregate(argument, lambda leaf: leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf))
     if isinstance(kinds, list | tuple):
+        if not all(isinstance(kind, type) for kind in kinds):  # of a node whose type nobody wrote down
+            return None
         return create_type_hint(list(kinds) if isinstance(kinds, list) else tuple(kinds))
     return kinds
 

@@ -1,0 +1,126 @@
+"""Every pass, and every pair of passes, on random modules: values, gradients, effects and random states stay."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.passes.random_modules import Traits, assert_same, inputs_for, random_module
+from torch import nn
+
+import graphwright
+from graphwright import passes
+from graphwright.passes import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators, remove_guards
+from graphwright.runtime import graph_of
+
+Pass = Callable[[Any], Any]
+
+
+def in_place(change: Callable[[Any], Any]) -> Pass:
+    def run(gm: Any) -> Any:
+        change(gm)
+        return gm
+
+    return run
+
+
+def passes_without_arguments() -> dict[str, Pass]:
+    """The public classes that edit a module in place and that can be made without an argument."""
+    found = {}
+    for name in passes.__all__:
+        kind = getattr(passes, name)
+        if not dataclasses.is_dataclass(kind) or not isinstance(kind, type):
+            continue
+        needed = [one for one in dataclasses.fields(kind) if one.default is one.default_factory is dataclasses.MISSING]
+        if not needed and (hasattr(kind, "run") or "__call__" in vars(kind)):
+            change: Any = kind()
+            found[name] = in_place(getattr(change, "run", change))
+    return found
+
+
+PASSES: dict[str, Pass] = {
+    **passes_without_arguments(),
+    "eliminate_dead_code": in_place(lambda gm: graph_of(gm).eliminate_dead_code()),  # type: ignore[attr-defined]
+    "remove_guards": in_place(remove_guards),
+    "NormalizeArgs": lambda gm: NormalizeArgs(gm).transform(),
+    "NormalizeOperators": lambda gm: NormalizeOperators(gm).transform(),
+    "AnnotateTypesWithSchema": lambda gm: AnnotateTypesWithSchema(gm).transform(),
+}
+# Passes that keep everything, the names of parameters too; after the others the gradients of inputs are compared.
+EXACT = {
+    *("FoldConditions", "HoistInvariants", "MergeConditions", "MergeSubexpressions", "RemoveDeadValues"),
+    *("UnrollLoops", "eliminate_dead_code", "remove_guards"),
+}
+# Dead code goes as it is dead in the mode that modules are in: what is dead in training is so in evaluation.
+DEAD_CODE = {"RemoveDeadValues", "eliminate_dead_code"}
+# Passes that change weights, for evaluation mode only.
+FOR_INFERENCE = {"FuseConvBatchNorm"}
+
+TRAITS = [
+    Traits(writes=True, branches=False, images=True),
+    Traits(writes=True, branches=True, images=False),
+    Traits(writes=False, branches=True, images=True),
+    Traits(writes=False, branches=False, images=False),
+]
+
+
+def captured(seed: int, traits: Traits, training: bool, frozen: bool) -> tuple[nn.Module, Any, list[Any]]:
+    """A random module, its capture, and calls for it."""
+    model = random_module(seed, traits).train(training).requires_grad_(not frozen)
+    inputs = inputs_for(traits)
+    return model, graphwright.trace(model, tuple(x.detach() for x in inputs[0])), inputs
+
+
+def holds(names: tuple[str, ...], seed: int) -> None:
+    """Run passes after each other on a random module and compare it with the original."""
+    inference = not FOR_INFERENCE.isdisjoint(names)
+    training = not (inference or DEAD_CODE.isdisjoint(names))
+    model, gm, inputs = captured(seed, TRAITS[seed % len(TRAITS)], training, frozen=not EXACT.issuperset(names))
+    for name in names:
+        gm = PASSES[name](gm)
+        graph_of(gm).lint()
+    if inference:
+        assert_same(model, gm, inputs, modes=("eval",), grads=False, rtol=1e-4, atol=1e-4)
+    else:
+        assert_same(model, gm, inputs)
+
+
+ALL = sorted(PASSES)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_captures_do_what_the_modules_do(seed: int) -> None:
+    holds((), seed)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_pass_keeps_what_modules_do(name: str) -> None:
+    for seed in range(4):
+        holds((name,), seed)
+
+
+PAIRS = list(itertools.permutations(ALL, 2))
+
+
+@pytest.mark.parametrize("names", PAIRS[::9], ids=" then ".join)
+def test_pairs_of_passes_keep_what_modules_do(names: tuple[str, str]) -> None:
+    holds(names, PAIRS.index(names))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", PAIRS, ids=" then ".join)
+def test_every_pair_of_passes_keeps_what_modules_do(names: tuple[str, str]) -> None:
+    for seed in range(12):
+        holds(names, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(100, 500, 50))
+def test_all_passes_keep_what_modules_do(start: int) -> None:
+    for seed in range(start, start + 50):
+        holds(tuple(name for name in ALL if name in EXACT), seed)
+        holds(tuple(name for name in ALL if name not in FOR_INFERENCE), seed)
+        holds(tuple(ALL), seed)
