@@ -53,7 +53,8 @@ CERTAIN: list[Any] = [
     pytest.param(lambda x: x.expand(-1, -1) + 1, 1, id="expand to the own shape"),
     pytest.param(lambda x: torch.flatten(x, 1, 1) + 1, 1, id="flatten one dimension"),
     pytest.param(lambda x: x.double()[...] + 1, 1, id="all items"),
-    pytest.param(lambda x: torch.cat([x.exp()], 1) + 1, 1, id="cat of one tensor"),
+    pytest.param(lambda x: F.linear(torch.cat([x.exp()], 1), torch.eye(x.size(1))) + 1, 1, id="cat of one tensor"),
+    pytest.param(lambda x: torch.cat([x.exp()], 1) + 1, 0, id="cat of one tensor that may lie otherwise"),
 ]
 STAY: list[Any] = [
     pytest.param(Program(lambda m, x: m.drop(x), drop=nn.Dropout(0.5)), id="dropout may be switched on again"),

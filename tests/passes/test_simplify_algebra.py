@@ -65,7 +65,8 @@ FLOATING: list[Any] = [
     pytest.param(lambda x: (lambda y: (y * 1).add_(1) + y)(x.exp()), 0, id="the copy is written to"),
     pytest.param(lambda x: (lambda y: (y * 1, y.add_(1))[0] + 1)(x.exp()), 0, id="the source is written to"),
     pytest.param(lambda x: (x.expand(2, 2, 4) * 1).view(-1) + 1, 0, id="the copy lies otherwise in memory"),
-    pytest.param(lambda x: (x.expand(2, 2, 4) * 1) + 1, 1, id="and nobody looks"),
+    pytest.param(lambda x: (x.expand(2, 2, 4) * 1) @ torch.ones(4, 1) + 1, 0, id="and may be seen"),
+    pytest.param(lambda x: torch.bmm(x.expand(2, 2, 4) * 1, torch.ones(2, 4, 1)) + 1, 1, id="and nobody looks"),
     pytest.param(lambda x: (x * 1.5).abs(), 0, id="another number"),
 ]
 

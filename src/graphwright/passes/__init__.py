@@ -4,6 +4,7 @@ A pass edits the module it is given in place and returns how many changes it mad
 nothing to do. Read fuse_conv_batch_norm.py first.
 """
 
+from graphwright.passes.collapse_chains import CollapseChains
 from graphwright.passes.const_fold import (
     FoldedGraphModule,
     get_unique_attr_name_in_module,
@@ -61,6 +62,7 @@ from graphwright.passes.use_sdpa import UseScaledDotProductAttention
 
 __all__ = [
     "AnnotateTypesWithSchema",
+    "CollapseChains",
     "ConvAddReLU",
     "ConvReLU",
     "FoldConditions",

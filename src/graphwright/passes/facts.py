@@ -34,12 +34,17 @@ _SIZES = {
     "permute": "dims",
     "expand": "size",
 }
+_FAR = 64  # so many operations are looked at
 _ARITHMETIC = frozenset({"add", "sub", "mul"})
 # What tells a value from another one with the same elements.
 _IDENTITY = frozenset({"grad", "grad_fn", "is_leaf", "requires_grad", "retains_grad", "output_nr", "_version", "data"})
 _LAYOUT = frozenset({
     "stride", "is_contiguous", "storage_offset", "data_ptr", "untyped_storage", "storage", "as_strided", "layout",
 })  # fmt: skip
+# What gives tensors without gaps in the order of their dimensions, wherever the elements of their inputs lie.
+_CONTIGUOUS = frozenset({"linear", "mm", "bmm", "addmm", "baddbmm", "nn.Linear"})
+_SPREADING = frozenset({"expand", "expand_as", "broadcast_to", "broadcast_tensors", "as_strided", "unfold"})
+_NO_TENSORS = frozenset({"size", "dim", "numel", "item", "dtype", "device"})
 
 
 class Facts:
@@ -116,7 +121,15 @@ class Facts:
 
     def memory_format(self, value: Any) -> torch.memory_format | None:
         """In which known order the elements of a tensor lie, where that is certain."""
-        noted = self._noted(value, "memory_format") if isinstance(value, Node) else None
+        if not isinstance(value, Node):
+            return None
+        call = self.call(value)
+        if call is not None and call.key in _CONTIGUOUS:
+            return torch.contiguous_format
+        if call is not None and call.key == "contiguous":
+            noted = call.arguments["memory_format"]
+        else:
+            noted = self._noted(value, "memory_format")
         return noted if isinstance(noted, torch.memory_format) else None
 
     def is_number(self, value: Any) -> bool:
@@ -157,13 +170,26 @@ class Facts:
         """Tell whether one of some values of a graph may be written to in place."""
         return any(self.effects(value.graph).writer_of(value) is not None for value in values)
 
-    def may_stand_for(self, value: Any, root: Node, same_layout: bool = True) -> bool | str:
+    def is_untouched_between(self, first: Node, last: Node, *values: Any) -> bool:
+        """Tell whether what the first node has read may as well be read by the last one.
+
+        Both are inside the same `with` blocks, and none of the values is written to between the two.
+        """
+        effects = self.effects(last.graph)
+        nodes = [value for value in values if isinstance(value, Node)]
+        is_written = any(effects.writer_of(value, between=(first, last)) is not None for value in nodes)
+        return not is_written and effects.are_together(first, last)
+
+    def may_stand_for(
+        self, value: Any, root: Node, *, is_copy: bool | None = None, same_layout: bool = True
+    ) -> bool | str:
         """Tell whether a value may stand in the place of another with equal elements, a copy of it or a view on it.
 
         Not where the program or its caller could tell: one of them is written to or asked who it is; the copy is given
         back and the value is an input, an attribute or given back, too; or the value may lie in memory in another way
         than the copy, and somebody may look: without `same_layout`, the copy has an order of its own even where the
-        value has no gaps. What is written to, the engine sees to. Returns True or the reason.
+        value has no gaps. `is_copy` says whether it is a copy where its operator may also give a view. What is written
+        to, the engine sees to. Returns True or the reason.
         """
         if not isinstance(value, Node):
             return True
@@ -171,22 +197,36 @@ class Facts:
             operator = operator_of(user, self.calls.module(user))
             if operator is not None and (operator.acts or operator.key in _IDENTITY):
                 return f"{user.name} asks which tensor {root.name} is"
-        if self._is_given_back_twice(value, root):
+        if is_copy is None:
+            is_copy = root in self._sources(root)
+        if self._is_given_back_twice(value, root, is_copy):
             return f"{root.name} is given back, and {value.name} has another owner"
-        is_copy = root in self._sources(root)
-        if is_copy and not ((same_layout and self._is_dense(value)) or all(map(self._is_blind, root.users))):
+        is_alike = not is_copy or (same_layout and self._is_dense(value))
+        if not (is_alike or self._is_layout_hidden(root, at_once=same_layout and not self._is_spread(value))):
             return f"{value.name} may lie in memory in another way than {root.name}"
         return True
 
-    def _is_given_back_twice(self, value: Node, root: Node) -> bool:
-        given = [node for output in root.graph.find_nodes(op="output") for node in nodes_in(output.args)]
-        if root not in self._sources(root):  # a view
+    def _is_given_back_twice(self, value: Node, root: Node, is_copy: bool) -> bool:
+        if not is_copy:
+            given = [node for output in root.graph.find_nodes(op="output") for node in nodes_in(output.args)]
             return root in given and (value in given or value.op in ("placeholder", "get_attr"))
-        sources = self._sources(value)
-        given_sources = [self._sources(node) for node in given]
-        if not any(root in each for each in given_sources):
+        if not self._is_given_back(root):
             return False
-        return None in sources or any(sources & each for each in given_sources)
+        sources = self._sources(value)
+        return any(source is None or self._is_given_back(source, but=root) for source in sources)
+
+    def _is_given_back(self, node: Node, but: Node | None = None) -> bool:
+        """Tell whether a value, or what may share its memory, is given back by its graph; `but` by way of one node."""
+        seen = {node, but}
+        waiting = [node]
+        while waiting:
+            for user in waiting.pop().users:
+                if user.op == "output":
+                    return True
+                if user not in seen and not is_guard(user) and self._sources(user) != {user}:
+                    seen.add(user)
+                    waiting.append(user)
+        return False
 
     def _sources(self, node: Node) -> set[Node | None]:
         return sources_of(node, self.calls.module)
@@ -198,14 +238,37 @@ class Facts:
             return _lies_densely(shape, stride)
         return value.op not in ("placeholder", "get_attr") and self._sources(value) == {value}
 
-    def _is_blind(self, user: Node) -> bool:
-        """Tell whether a user of a value gives the same wherever in memory its elements lie."""
-        if is_guard(user):
-            return True
-        operator = operator_of(user, self.calls.module(user))
-        if user.op == "output" or operator is None or operator.key in _LAYOUT:
-            return False
-        return self._sources(user) == {user}
+    def _is_spread(self, value: Any) -> bool:
+        """Tell whether one element in memory may be several of a value: there its dimensions have no order."""
+        for _ in range(_FAR):
+            if value.op in ("placeholder", "get_attr") or self._sources(value) == {value}:
+                return False
+            call = self.call(value)
+            value = None if call is None or call.key in _SPREADING else call.arguments.get("input")
+            if not isinstance(value, Node):
+                return True
+        return True
+
+    def _is_layout_hidden(self, node: Node, at_once: bool) -> bool:
+        """Tell whether nobody sees where in memory the elements of a value lie, in what is computed from it either.
+
+        With `at_once`, it is enough that what reads it makes values of its own.
+        """
+        seen: set[Node] = set()
+        waiting = [node]
+        while waiting:
+            for user in waiting.pop().users:
+                operator = operator_of(user, self.calls.module(user))
+                if is_guard(user) or (operator is not None and operator.key in _CONTIGUOUS | _NO_TENSORS):
+                    continue
+                if user.op == "output" or operator is None or operator.key in _LAYOUT or len(seen) > _FAR:
+                    return False
+                if self._sources(user) != {user}:
+                    return False
+                if user not in seen and not at_once:
+                    seen.add(user)
+                    waiting.append(user)
+        return True
 
 
 def keeps_dtype(dtype: torch.dtype, number: Any) -> bool:

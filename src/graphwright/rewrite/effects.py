@@ -79,8 +79,12 @@ class Effects:
         """Tell whether nodes are inside the same `with` blocks."""
         return not self._regions or len({self._regions.get(node, 0) for node in nodes}) == 1
 
-    def writer_of(self, value: Node, but: Node | None = None) -> tuple[Node, Node] | None:
-        """The first node that may write to a value in place, with what it writes to; `but` is one that does not count.
+    def writer_of(
+        self, value: Node, but: Node | None = None, between: tuple[Node, Node] | None = None
+    ) -> tuple[Node, Node] | None:
+        """The first node that may write to a value in place, with what it writes to.
+
+        `but` is one that does not count; with `between`, only what comes after the one and before the other counts.
 
         >>> from graphwright import symbolic_trace
         >>> gm = symbolic_trace(lambda x: (x.view(-1).add_(1), x.neg()))
@@ -89,7 +93,7 @@ class Effects:
         [True, True, True, False, True]
         """
         for node in self._writers:
-            if node is but or node._erased:
+            if node is but or node._erased or (between is not None and not between[0] < node < between[1]):
                 continue
             for written in self._writes(node):
                 if may_share_memory(written, value, self.calls.module):
