@@ -88,7 +88,12 @@ def pairs(x: torch.Tensor) -> Any:
     return found
 
 
-@pytest.mark.parametrize("program", [unbound, sliced, zipped, cut, lengths, numbers, pairs])
+def places(x: torch.Tensor) -> Any:
+    positions = list(range(x.shape[0]))
+    return x * torch.tensor(positions)[:, None], [position * 2 for position in positions], positions[::-1]
+
+
+@pytest.mark.parametrize("program", [unbound, sliced, zipped, cut, lengths, numbers, pairs, places])
 def test_as_many_pieces_and_numbers_as_a_run_has(program: Callable[..., Any]) -> None:
     gm = trace(program, (torch.randn(2, 4),))
     for count in (2, 1, 3, 5):

@@ -107,7 +107,8 @@ class OpenRange(OpenIterable):
             for bound, symbol in zip(bounds, symbols, strict=True)
         )
 
-    def _example(self) -> range | None:
+    def example(self) -> range | None:
+        """The numbers of the example; None where they are not known."""
         bounds: list[Any] = [bound if (symbol := symbol_of(bound)) is None else symbol._hint for bound in self._bounds]
         return None if any(bound is UNKNOWN or isinstance(bound, Proxy) for bound in bounds) else range(*bounds)
 
@@ -116,12 +117,12 @@ class OpenRange(OpenIterable):
         return recorder.make("call_function", range, bounds, "range_")
 
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
-        numbers = self._example()
+        numbers = self.example()
         hint = UNKNOWN if numbers is None else numbers[index] if len(numbers) else numbers.start
         return recorder.numbers.of_node(node, hint, int)
 
     def length(self) -> int | None:
-        numbers = self._example()
+        numbers = self.example()
         return None if numbers is None else len(numbers)
 
     def __iter__(self) -> Iterator[Any]:

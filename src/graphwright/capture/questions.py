@@ -424,9 +424,12 @@ class Questions:
     def message(self, value: Any) -> Argument:
         """Write a message: its numbers are those of a run."""
         if type(value) is Text:
-            values = tuple([self._recorder.argument(item) for item in value.values])
+            values = tuple(map(self.message, value.values))
             return self._recorder.make("call_method", "format", (value.template, *values), "message")
-        return self._recorder.argument(value)
+        argument = self._recorder.argument(value)
+        if type(value) is not torch.Size or not self._recorder.examples.are_there:
+            return argument
+        return self._recorder.make("call_function", torch.Size, (argument,), "shape")
 
     def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
         """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""

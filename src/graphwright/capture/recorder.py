@@ -50,6 +50,7 @@ from graphwright.capture.spellings import (
     KIND_METHODS,
     NUMBER_METHODS,
     PIECES,
+    PUBLIC,
     RESHAPES_IN_PLACE,
     TRUTHS,
     module_name,
@@ -223,6 +224,7 @@ class Recorder:
             if function is torch._C._set_grad_enabled:  # a context of the program is left
                 return function(*args)
             raise self.pending
+        function = PUBLIC.get(function, function)
         prop = property_name(function)
         if prop is not None:
             return read_property(self, prop, function, args)

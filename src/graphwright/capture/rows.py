@@ -14,6 +14,7 @@ import torch
 
 from graphwright.capture.joining import Sample
 from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.open_iterables import OpenRange
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -22,7 +23,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["given", "is_count_known", "listed", "of_unknown", "pieces", "rows"]
+__all__ = ["given", "is_count_known", "listed", "numbers", "of_unknown", "pieces", "rows"]
 
 
 def _place(recorder: Recorder) -> Any:
@@ -65,6 +66,18 @@ def rows(recorder: Recorder, tensor: TensorProxy | Proxy, is_list: bool = True) 
         node = recorder.node("call_function", list, (node,), {}, name=name)
     examples = recorder.examples.run(torch.unbind, (tensor.example,), {})
     made: LoopList = _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+    return made
+
+
+def numbers(recorder: Recorder, values: OpenRange) -> LoopList | None:
+    """`list(range(n))`; None where the example has to say how many numbers there are."""
+    place, example = _place(recorder), values.example()
+    if place is None or not example or values.is_data:
+        return None
+    name = recorder.target_name() or "numbers"
+    node = recorder.node("call_function", list, (values.argument(recorder),), {}, name=name)
+    items = [recorder.numbers.of_node(node, number, int) for number in example]
+    made: LoopList = _open_list(recorder, node, items, place, node.name)
     return made
 
 

@@ -75,7 +75,7 @@ def logged_once() -> Iterator[None]:
 
     def is_wanted(record: logging.LogRecord) -> bool:
         recorder = running()
-        if recorder is None or not recorder.is_running:
+        if recorder is None or not recorder.is_running or record.name.partition(".")[0] == "torch":
             return True
         if isinstance(record.args, tuple):
             record.args = tuple([_Told.of(recorder, arg) for arg in record.args])

@@ -21,8 +21,8 @@ from torch.overrides import is_tensor_method_or_property
 from graphwright.capture.tensor_proxy import TensorProxy
 
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "RESHAPES_IN_PLACE", "TRUTHS", "is_setitem", "is_torch",
-    "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
+    "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "PUBLIC", "RESHAPES_IN_PLACE", "TRUTHS", "is_setitem",
+    "is_torch", "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
     "written_argument",
 ]  # fmt: skip
 
@@ -48,6 +48,9 @@ KIND_METHODS = frozenset({
 # Functions that cut a tensor into as many pieces as its size gives.
 PIECES = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit",
                     "unsafe_chunk", "unsafe_split"})  # fmt: skip
+
+# What torch's own code calls under a private name, and what it is.
+PUBLIC = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
 
 RESHAPES_IN_PLACE = frozenset({
     "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",

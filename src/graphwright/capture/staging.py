@@ -32,7 +32,7 @@ from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenRev
 from graphwright.capture.orderings import is_ordering, ordering
 from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
 from graphwright.capture.proxy import Proxy
-from graphwright.capture.rows import of_unknown, rows
+from graphwright.capture.rows import numbers, of_unknown, rows
 from graphwright.capture.running import refusal, running
 from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
@@ -231,6 +231,8 @@ class Runtime:
         if (function is list or function is tuple) and len(args) == 1:
             is_open = type(args[0]) is TensorProxy or isinstance(args[0], Proxy)
             listed = rows(recorder, args[0]) if is_open else args[0]
+            if isinstance(listed, OpenRange) and recorder.examples.are_there and function is list:
+                listed = numbers(recorder, listed)
             if isinstance(listed, LoopList | LoopTuple):
                 return listed if listed is not args[0] and function is list else listed.listed(function)
         if args and function is sum and (isinstance(args[0], Proxy) or _is_list_of_tensors(args[0])):
@@ -567,13 +569,7 @@ def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
         return print_elsewhere(recorder, args, kwargs)
     kwargs = {name: value for name, value in kwargs.items() if name != "file"}
     named = {name: recorder.questions.message(value) for name, value in kwargs.items()}
-    told = tuple([_told(recorder, arg) for arg in args])
-    return recorder.make("call_function", print, told, "print", named)
-
-
-def _told(recorder: Recorder, value: Any) -> Any:
-    argument = recorder.questions.message(value)
-    return recorder.make("call_function", torch.Size, (argument,), "shape") if type(value) is torch.Size else argument
+    return recorder.make("call_function", print, tuple(map(recorder.questions.message, args)), "print", named)
 
 
 def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
