@@ -111,6 +111,17 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
+    "passes.utils.fuser_utils": {
+        "passes.fuser_utils": "erase_nodes fuse_as_graphmodule fuse_by_partitions insert_subgm topo_sort"
+        " validate_partition"
+    },
+    "passes.utils.source_matcher_utils": {
+        "passes.source_partitions": "SourcePartition check_subgraphs_connected get_source_partitions"
+    },
+    "passes.infra.partitioner": {"passes.partitioner": "CapabilityBasedPartitioner Partition"},
+    "passes.dialect.common.cse_pass": {
+        "passes.cse_pass": "CSEPass get_CSE_banned_ops inplace_ops rand_ops",
+    },
     "passes.graph_drawer": {"viz": "FxGraphDrawer HAS_PYDOT"},
     "passes.graph_transform_observer": {"viz": "GraphTransformObserver"},
     "_compatibility": {

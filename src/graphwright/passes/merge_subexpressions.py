@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ class MergeSubexpressions:
 
     Pure operations are merged, in whatever way they are spelled, and not in programs that write in place. Of two
     values that are merged one at least is read only by operations that make values of their own: the program never
-    gives back one tensor where it gave two. Returns the number of operations that went.
+    gives back one tensor where it gave two. Operators and functions in `banned` are left alone. Returns the number of
+    operations that went.
 
     >>> import operator
     >>> from graphwright import symbolic_trace
@@ -36,18 +38,27 @@ class MergeSubexpressions:
         return mul
     """
 
+    banned: Collection[Any] = ()
+
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
         graph = graph_of(gm)
         if may_write(graph.nodes, gm):
             return 0
-        return _merge(graph, {}, {}, (), gm)
+        return _merge(graph, {}, {}, (), gm, self.banned)
 
 
 _Path = tuple[tuple[Node, Graph], ...]  # the regions that one is inside of, each with the body
 
 
-def _merge(graph: Graph, around: dict[Any, Node], values: dict[Node, Node], path: _Path, gm: nn.Module) -> int:
+def _merge(
+    graph: Graph,
+    around: dict[Any, Node],
+    values: dict[Node, Node],
+    path: _Path,
+    gm: nn.Module,
+    banned: Collection[Any],
+) -> int:
     """Merge operations of a graph with each other and with those around it.
 
     `around` has the known operations by what they compute; `values` says for inputs of a body which value of the
@@ -67,9 +78,9 @@ def _merge(graph: Graph, around: dict[Any, Node], values: dict[Node, Node], path
                     for placeholder, operand in zip(inputs[-len(operands) :], operands, strict=True):
                         if isinstance(operand, Node):
                             inside[placeholder] = values.get(operand, operand)
-                count += _merge(body, known, inside, (*path, (node, body)), gm)
+                count += _merge(body, known, inside, (*path, (node, body)), gm, banned)
             continue
-        if is_impure(node, find(node), in_any_mode=True):
+        if _is_banned(node, banned) or is_impure(node, find(node), in_any_mode=True):
             continue
         key = _key(node, values)
         if key is None:
@@ -85,6 +96,10 @@ def _merge(graph: Graph, around: dict[Any, Node], values: dict[Node, Node], path
         graph.erase_node(node)
         count += 1
     return count
+
+
+def _is_banned(node: Node, banned: Collection[Any]) -> bool:
+    return any(other in (node.target, getattr(node.target, "overloadpacket", None)) for other in banned)
 
 
 def _brought_inside(value: Node, path: _Path, values: dict[Node, Node]) -> Node:
