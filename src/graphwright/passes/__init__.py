@@ -14,6 +14,7 @@ from graphwright.passes.const_fold import (
 from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
 from graphwright.passes.fold_conditions import FoldConditions
 from graphwright.passes.functional_to_module import UseModules
+from graphwright.passes.fuse_activations import FuseActivations
 from graphwright.passes.fuse_conv_batch_norm import (
     FuseConvBatchNorm,
     fold_batch_norm,
@@ -67,6 +68,7 @@ __all__ = [
     "ConvReLU",
     "FoldConditions",
     "FoldedGraphModule",
+    "FuseActivations",
     "FuseConvBatchNorm",
     "FuseConvReLU",
     "HoistInvariants",
