@@ -57,7 +57,7 @@ EXACT = {
 # Dead code goes as it is dead in the mode that modules are in: what is dead in training is so in evaluation.
 DEAD_CODE = {"RemoveDeadValues", "eliminate_dead_code"}
 # Passes that change weights, for evaluation mode only.
-FOR_INFERENCE = {"FuseConvBatchNorm"}
+FOR_INFERENCE = {"FuseActivations", "FuseConvBatchNorm"}
 
 TRAITS = [
     Traits(writes=True, branches=False, images=True),
