@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright import symbolic_trace
+from graphwright import symbolic_trace, trace
 from graphwright.analysis import verify
 from graphwright.passes import ShapeProp
 
@@ -61,17 +61,19 @@ def check_pass(
     count: int,
     *,
     example: Tensor | None = None,
+    traced: bool = False,
     modes: Any = ("train", "eval"),
     **tolerances: float,
 ) -> Any:
     """Run a pass on what a program is captured as; it makes so many changes, none of them to be seen.
 
     With an example, its shapes and dtypes are noted first. Inputs without gradients come as well as with them; the
-    original keeps its modules and values, and a second run changes nothing.
+    original keeps its modules and values, and a second run changes nothing. With `traced`, the capture is `trace`'s.
     """
     model = program if isinstance(program, nn.Module) else _Function(program)
     before = repr(model), copy.deepcopy(model.state_dict())
-    gm = noted(symbolic_trace(model), *([] if example is None else [example]))
+    captured = trace(model, (inputs[0],)) if traced else symbolic_trace(model)
+    gm = noted(captured, *([] if example is None else [example]))
     reference = copy.deepcopy(model)
     text = str(gm.graph)
     assert each.run(gm) == count, gm.code

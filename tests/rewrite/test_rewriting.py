@@ -13,6 +13,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import Lit, mod, one_of, rewrite, rule, symbolic_trace
+from graphwright.ops import unpack
 from graphwright.passes import ShapeProp
 from graphwright.rewrite import replay
 
@@ -489,3 +490,13 @@ def test_the_very_value_may_stand_where_it_is_written_to() -> None:
         assert bool(gw.explain(off, root, gm)) is same_value
         assert rewrite(gm, [off]).count == same_value
         assert torch.equal(gm(X), program(X))
+
+
+def test_unpacking_only_looks() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        first, second = (x + 0).chunk(2)
+        return first * second
+
+    gm = gw.trace(program, (torch.ones(4),))
+    assert any(node.target is unpack for node in gm.graph.nodes)
+    assert rewrite(gm, [rule(lambda x: x + 0, lambda x: x)]).count == 1

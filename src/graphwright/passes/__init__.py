@@ -13,6 +13,7 @@ from graphwright.passes.const_fold import (
 )
 from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
 from graphwright.passes.fold_conditions import FoldConditions
+from graphwright.passes.fold_constants import FoldConstants
 from graphwright.passes.functional_to_module import UseModules
 from graphwright.passes.fuse_activations import FuseActivations
 from graphwright.passes.fuse_conv_batch_norm import (
@@ -53,6 +54,7 @@ from graphwright.passes.pass_order import (
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
 from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.recognize_norms import RecognizeNorms
+from graphwright.passes.remove_dead_code import RemoveDeadCode
 from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.remove_no_ops import RemoveNoOps
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
@@ -67,6 +69,7 @@ __all__ = [
     "ConvAddReLU",
     "ConvReLU",
     "FoldConditions",
+    "FoldConstants",
     "FoldedGraphModule",
     "FuseActivations",
     "FuseConvBatchNorm",
@@ -85,6 +88,7 @@ __all__ = [
     "Pipeline",
     "PipelineResult",
     "RecognizeNorms",
+    "RemoveDeadCode",
     "RemoveDeadValues",
     "RemoveNoOps",
     "ShapeProp",

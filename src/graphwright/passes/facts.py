@@ -193,10 +193,8 @@ class Facts:
         """
         if not isinstance(value, Node):
             return True
-        for user in root.users:
-            operator = operator_of(user, self.calls.module(user))
-            if operator is not None and (operator.acts or operator.key in _IDENTITY):
-                return f"{user.name} asks which tensor {root.name} is"
+        if self._is_asked(root, _IDENTITY):
+            return f"somebody asks which tensor {root.name} is"
         if is_copy is None:
             is_copy = root in self._sources(root)
         if self._is_given_back_twice(value, root, is_copy):
@@ -205,6 +203,17 @@ class Facts:
         if not (is_alike or self._is_layout_hidden(root, at_once=same_layout and not self._is_spread(value))):
             return f"{value.name} may lie in memory in another way than {root.name}"
         return True
+
+    def may_be_kept(self, value: Node) -> bool:
+        """Tell whether every call may read one tensor in the place of a value that it made for itself so far.
+
+        Not where it is written to, given back, or asked who it is or where it lies.
+        """
+        return not (self.is_written(value) or self._is_given_back(value) or self._is_asked(value, _IDENTITY | _LAYOUT))
+
+    def _is_asked(self, value: Node, questions: frozenset[str]) -> bool:
+        operators = [operator_of(user, self.calls.module(user)) for user in value.users]
+        return any(each is not None and (each.acts or each.key in questions) for each in operators)
 
     def _is_given_back_twice(self, value: Node, root: Node, is_copy: bool) -> bool:
         if not is_copy:

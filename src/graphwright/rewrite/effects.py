@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import enter_context, exit_context, is_impure, is_inplace, is_random, is_region, may_share_memory
+from graphwright.ops import (
+    enter_context,
+    exit_context,
+    is_impure,
+    is_inplace,
+    is_random,
+    is_region,
+    may_share_memory,
+    raise_error,
+    unpack,
+)
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
 from graphwright.runtime import is_guard
@@ -75,6 +85,11 @@ class Effects:
                 return f"{node.name} writes to {written.name}: {root.name} and {value.name} have to stay two values"
         return None
 
+    @property
+    def has_writers(self) -> bool:
+        """Whether anything in the graph may write in place."""
+        return bool(self._writers)
+
     def are_together(self, *nodes: Node) -> bool:
         """Tell whether nodes are inside the same `with` blocks."""
         return not self._regions or len({self._regions.get(node, 0) for node in nodes}) == 1
@@ -133,7 +148,7 @@ class Effects:
         call = self.calls.of(node)
         if call is not None:
             return [value for name in call.writes if isinstance(value := call.arguments.get(name), Node)]
-        if node.target in (enter_context, exit_context):
+        if node.target in (enter_context, exit_context, unpack, raise_error):
             return []
         return node.all_input_nodes if is_impure(node) and not is_random(node) else []
 
