@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--impl", default="graphwright", help="what to measure")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    fx, ours = load(BASELINE), load(options.impl)
+    fx, ours = load([BASELINE, options.impl])
     print(f"{versions()}; CPU time on one thread, ratios in the same round\n")
     print("| what | torch.fx | graphwright | result | goal | |")
     print(f"|{'---|' * 6}")

@@ -63,6 +63,8 @@ class RemoveDeadValues:
 
 def remove_dead_values(graph: Graph, impure: IsImpure) -> int:
     """Erase from a graph and its bodies what nothing needs, until nothing more goes; return the number of changes."""
+    if not graph.has_bodies:  # one walk from the end finds them all
+        return _erase_unread(graph, impure)
     count = 0
     while changes := _erase_unread(graph, impure) + sum(_shorten(node, impure) for node in _regions(graph)):
         count += changes
@@ -89,8 +91,10 @@ def _erase_unread(graph: Graph, impure: IsImpure) -> int:
 
 def _acts(node: Node, impure: IsImpure) -> bool:
     """Tell whether a node, or one inside it, has an effect."""
-    if impure(node) or not is_region(node):
-        return impure(node)
+    if impure(node):
+        return True
+    if not is_region(node):
+        return False
     inner = (inner for body in own_bodies(node) for inner in body.nodes)
     return any(_acts(other, impure) for other in inner if other.op not in ("placeholder", "output"))
 

@@ -27,7 +27,7 @@ class Edit(NamedTuple):
 
     made: tuple[Node, ...]
     values: tuple[Node, ...]
-    erased: tuple[str, ...]
+    erased: tuple[Node, ...]
 
 
 def apply(
@@ -176,7 +176,7 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
     """
     if not made:
         return
-    sources = [NodeSource(node, name, NodeSourceAction.REPLACE) for node in match.nodes]
+    sources = [NodeSource(node, name, NodeSourceAction.REPLACE) for node in match.nodes] if name else []
     roots = {value: root for root, value in pairs if isinstance(value, Node)}
     knows_examples = any("tensor_meta" in (root._meta or ()) for root in match.roots)
     for node in made:
@@ -184,9 +184,11 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
         like = root or match.roots[0]
         node.origin, node._meta = like._origin, None  # anew from the origin
         if root is not None:
-            node.meta.update(root.meta)
+            if root._meta:
+                node.meta.update(root._meta)
             node.type = node.type or root.type
-        node.meta["from_node"] = sources
+        if sources:
+            node.meta["from_node"] = sources
         if knows_examples and "tensor_meta" not in node.meta:
             described = infer_tensor_metadata(node, match.module)
             if described is not None:
@@ -196,14 +198,14 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
 # ---- what goes
 
 
-def _erase(match: Match, tidy: bool, effects: Effects) -> list[str]:
+def _erase(match: Match, tidy: bool, effects: Effects) -> list[Node]:
     erased = []
     inputs: dict[Node, None] = {}
     for node in reversed(match.nodes):
         if not node.users:
             if tidy:
                 inputs.update(dict.fromkeys(node.all_input_nodes))
-            erased.append(node.name)
+            erased.append(node)
             node.graph.erase_node(node)
     waiting = list(inputs)
     while waiting:
@@ -211,6 +213,6 @@ def _erase(match: Match, tidy: bool, effects: Effects) -> list[str]:
         if node._erased or node.users or is_impure(node, effects.calls.module(node)):
             continue
         waiting.extend(node.all_input_nodes)
-        erased.append(node.name)
+        erased.append(node)
         node.graph.erase_node(node)
     return erased

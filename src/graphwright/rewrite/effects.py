@@ -32,7 +32,7 @@ class Effects:
         self._writers: list[Node] = []
         has_regions = False
         for node in graph.nodes:
-            if not calls.never_writes(node) or "out" in node.kwargs:
+            if not calls.never_writes(node) or (node.kwargs and "out" in node.kwargs):
                 has_regions = has_regions or node.target is enter_context
                 if self._writes(node):
                     self._writers.append(node)

@@ -37,7 +37,8 @@ class Application:
         values = {name: show(value) for name, value in match.values.items()}
         nodes = tuple(node.name for node in match.nodes)
         made = tuple(node.name for node in edit.made)
-        return Application(rule, graph, match.roots[0].name, nodes, values, made, edit.erased)
+        erased = tuple(node.name for node in edit.erased)
+        return Application(rule, graph, match.roots[0].name, nodes, values, made, erased)
 
     def __str__(self) -> str:
         made = f"made {', '.join(self.made)}" if self.made else "made nothing"

@@ -11,7 +11,7 @@ from torch import nn
 
 from graphwright.capture import GraphAppendingTracer, Proxy
 from graphwright.errors import PatternError
-from graphwright.ir import Graph, Node, map_aggregate
+from graphwright.ir import Graph, Node, bodies_of, candidate_for, map_aggregate, map_arg
 from graphwright.rewrite import words
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
@@ -158,6 +158,9 @@ class Template:
         self.graph, self.module, self.where = graph, module, where
         self._own = {str(node.target) for node in graph.all_nodes() if node.op in ("get_attr", "call_module")}
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self._nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+        # Those whose copies may get their names when somebody asks for them.
+        self._plain = {node for node in self._nodes if node.name == candidate_for(node.target) and not bodies_of(node)}
         names = [str(node.target).lstrip("*") for node in inputs]
         if set(names) <= set(pattern.names):
             self._variables = dict(zip(inputs, names, strict=True))
@@ -175,7 +178,13 @@ class Template:
         if self._own:
             self._bring(match.module)
         values: dict[Node, Any] = {node: match[name] for node, name in self._variables.items()}
-        return graph.graph_copy(self.graph, values)
+        for node in self._nodes:
+            if node in self._plain:
+                args, kwargs = map_arg(node.args, values.__getitem__), map_arg(node.kwargs, values.__getitem__)
+                values[node] = graph.create_node(node.op, node.target, args, kwargs, None, node.type)
+            else:
+                values[node] = graph.node_copy(node, values.__getitem__)
+        return map_arg(self.graph.output_node().args[0], values.__getitem__)
 
     def _bring(self, gm: nn.Module) -> None:
         for name in self._own:

@@ -58,8 +58,16 @@ def internal_match(pattern: Pattern, match: Match, output: Node | None = None) -
 def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> Iterator[Match]:
     """Each place of a graph where a pattern is and nothing else reads what is inside, in the order of the graph."""
     keys = pattern.keys()
+    is_wanted: dict[Any, bool] = {}  # by opcode and target
     for node in graph.nodes:
-        if keys is None or not keys.isdisjoint(calls.keys(node)):
+        try:
+            wanted = is_wanted[node.op, node.target]
+        except KeyError:
+            wanted = keys is None or not keys.isdisjoint(calls.keys(node))
+            is_wanted[node.op, node.target] = wanted
+        except TypeError:  # without a hash
+            wanted = keys is None
+        if wanted:
             attempt = Attempt(calls)
             found: list[Match] = []
 

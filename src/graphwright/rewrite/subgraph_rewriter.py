@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -108,7 +109,8 @@ def _replace(
     calls = Calls(gm)
     made: set[Node] = set()
     places = []
-    with transaction(gm):
+    may_fail = bool(filters) or callback is not None or len(wanted.roots) > 1
+    with transaction(gm) if may_fail else contextlib.nullcontext():
         for graph in [inner for outer in graphs_of(gm) for inner in outer.all_graphs()]:
             effects = Effects(graph, calls)
             for match in places_of(wanted, graph, calls, gm):
@@ -123,7 +125,7 @@ def _replace(
                     there = Template(*captured(callback(place, graph, wanted.graph), "a replacement"), wanted)
                 assert there is not None
                 try:
-                    edit = apply(there, wanted, match, effects, "replace_pattern", tidy=False)
+                    edit = apply(there, wanted, match, effects, tidy=False)
                 except Refused:
                     continue
                 made.update(edit.made)
