@@ -64,19 +64,22 @@ def is_impure(node: Node, module: nn.Module | None = None, *, in_any_mode: bool 
     library does not know count as impure. A branch or loop is impure if a node inside it is. Modules are seen in the
     mode that they are in, training or evaluation, or with `in_any_mode` in both.
     """
-    if is_region(node):
-        return _has_impure_body(node, node.graph.owning_module, in_any_mode)
     op = node.op
-    if op in ("placeholder", "output"):
-        return True
     if op == "get_attr":
         return False
     if op == "call_module":
         return _is_module_impure(module, in_any_mode)
-    known = operator_of(node)
-    if known is None or known.acts or _writes(node, known) or _draws(node, known):
+    if op != "call_function" and op != "call_method":
         return True
-    return op == "call_function" and node.target in DECLARED_IMPURE
+    known = operator_of(node)
+    if known is None:
+        return not is_region(node) or _has_impure_body(node, node.graph.owning_module, in_any_mode)
+    if known.acts:
+        return True
+    may_act = node.kwargs or known.writes or known.writes_if or known.random  # most operators never do
+    if may_act and (_writes(node, known) or _draws(node, known)):
+        return True
+    return op == "call_function" and bool(DECLARED_IMPURE) and node.target in DECLARED_IMPURE
 
 
 def aliases_of(node: Node, known: Operator) -> tuple[tuple[int | None, str], ...]:

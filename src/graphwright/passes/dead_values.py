@@ -82,8 +82,9 @@ def _erase_unread(graph: Graph, impure: IsImpure) -> int:
         if body is not graph and ends_by_raising(body):
             continue
         for node in reversed(body.nodes):
-            is_frame = body is not graph and node.op in ("placeholder", "output")
-            if not node.users and not is_frame and not _acts(node, impure):
+            if node.users or (body is not graph and node.op in ("placeholder", "output")):
+                continue
+            if not _acts(node, impure):
                 body.erase_node(node)
                 count += 1
     return count
