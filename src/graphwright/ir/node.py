@@ -258,7 +258,7 @@ class Node:
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
         """Read `new_input` wherever this node reads `old_input`."""
         swap = _swap(old_input, new_input)
-        if self.graph._hooks is not None:
+        if self.graph._hooks is not None and self.graph._hooks.replace:
             self.graph._tell_of_replacement(old_input, new_input.name, [self])
         may_read = new_input.graph is self.graph and new_input._position is not None
         if not (may_read and self._swap_flat(old_input, new_input)):
@@ -307,7 +307,7 @@ class Node:
             )
         users = list(self.users) if delete_user_cb is None else [u for u in list(self.users) if delete_user_cb(u)]
         swap = _swap(self, replace_with)
-        if self.graph._hooks is not None:
+        if self.graph._hooks is not None and self.graph._hooks.replace:  # a name costs more than the rest
             self.graph._tell_of_replacement(self, replace_with.name, users)
         takes_over = replace_with.graph is self.graph and replace_with._position is not None
         for user in users:

@@ -26,8 +26,8 @@ class Pattern:
     """What a part of a graph has to look like.
 
     `variables` are the values that it takes from outside, by name; `roots` what it gives, and `result` how: one root,
-    or a tuple, list or dict of them. `steps` has what each node of its graph means, and `where` is the file and line
-    that say so. With `any_literal`, a literal stands for any.
+    or a tuple, list or dict of them. `steps` has what each node of its graph means, `anchors` the nodes of the roots, and
+    `where` is the file and line that say so. With `any_literal`, a literal stands for any.
     """
 
     def __init__(
@@ -43,6 +43,8 @@ class Pattern:
         self.result = self._value(graph.output_node().args[0])
         self.roots: list[Step] = []
         self._find_roots(self.result)
+        nodes = {step: node for node, step in self.steps.items() if isinstance(step, Step)}
+        self.anchors = [nodes[root] for root in self.roots]
         self.depth = self._depth()
         self.names = self._names()
 
@@ -75,12 +77,6 @@ class Pattern:
                     level.extend(value.values())
             level = below
         return None
-
-    @property
-    def anchors(self) -> list[Node]:
-        """The nodes of the pattern's graph that its roots are."""
-        nodes = {step: node for node, step in self.steps.items() if isinstance(step, Step)}
-        return [nodes[root] for root in self.roots]
 
     # ---- from a graph to steps
 
