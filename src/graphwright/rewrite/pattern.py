@@ -26,8 +26,8 @@ class Pattern:
     """What a part of a graph has to look like.
 
     `variables` are the values that it takes from outside, by name; `roots` what it gives, and `result` how: one root,
-    or a tuple, list or dict of them. `steps` has what each node of its graph means, `anchors` the nodes of the roots, and
-    `where` is the file and line that say so. With `any_literal`, a literal stands for any.
+    or a tuple, list or dict of them. `steps` has what each node of its graph means, and `anchors` are the nodes of the
+    roots; `where` is the file and line that say so. With `any_literal`, a literal stands for any.
     """
 
     def __init__(
