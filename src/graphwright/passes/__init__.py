@@ -56,11 +56,13 @@ from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.recognize_norms import RecognizeNorms
 from graphwright.passes.remove_dead_code import RemoveDeadCode
 from graphwright.passes.remove_guards import remove_guards
+from graphwright.passes.remove_in_place import RemoveInPlace
 from graphwright.passes.remove_no_ops import RemoveNoOps
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.simplify_algebra import SimplifyAlgebra
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
+from graphwright.passes.use_in_place import UseInPlace
 from graphwright.passes.use_sdpa import UseScaledDotProductAttention
 
 __all__ = [
@@ -90,6 +92,7 @@ __all__ = [
     "RecognizeNorms",
     "RemoveDeadCode",
     "RemoveDeadValues",
+    "RemoveInPlace",
     "RemoveNoOps",
     "ShapeProp",
     "SimplifyAlgebra",
@@ -98,6 +101,7 @@ __all__ = [
     "UnrollLoops",
     "UseFunctions",
     "UseModules",
+    "UseInPlace",
     "UseScaledDotProductAttention",
     "are_nodes_independent",
     "compare_graphs",
