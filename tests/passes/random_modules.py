@@ -182,7 +182,16 @@ class _Source:
             *(f"{a}.reshape(-1).reshape({a}.shape)", f"torch.cat([{a}, {b}], 1)[:, :4]", f"{a}.flip(-1)"),
             *(f"F.softmax({a}, -1)", f"{a}.double().float()", f"{a}.clamp(-2, 2)", f"torch.where({a} > 0, {a}, {b})"),
             *(f"({a} + 1) * ({a} + 1)", f"torch.maximum({a}, {b})", f"{a} + torch.rand_like({b})"),
-            *(f"torch.stack([{a}, {b}]).sum(0)", f"{a}.detach() + {b}"),
+            *(
+                f"torch.stack([{a}, {b}]).sum(0)",
+                f"{a}.detach() + {b}",
+                f"{a}.contiguous()",
+                f"{a}.float()",
+                f"-(-{a})",
+            ),
+            *(f"{a} + 0", f"F.dropout({a}, 0.0)", f"{a}.transpose(-1, -2).transpose(-1, -2)", f"0.5 * {a} * 4"),
+            f"torch.softmax({a} @ {b}.transpose(-1, -2) * 0.5, -1) @ {a}",
+            f"({a} - {a}.mean(-1, keepdim=True)) / ({a}.var(-1, keepdim=True, unbiased=False) + 1e-5).sqrt()",
         ]
         if self.traits.training:
             choices.append(f"F.dropout({a}, 0.3, self.training)")

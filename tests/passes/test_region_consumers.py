@@ -195,11 +195,13 @@ def test_the_code_reads_like_the_program() -> None:
     ]
 
 
-def test_arguments_of_loops_stay_where_they_are() -> None:
+def test_arguments_of_loops_and_blocks_stay_where_they_are() -> None:
     def halved(x: Any, n: int) -> Any:
-        while n > 0:
-            x, n = torch.div(x, 2), n - 1
+        with torch.no_grad():
+            while n > 0:
+                x, n = torch.div(x, 2), n - 1
         return torch.cat([x, x])
 
     gm = NormalizeArgs(graphwright.script(halved)).transform()
     assert torch.equal(gm(torch.ones(1), 2), torch.full((2,), 0.25))
+    assert {node.target for node in gm.graph.nodes if node.kwargs} == {torch.cat}

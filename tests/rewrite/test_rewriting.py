@@ -500,3 +500,35 @@ def test_unpacking_only_looks() -> None:
     gm = gw.trace(program, (torch.ones(4),))
     assert any(node.target is unpack for node in gm.graph.nodes)
     assert rewrite(gm, [rule(lambda x: x + 0, lambda x: x)]).count == 1
+
+
+def test_what_does_more_in_training_stays_though_nothing_reads_it() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.drop, self.lin = nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.lin(self.drop(self.norm(x))).mul(0)
+
+    gm = symbolic_trace(Counted().eval())
+    assert rewrite(gm, [rule(lambda x: x.mul(0), lambda x: torch.zeros(()))]).count == 1
+    assert [node.name for node in gm.graph.nodes] == ["x", "norm", "drop", "constant", "add", "output"]
+
+
+def test_dropout_is_not_moved_past_other_dropout() -> None:
+    class Dropped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Dropout(), nn.Dropout()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a = self.one(x)
+            b = self.other(x)
+            return a.relu() + b
+
+    model = Dropped()
+    gm = symbolic_trace(model)
+    joined = rule(lambda x: mod(nn.Dropout, "drop")(x).relu(), lambda x: F.dropout(x).relu())
+    assert rewrite(gm, [joined]).count == 0
+    assert gw.verify(model, gm, [X], modes=("train",)).ok

@@ -14,21 +14,10 @@ from torch._jit_internal import boolean_dispatched
 from graphwright.capture import Proxy, Transformer
 from graphwright.errors import GraphError
 from graphwright.ir import Argument, Node, Target, map_aggregate
-from graphwright.ops import (
-    cond,
-    create_type_hint,
-    for_loop,
-    normalize_function,
-    normalize_module,
-    transformed,
-    while_loop,
-)
+from graphwright.ops import create_type_hint, normalize_function, normalize_module
 from graphwright.runtime import GraphModule
 
 __all__ = ["AnnotateTypesWithSchema", "NormalizeArgs", "NormalizeOperators"]
-
-
-_BY_POSITION = (cond, while_loop, for_loop, transformed)  # whose bodies are found by their place
 
 
 class NormalizeArgs(Transformer):
@@ -77,7 +66,7 @@ class NormalizeArgs(Transformer):
         """Record a call with its arguments normalized, where one overload fits."""
         if not callable(target):
             raise GraphError(f"the target of a call_function must be callable, not {target!r}")
-        if target in _BY_POSITION:
+        if str(getattr(target, "__module__", "")).startswith("graphwright."):  # bodies and blocks are found by place
             return super().call_function(target, args, kwargs)
         try:
             pair = normalize_function(target, args, kwargs, arg_types, kwarg_types, self.normalize_to_only_use_kwargs)

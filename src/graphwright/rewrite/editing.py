@@ -210,7 +210,7 @@ def _erase(match: Match, tidy: bool, effects: Effects) -> list[Node]:
     waiting = list(inputs)
     while waiting:
         node = waiting.pop()
-        if node._erased or node.users or is_impure(node, effects.calls.module(node)):
+        if node._erased or node.users or is_impure(node, effects.calls.module(node), in_any_mode=True):
             continue
         waiting.extend(node.all_input_nodes)
         erased.append(node)

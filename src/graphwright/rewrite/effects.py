@@ -55,7 +55,7 @@ class Effects:
                 what = "draws random numbers" if self._draws(node) else "writes in place"
                 return f"{node.name} {what}, and others read its value, too"
         for node in late:
-            if is_impure(node, self.calls.module(node)):
+            if is_impure(node, self.calls.module(node), in_any_mode=True):
                 return f"{node.name}, which it reads, comes after {before.name} and cannot be moved there"
         draws = any(map(self._draws, nodes))
         between = list(self._between(first, max(last, before.prev), inside)) if draws or self._writers else []
@@ -132,7 +132,7 @@ class Effects:
                 yield node
 
     def _draws(self, node: Node) -> bool:
-        return not self.calls.never_draws(node) and is_random(node)
+        return not self.calls.never_draws(node) and is_random(node, self.calls.module(node))
 
     def _writes(self, node: Node) -> list[Node]:
         """The values that an operation may write to."""
