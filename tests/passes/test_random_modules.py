@@ -55,7 +55,7 @@ EXACT = {
     *("UnrollLoops", "eliminate_dead_code", "remove_guards"),
 }
 # Dead code goes as it is dead in the mode that modules are in: what is dead in training is so in evaluation.
-DEAD_CODE = {"RemoveDeadValues", "eliminate_dead_code"}
+DEAD_CODE = {"RemoveDeadCode", "RemoveDeadValues", "eliminate_dead_code"}
 # Passes that change weights, for evaluation mode only.
 FOR_INFERENCE = {"FuseActivations", "FuseConvBatchNorm"}
 
