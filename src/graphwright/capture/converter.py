@@ -376,6 +376,9 @@ class Converter(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", node, self.visit(node.left), self.visit(node.comparators[0]))
             return found if isinstance(node.ops[0], ast.In) else self._call("negation", node, found)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq) and _compares_sizes(node):
+            found = self._call("equal", node, self.visit(node.left), self.visit(node.comparators[0]))
+            return found if isinstance(node.ops[0], ast.Eq) else self._call("negation", node, found)
         if len(node.ops) == 1 or not may_wait(*node.comparators):
             return self.generic_visit(node)
         operators = ast.Constant(" ".join(type(op).__name__ for op in node.ops))
@@ -476,3 +479,13 @@ def _function_of(names: list[str], body: ast.expr) -> Any:
     made = lambda_of(body)
     made.args.args = [*[ast.arg(name) for name in names], *made.args.args]
     return placed(made, body)
+
+
+def _compares_sizes(node: ast.Compare) -> bool:
+    """Tell whether a comparison may be one of sizes: with a tuple, `x.shape` or `x.size()`."""
+    for side in (node.left, *node.comparators):
+        name = side.func if isinstance(side, ast.Call) and not side.args else side
+        is_tuple = isinstance(side, ast.Tuple | ast.List)
+        if is_tuple or (isinstance(name, ast.Attribute) and name.attr in ("shape", "size")):
+            return True
+    return False

@@ -178,6 +178,20 @@ class Runtime:
             result = self.either(item == value, functools.partial(lambda rest: rest, result))
         return result
 
+    def equal(self, left: Any, right: Any) -> Any:
+        """`left == right`, of tuples and lists item by item."""
+        are_both = isinstance(left, tuple) and isinstance(right, tuple)
+        if not are_both and not (type(left) is list and type(right) is list):
+            return left == right
+        if is_growing(left) or is_growing(right):
+            return left == right
+        if len(left) != len(right):
+            return False
+        if not _holds_symbolic(left) and not _holds_symbolic(right):
+            return left == right
+        first = self.equal(left[0], right[0])
+        return first if len(left) == 1 else self.both(first, lambda: self.equal(left[1:], right[1:]))
+
     def compare(self, operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
         """`left < right < ...`."""
         first, _, more = operators.partition(" ")
@@ -274,8 +288,9 @@ class Runtime:
         if isinstance(function, nn.Module) and recorder.shells is not None:
             function = recorder.shells.shell(function)
         if recorder.states and type(function) is MethodType:
-            for state in recorder.states:
-                state.watch(function.__self__)
+            owner = function.__self__
+            for state in recorder.states if isinstance(owner, nn.Module) or not is_torch(type(owner)) else ():
+                state.watch(owner)
         if recorder.questions.has_optionals:
             recorder.questions.admit_optionals(function, args, kwargs)
         if is_foreign(function) or (recorder.has_objects and holds_objects(args, kwargs)):

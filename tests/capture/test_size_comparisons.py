@@ -1,0 +1,65 @@
+"""Sizes that are compared as a whole are compared item by item: the comparison is one of the graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphwright import trace
+
+
+def checked(x: Tensor, y: Tensor) -> Tensor:
+    if x.size() != (y.shape[0], 3):
+        raise ValueError(f"sizes {x.size()} and {y.shape}")
+    return x + y
+
+
+def of_both(x: Tensor, y: Tensor) -> Tensor:
+    if x.shape == y.shape:
+        return x + y
+    return x + y.sum()
+
+
+def of_a_part(x: Tensor, y: Tensor) -> Any:
+    return x * 2 if x.shape[:1] == (2,) and [x.shape[0], 1] != [y.shape[0], 2] else x, x.shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize("program", [checked, of_both, of_a_part])
+def test_sizes_are_compared_when_the_program_runs(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(2, 3), torch.ones(2, 3)))
+    assert gm.guards == [] and not gm.report.forks
+    for one, other in (((4, 3), (4, 3)), ((4, 3), (1, 3)), ((2, 5), (2, 3)), ((2, 3), (2, 3))):
+        inputs = torch.rand(one), torch.rand(other)
+        try:
+            expected: Any = program(*inputs)
+        except (ValueError, RuntimeError) as raised:
+            expected = raised
+        if isinstance(expected, Exception):
+            with pytest.raises(type(expected), match=re.escape(str(expected))):
+                gm(*inputs)
+        else:
+            torch.testing.assert_close(gm(*inputs), expected)
+
+
+class Noisy(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            noise = torch.distributions.Gumbel(torch.zeros(()), torch.ones(())).sample(x.shape)
+            return x + noise
+        return x * 2
+
+
+def test_objects_of_torch_that_one_side_makes_are_its_own() -> None:
+    gm = trace(Noisy(), (torch.ones(2, 3),))
+    assert [guard.what for guard in gm.guards if "training" in guard.what] == [] and len(gm.report.forks) == 0
+    x = torch.ones(4, 3)
+    assert torch.equal(gm.eval()(x), x * 2)
+    torch.manual_seed(0)
+    drawn = gm.train()(x)
+    torch.manual_seed(0)
+    assert torch.equal(drawn, Noisy()(x))
