@@ -48,11 +48,11 @@ def check_fused(model: nn.Module, x: Tensor, changes: int, **options: Any) -> Gr
     before = snapshot(model)
     captures = symbolic_trace(model), trace(model, x)
     for gm in captures:
-        assert FuseConvBatchNorm(**options)(gm) == changes
+        assert FuseConvBatchNorm(**options).run(gm) == changes
         gm.graph.lint()
         report = verify(model, gm, [x], **CLOSE)
         assert report.ok, str(report)
-        assert FuseConvBatchNorm(**options)(gm) == 0
+        assert FuseConvBatchNorm(**options).run(gm) == 0
     after = snapshot(model)
     assert (after[0], after[2]) == (before[0], before[2])
     assert all(torch.equal(after[1][name], value) for name, value in before[1].items())
@@ -428,7 +428,7 @@ def test_fused_modules_train() -> None:
     """In-place activation does not disturb gradients."""
     model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU())
     gm = symbolic_trace(model)
-    assert FuseConvReLU()(gm) == 2
+    assert FuseConvReLU().run(gm) == 2
     one, other = model(IMAGE).sum(), gm(IMAGE).sum()
     wanted = torch.autograd.grad(one, list(model.parameters()))
     for gradient, expected in zip(torch.autograd.grad(other, list(model.parameters())), wanted, strict=True):

@@ -12,16 +12,12 @@ from graphwright.passes.const_fold import (
     split_const_subgraphs,
 )
 from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
+from graphwright.passes.fold_batch_norm import fold_batch_norm, fold_batch_norm_before, scale_and_shift
 from graphwright.passes.fold_conditions import FoldConditions
 from graphwright.passes.fold_constants import FoldConstants
 from graphwright.passes.functional_to_module import UseModules
 from graphwright.passes.fuse_activations import FuseActivations
-from graphwright.passes.fuse_conv_batch_norm import (
-    FuseConvBatchNorm,
-    fold_batch_norm,
-    fuse_conv_batch_norm,
-    scale_and_shift,
-)
+from graphwright.passes.fuse_conv_batch_norm import FuseConvBatchNorm, fuse_conv_batch_norm
 from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
 from graphwright.passes.hoist_invariants import HoistInvariants
 from graphwright.passes.merge_conditions import MergeConditions
@@ -108,6 +104,7 @@ __all__ = [
     "extract_subgraph",
     "extract_tensor_metadata",
     "fold_batch_norm",
+    "fold_batch_norm_before",
     "fuse",
     "fuse_conv_batch_norm",
     "fuse_conv_relu",

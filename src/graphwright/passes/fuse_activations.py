@@ -57,7 +57,7 @@ class FuseActivations:
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
         table = self._table()
-        count = 0 if self.training else FuseConvBatchNorm(relu=False)(gm)
+        count = 0 if self.training else FuseConvBatchNorm(relu=False, into_next=False).run(gm)
         calls = Calls(gm)
         groups: dict[Any, list[_Chain]] = {}  # the same modules may follow each other in many places
         for chain in _chains(gm, table, calls):

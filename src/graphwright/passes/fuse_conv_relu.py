@@ -72,11 +72,12 @@ class FuseConvReLU:
 
     >>> from graphwright import symbolic_trace
     >>> gm = symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
-    >>> FuseConvReLU()(gm), type(gm.get_submodule("0")).__name__
+    >>> FuseConvReLU().run(gm), type(gm.get_submodule("0")).__name__
     (1, 'ConvReLU')
     """
 
-    def __call__(self, gm: GraphModule) -> int:
+    def run(self, gm: GraphModule) -> int:
+        """Edit a captured module in place; return the number of changes."""
         calls = Calls(gm)
         matches = [match for node in graph_of(gm).all_nodes() if (match := _match(node, calls))]
         groups: dict[tuple[int, _Form], list[_Match]] = {}
@@ -86,6 +87,10 @@ class FuseConvReLU:
             _join(group, calls)
         return len(matches)
 
+    def __call__(self, gm: GraphModule) -> int:
+        """Do the same as `run`."""
+        return self.run(gm)
+
 
 def fuse_conv_relu(gm: GraphModule) -> int:
     """Join ReLUs to the layers before them; see `FuseConvReLU`.
@@ -94,7 +99,7 @@ def fuse_conv_relu(gm: GraphModule) -> int:
     >>> fuse_conv_relu(symbolic_trace(nn.Sequential(nn.Conv2d(1, 1, 1), nn.Sigmoid())))
     0
     """
-    return FuseConvReLU()(gm)
+    return FuseConvReLU().run(gm)
 
 
 # ---- finding

@@ -86,7 +86,7 @@ def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.
     if not inplace:
         model = copy.deepcopy(model)
     module = model if no_trace and isinstance(model, GraphModule) else symbolic_trace(model)
-    FuseConvBatchNorm(relu=False)(module)
+    FuseConvBatchNorm(relu=False, into_next=False).run(module)
     module.recompile()
     return module
 
