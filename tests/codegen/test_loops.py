@@ -292,3 +292,21 @@ def test_two_nots_are_none() -> None:
     gm = graphwright.trace(namespace["program"], (X,))
     assert "not not" not in gm.code
     agrees(gm, namespace["program"], (X,), (-X,))
+
+
+def test_a_variable_that_a_side_does_not_change_is_not_used_for_what_it_computes() -> None:
+    def program(x, n: int):  # type: ignore[no-untyped-def]
+        a, b, y = 0, n, x.sum(0)
+        for row in x:
+            y = y + row
+            a, b = b, a + 1
+            if y.sum() > 3:
+                a = a + b
+                a, b = b, a + 1
+            else:
+                a, b = b, a + 1
+                y = y + 1
+        return y, a, b
+
+    gm = graphwright.script(program)
+    agrees(gm, program, (X, 1), (-X, 4), (X[:1], 0))

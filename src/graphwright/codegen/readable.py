@@ -147,6 +147,8 @@ class _ReadableWriter(Writer):
                 self.texts[item] = self.name(before), ATOM
                 self.kept.add(before)
                 self.renewed.add(item)
+                if self.ending is not None and self.name(item) in dict(self.ending.pairs(self._values())):
+                    self.kept.add(item)  # the variable goes on to what comes after the body
 
     @contextlib.contextmanager
     def shadowing(self, body: Graph, operands: Sequence[Any]) -> Iterator[None]:

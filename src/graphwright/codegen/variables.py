@@ -67,7 +67,7 @@ def _is_read_later(
             for used in nodes_in(reader._args):
                 if used is not node and used is not given and holds(used) == target:
                     return True
-            if given is not node and type(given) is Node and holds(given) == target:
+            if given is not node and isinstance(given, Node | str) and holds(given) == target:
                 return True
             if any(other != target and value is not node and holds(value) == target for other, value in pairs):
                 return True
