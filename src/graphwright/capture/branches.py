@@ -25,54 +25,22 @@ from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
-from graphwright.capture.running import Refusal, refusal, running
+from graphwright.capture.running import Refusal
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.trees import PREFIX
-from graphwright.errors import CaptureError
+from graphwright.capture.unbound import BoundIf, Unbound
 from graphwright.ir import Node
 from graphwright.ops import cond
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["EMPTY", "OneSided", "Raised", "State", "Unbound", "branch", "cells_of", "make_growing"]
+__all__ = ["EMPTY", "Raised", "State", "branch", "cells_of", "make_growing"]
 
 
 class Raised(BaseException):
     """A side of a branch ends in an exception, which is in the graph."""
-
-
-class OneSided(CaptureError):
-    """A variable is used that has a value on only one side of the branch of this place."""
-
-    def __init__(self, name: str, where: str | None, place: Any) -> None:
-        super().__init__(
-            f"the variable {name!r} has a value on only one side of a branch",
-            at=where,
-            fix=f"give {name!r} a value before the branch, or on both sides",
-        )
-        self.place = place
-
-
-class Unbound:
-    """Stands for a variable that only one side of a branch assigned; where it is used, the branch forks instead."""
-
-    def __init__(self, name: str, where: str | None, place: Any) -> None:
-        object.__setattr__(self, "_about", (name, where, place))
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        name, where, place = object.__getattribute__(self, "_about")
-        error, recorder = OneSided(name, where, place), running()
-        if recorder is None or recorder.pending is not None or recorder.plan.obstacles is not None:
-            raise refusal(error)
-        recorder.plan.one_sided.add(name)
-        raise recorder.questions.restart(recorder.plan.change(place, "fork", error.message))
-
-    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
 
 
 EMPTY: Any = object()  # the content of a cell without one
@@ -170,7 +138,10 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
             first, *more = zip(sides[0].values, sides[1].values, strict=True)
             variables = len(state.names)
             made = [_join_results(recorder, subject, *first, leaves)]
-            made += [_join(recorder, a, b, leaves) for a, b in more[:variables]]
+            made += [
+                _bound_at_exit(recorder, first, pair, leaves) or _join(recorder, *pair, leaves)
+                for pair in more[:variables]
+            ]
             for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
                 if type(now) is list and len(a) != len(b):
                     raise Grows(now)
@@ -189,7 +160,7 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     values = _finish(recorder, subject, sides, leaves, called)
     result, *state_values = [_fill(value, values) for value in made]
-    state.write(state_values, where, place)
+    state.write(state_values, where, place, result)
     return result
 
 
@@ -220,6 +191,7 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     recorder.region, before = region, recorder.region
     known = recorder.questions.known.get(key, None)
     recorder.questions.known[key] = value
+    bound = _bind(recorder, subject, value, state)
     try:
         result = run()
         recorder.ambient.notice()
@@ -243,8 +215,25 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     if why is not None:
         raise recorder.questions.restart(why)
     values = [result, *state.read()]
+    for cell, content_before in bound:
+        _set(cell, content_before)
     state.restore()
     return _Side(region, raised, values)
+
+
+def _bind(recorder: Recorder, subject: Any, value: bool, state: State) -> list[tuple[CellType, Any]]:
+    """Give the variables that have a value where a loop was left that value, on the side where it was."""
+    questions, bound = recorder.questions, []
+    for cell in state.cells.values():
+        before = _content(cell)
+        if type(before) is BoundIf:
+            held, decider = before.parts()
+            key = questions.key_of(questions.subject_of(decider))
+            is_opposite = key == questions.opposite(subject)
+            if is_opposite or key == questions.key_of(subject):
+                bound.append((cell, before))
+                _set(cell, held if value is not is_opposite else EMPTY)
+    return bound
 
 
 def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Refusal, place: Any) -> BaseException:
@@ -407,6 +396,43 @@ def _set_on_one_side(recorder: Recorder, value: Any, leaves: list[tuple[Any, Any
     return value
 
 
+def _bound_at_exit(recorder: Recorder, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
+    """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
+    if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
+        return None
+    questions, held = recorder.questions, []
+    for result, value in zip(results, pair, strict=True):
+        if type(value) is BoundIf:
+            inner, decider = value.parts()
+            is_open = recorder.joining.is_open(result)
+            if not is_open or questions.key_of(questions.subject_of(result)) != questions.key_of(
+                questions.subject_of(decider)
+            ):
+                return None
+            held.append(inner)
+        elif value is EMPTY:
+            if result is not False and result is not None:
+                return None
+            held.append(MISSING)
+        elif isinstance(value, Unbound):
+            return None
+        else:
+            held.append(value)
+    if all(result is False or result is None for result in results):
+        return None
+    a, b = held
+    if a is MISSING or b is MISSING:
+        return _Bound(_set_on_one_side(recorder, b if a is MISSING else a, leaves, a is MISSING))
+    return _Bound(_join(recorder, a, b, leaves))
+
+
+class _Bound:
+    """In joined values: a variable that has a value where the branch is true."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class _OneSided:
     """In joined values: a variable that one side left without a value."""
 
@@ -431,6 +457,8 @@ def _leaves_from(recorder: Recorder, side: _Side, values: list[Any], leaves: lis
     """The values of the one side that goes on: those computed inside it leave it through the branch."""
 
     def outside(value: Any) -> Any:
+        if type(value) is BoundIf:
+            return value.unbound()
         if recorder.joining.is_open(value):
             argument = recorder.joining.node_of(value)
             if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
@@ -461,6 +489,8 @@ def _is_inner(node: Node, region: Region) -> bool:
 def _fill(value: Any, values: list[Any]) -> Any:
     if isinstance(value, _Slot):
         return values[value.number]
+    if isinstance(value, _Bound):
+        return _Bound(_fill(value.value, values))
     if isinstance(value, _Container):
         if isinstance(value.items, dict):
             items = {key: _fill(item, values) for key, item in value.items.items()}
@@ -560,11 +590,15 @@ class State:
         for now, before in (*self._containers, *self._growing):
             refill(now, before)
 
-    def write(self, values: list[Any], where: str | None, place: Any) -> None:
-        """Give the variables and containers their values after the branch."""
+    def write(self, values: list[Any], where: str | None, place: Any, result: Any = None) -> None:
+        """Give the variables and containers their values after the branch, whose own value is the result."""
         count = len(self.names)
         for name, value in zip(self.names, values[:count], strict=True):
-            _set(self._cells[name], Unbound(name, where, place) if value is _OneSided else value)
+            if value is _OneSided:
+                value = Unbound(name, where, place)
+            elif type(value) is _Bound:
+                value = value.value if result is True else BoundIf(name, where, place, value.value, result)
+            _set(self._cells[name], value)
         for (now, _), value in zip(self._containers, values[count:], strict=True):
             refill(now, value)
 

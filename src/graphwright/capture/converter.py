@@ -403,6 +403,10 @@ class Converter(ast.NodeTransformer):
         if name in _TAKES_ALL and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
             generator = node.args[0]
             node.args = [placed(ast.ListComp(generator.elt, generator.generators), generator)]
+        if node.args and isinstance(node.func, ast.Name) and name in ("any", "all"):
+            decided = self._decided(node)
+            if decided is not None:
+                return decided
         if self._is_message and name in ("str", "repr") and len(node.args) == 1 and not node.keywords:
             return self._call(
                 "text", node, ast.Constant("{!r}" if name == "repr" else "{!s}"), self.visit(node.args[0])
@@ -419,18 +423,39 @@ class Converter(ast.NodeTransformer):
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """`[f(row) for row in x]`: its parts as functions of an item, so that it may be a loop of the graph."""
+        if len(node.generators) > 1 and _plain_names(node.generators[0].target):
+            first, *others = node.generators
+            if holds([node], *SCOPES) or not may_wait(
+                node.elt, *[test for loop in node.generators for test in loop.ifs]
+            ):
+                return self.generic_visit(node)
+            inner = placed(ast.ListComp(node.elt, others), node)
+            parts = self._parts_of(placed(ast.ListComp(inner, [first]), node), self.visit)
+            return self.generic_visit(node) if parts is None else self._call("chained", node, *parts)
+        parts = self._parts_of(node, self.visit)
+        return self.generic_visit(node) if parts is None else self._call("listed", node, *parts)
+
+    def _decided(self, node: ast.Call) -> Any:
+        """`any(f(row) for row in x)`: a loop that ends where that is known."""
+        generator = node.args[0]
+        if len(node.args) > 1 or node.keywords or not isinstance(generator, ast.GeneratorExp):
+            return None
+        parts = self._parts_of(generator, self._truth)
+        return None if parts is None else self._call("decided", node, self.visit(node.func), *parts)
+
+    def _parts_of(self, node: ast.ListComp | ast.GeneratorExp, convert: Any) -> list[Any] | None:
+        """What a comprehension goes over, its target, and functions of an item; None where it has to stay as it is."""
         loop = node.generators[0]
         names = _plain_names(loop.target)
         parts = [node.elt, *loop.ifs]
         if len(node.generators) > 1 or loop.is_async or not names or not may_wait(*parts) or holds(parts, *SCOPES):
-            return self.generic_visit(node)
+            return None
         is_tuple = ast.Constant(isinstance(loop.target, ast.Tuple))
-        functions = [_function_of(names, self.visit(node.elt))]
+        functions = [_function_of(names, convert(node.elt))]
         if loop.ifs:
             test = loop.ifs[0] if len(loop.ifs) == 1 else placed(ast.BoolOp(ast.And(), loop.ifs), node)
             functions.append(_function_of(names, self._truth(test)))
-        target = ast.Constant(ast.unparse(loop.target))
-        return self._call("listed", node, self.visit(loop.iter), target, is_tuple, *functions)
+        return [self.visit(loop.iter), ast.Constant(ast.unparse(loop.target)), is_tuple, *functions]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         self.generic_visit(node)

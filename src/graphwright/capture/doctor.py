@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.capture.branches import OneSided
 from graphwright.capture.conversion import original_code
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.leaf_modules import LeafModules
@@ -26,6 +25,7 @@ from graphwright.capture.origins import user_frame
 from graphwright.capture.plan import Plan, Restart
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.trace import ATTEMPTS, Program, program_of, trace
+from graphwright.capture.unbound import OneSided
 from graphwright.ir import Graph
 from graphwright.runtime import entries_of, graph_of
 

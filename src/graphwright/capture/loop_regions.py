@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.branches import EMPTY, Raised, State, Unbound, cells_of, make_growing
+from graphwright.capture.branches import EMPTY, Raised, State, cells_of, make_growing
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.joining import MISSING, UNSET, Grows, Sample, Unlike
 from graphwright.capture.loop_lists import LoopList, LoopTuple
-from graphwright.capture.loop_state import Born, Slot, Tree, filled, is_same, note, parts_of
+from graphwright.capture.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note, parts_of
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.open_iterables import OpenIterable
 from graphwright.capture.outlining import outline
@@ -28,6 +28,7 @@ from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, stopping
 from graphwright.capture.staging import held, recorder_of
 from graphwright.capture.symbols import UNKNOWN
+from graphwright.capture.unbound import BoundIf, Unbound
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
@@ -205,6 +206,7 @@ class LoopRegion:
         region = Region(recorder.region, sys._getframe(1), self._place)
         region.is_loop = True
         region.is_data = self._items is None or self._items.is_data
+        region.plain_way = self._plain_way()
         run.outer, recorder.region = recorder.region, region
         recorder.writes.start_loop()
         if self._items is not None:
@@ -392,12 +394,12 @@ class LoopRegion:
         """Write the loop into the graph, and give the state the values after it; return whether it was left."""
         recorder = self._recorder
         slots = [*self._slots]
-        outcome = [self._outcome(tree, slots) for tree in run.template]
         stops = run.stop is not None and run.stop is not False
         broken = None
         if self._asks_how and stops:
             broken = Slot(False, Sample(kind=bool, hint=False), "broken", run.stop, run.stop)
             slots.append(broken)
+        outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
             for region in regions:
@@ -425,7 +427,14 @@ class LoopRegion:
             values[slot] = recorder.joining.stand_in(
                 sample, item, self._place, None if recorder.examples.is_real else UNKNOWN
             )
-        self._state.write([filled(tree, values) for tree in outcome], recorder.where(), self._place)
+        where = recorder.where()
+        after = [
+            BoundIf(tree.name, where, self._place, filled(tree.tree, values), values[broken])
+            if isinstance(tree, BornIf) and broken is not None
+            else filled(tree, values)
+            for tree in outcome
+        ]
+        self._state.write(after, where, self._place)
         return values[broken] if broken is not None else False
 
     def _decision(self, stop: Any) -> Any:
@@ -449,8 +458,11 @@ class LoopRegion:
             recorder.region = before
         region.graph.output(output)._origin = recorder.site()
 
-    def _outcome(self, tree: Any, slots: list[Slot]) -> Any:
-        """The template of the state after the loop, in which what was born in it is carried out."""
+    def _outcome(self, tree: Any, slots: list[Slot], stop: Any) -> Any:
+        """The template of the state after the loop, in which what was born in it is carried out.
+
+        `stop` says whether the loop ends, where it is known after the loop whether it was left.
+        """
         if not isinstance(tree, Born):
             return tree
         name = tree.name.partition(HIDDEN)[0]
@@ -466,6 +478,16 @@ class LoopRegion:
             its = parts if its is None or its.keys() != parts.keys() else its
             return Tree(type(value), {key: out(part, its[key]) for key, part in parts.items()})
 
+        if type(tree.after) is BoundIf:
+            held, decider = tree.after.parts()
+            questions = self._recorder.questions
+            keys = [
+                None if value is None else questions.key_of(questions.subject_of(value)) for value in (stop, decider)
+            ]
+            if keys[0] != keys[1]:
+                return tree.after.unbound()
+            last = tree.last.parts()[0] if type(tree.last) is BoundIf else held
+            return BornIf(out(held, last), name)
         return out(tree.after, tree.after if tree.last is None else tree.last)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphwright.capture.joining import Sample
 
-__all__ = ["Born", "Slot", "Tree", "filled", "is_same", "note", "parts_of"]
+__all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note", "parts_of"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -38,6 +38,14 @@ class Born:
     after: Any
     name: str
     last: Any = None  # what the last iteration of the example leaves
+
+
+@dataclasses.dataclass(eq=False)
+class BornIf:
+    """A variable that has a value where the loop was left: the template of that value."""
+
+    tree: Any
+    name: str
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import operator
 import os
 import re
 import sys
@@ -223,6 +224,13 @@ class Questions:
         if symbol is not None:
             return symbol.key
         return (id(subject), *self._recorder.writes.stamp(subject)) if type(subject) is TensorProxy else id(subject)
+
+    def opposite(self, subject: Any) -> Any:
+        """What tells the value whose negation a value is from others; None for what is no negation."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        if symbol is None or symbol.function is not operator.not_:
+            return None
+        return self.key_of(symbol.args[0])
 
     def is_data(self, subject: Any) -> bool:
         """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
@@ -459,10 +467,10 @@ class Questions:
         return self.of_example(subject) if answer is None else answer()
 
     def _unroll_around(self, why: str) -> BaseException | None:
-        """Have a loop over a size, around what is captured, unrolled under a guard: its numbers are known then."""
+        """Have a loop around what is captured run plainly, under a guard where a size decides."""
         for region in self._recorder.region.all():
-            if region.is_loop and not region.is_data:
-                return self._recorder.plan.change(region.place, "guard", why)
+            if region.is_loop and region.plain_way is not None:
+                return self._recorder.plan.change(region.place, region.plain_way, why)
         return None
 
     def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from graphwright.capture.ambient import Ambient
 from graphwright.capture.answers import asked, data_of, measure, read_property
 from graphwright.capture.arguments import checks_items, drained, made_again
-from graphwright.capture.branches import Raised, State, Unbound
+from graphwright.capture.branches import Raised, State
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.containers import is_named_result
@@ -65,6 +65,7 @@ from graphwright.capture.staging import run
 from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.capture.transforms import Transforms
+from graphwright.capture.unbound import Unbound
 from graphwright.capture.writes import Writes
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in

@@ -42,6 +42,7 @@ class Region:
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
         self.is_loop = False
+        self.plain_way: Any = None  # how a loop can be run plainly, as the plan knows it
         self.is_taken: bool | None = True  # whether the example comes here; None where that is not known
         self.transform = ""  # the function of torch that the body is given to
         self.is_data = True  # whether data decides the branch

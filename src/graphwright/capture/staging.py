@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import functools
 import math
-import operator
 import sys
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
@@ -18,25 +17,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.attributes import TrainingFlag
-from graphwright.capture.branches import Unbound
 from graphwright.capture.broadcasting import broadcast_shapes
 from graphwright.capture.caches import without_cache
+from graphwright.capture.comprehensions import Comprehensions
 from graphwright.capture.conversion import convert
+from graphwright.capture.deciding import held, recorder_of
 from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
-from graphwright.capture.joining import UNSET, Grows
+from graphwright.capture.joining import UNSET
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
 from graphwright.capture.orderings import is_ordering, ordering
-from graphwright.capture.outside import ObjectMethod, ObjectProxy, holds_objects, is_foreign, kind_of, object_recorder
+from graphwright.capture.outside import ObjectMethod, holds_objects, is_foreign, kind_of
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import numbers, of_unknown, rows
 from graphwright.capture.running import refusal, running
 from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
-from graphwright.capture.symbols import is_symbolic
+from graphwright.capture.symbols import UNKNOWN
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
@@ -74,96 +73,8 @@ class Text(str):
     values: tuple[Any, ...]
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
-    "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
-}  # fmt: skip
-
-
-def recorder_of(value: Any) -> Any:
-    """The recorder of a value that only a run has; None for plain values."""
-    if type(value) is TensorProxy:
-        return value.recorder
-    if type(value) is ObjectProxy:
-        return object_recorder(value)
-    if isinstance(value, Proxy):
-        return None if isinstance(value, TrainingFlag) else value.tracer._recorder
-    return value.node.recorder if is_symbolic(value) else None
-
-
-def held(value: Any) -> Any:
-    """A value whose truth is asked for; of a tensor that the program has, only a run knows it."""
-    if is_growing(value):
-        return value.recorder.numbers.truth(value)
-    recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
-    return value if recorder is None else recorder.value(value)
-
-
-class Runtime:
+class Runtime(Comprehensions):
     """The runtime of converted functions."""
-
-    def branch(
-        self,
-        test: Any,
-        then: Callable[[], Any],
-        other: Callable[[], Any],
-        names: tuple[str, ...] = (),
-        alive: tuple[str, ...] | None = None,
-    ) -> Any:
-        """`if test: ... else: ...` and `then if test else other`, the sides as functions.
-
-        They assign the variables `names` around them; only those `alive`, all by default, are of use afterwards.
-        """
-        test = held(test)
-        recorder = recorder_of(test)
-        if recorder is None:
-            return then() if test else other()
-        return recorder.questions.branch(test, then, other, names, alive)
-
-    def and_then(self, left: Any, right: Callable[[], Any]) -> Any:
-        """`left and right`."""
-        left = held(left)
-        return left and right() if recorder_of(left) is None else self.branch(left, right, lambda: left)
-
-    def or_else(self, left: Any, right: Callable[[], Any]) -> Any:
-        """`left or right`."""
-        left = held(left)
-        return left or right() if recorder_of(left) is None else self.branch(left, lambda: left, right)
-
-    def both(self, left: Any, right: Callable[[], Any]) -> Any:
-        """`left and right` where only the truth of the result counts."""
-        recorder = recorder_of(left)
-        if recorder is None:
-            return left and right()
-        return self.branch(
-            left, lambda: recorder.numbers.loose_truth(right()), lambda: recorder.numbers.loose_truth(left)
-        )
-
-    def either(self, left: Any, right: Callable[[], Any]) -> Any:
-        """`left or right` where only the truth of the result counts."""
-        recorder = recorder_of(left)
-        if recorder is None:
-            return left or right()
-        return self.branch(
-            left, lambda: recorder.numbers.loose_truth(left), lambda: recorder.numbers.loose_truth(right())
-        )
-
-    def negation(self, value: Any) -> Any:
-        """`not value`."""
-        value = held(value)
-        recorder = recorder_of(value)
-        return not value if recorder is None else recorder.numbers.negation(value)
-
-    def is_none(self, value: Any) -> Any:
-        """`value is None`."""
-        if type(value) is TensorProxy and value.optional is not None:
-            return value.recorder.numbers.is_none(value)
-        return value is None
-
-    def is_given(self, value: Any) -> Any:
-        """`value is not None`."""
-        return self.negation(self.is_none(value))
 
     def contains(self, item: Any, values: Any) -> Any:
         """`item in values`."""
@@ -191,17 +102,6 @@ class Runtime:
             return left == right
         first = self.equal(left[0], right[0])
         return first if len(left) == 1 else self.both(first, lambda: self.equal(left[1:], right[1:]))
-
-    def compare(self, operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
-        """`left < right < ...`."""
-        first, _, more = operators.partition(" ")
-        right = rights[0]()
-        recorder = recorder_of(left) or recorder_of(right)
-        compare = _COMPARISONS[first]
-        result = compare(left, right) if recorder is None else recorder.numbers.compare(compare, left, right)
-        if not more:
-            return result
-        return self.and_then(result, lambda: self.compare(more, right, *rights[1:]))
 
     def check(self, test: Any, message: Callable[[], Any] | None = None) -> None:
         """`assert test, message`."""
@@ -249,10 +149,18 @@ class Runtime:
                 listed = numbers(recorder, listed)
             if isinstance(listed, LoopList | LoopTuple):
                 return listed if listed is not args[0] and function is list else listed.listed(function)
-        if args and function is sum and (isinstance(args[0], Proxy) or _is_list_of_tensors(args[0])):
+        if (function is any or function is all) and len(args) == 1:
+            kind = type(args[0])
+            if kind in (LoopList, LoopTuple, TensorProxy) or isinstance(args[0], Proxy):
+                return _found(recorder, function, args[0])
+        if args and function is sum and (isinstance(args[0], Proxy | TensorProxy) or _is_list_of_tensors(args[0])):
             if not recorder.examples.are_there:
                 return recorder.torch_function(function, args, kwargs)
             return recorder.record("call_function", function, function, args, kwargs)
+        if (function is map or function is filter) and len(args) == 2 and iterable_of(args[1]) is not None:
+            if function is map:
+                return self.listed(args[1], "item", False, functools.partial(self.call, args[0]))
+            return self.listed(args[1], "item", False, lambda item: item, functools.partial(self.call, args[0]))
         if is_ordering(function):
             args = (of_unknown(recorder, args[0].node),) if len(args) == 1 and isinstance(args[0], Proxy) else args
             ordered = ordering(recorder, function, args, kwargs, self.call)
@@ -329,43 +237,6 @@ class Runtime:
             return recorder.loops.each(iterable, body, names, private, asks_how, target)
         return any(map(body, iterable))
 
-    def listed(
-        self,
-        iterable: Any,
-        target: str,
-        is_tuple: bool,
-        element: Callable[..., Any],
-        condition: Callable[..., Any] | None = None,
-    ) -> Any:
-        """`[element(item) for item in iterable if condition(item)]`; `is_tuple`: both take an item's parts."""
-        if is_tuple:
-            return self.listed(iterable, target, False, _of_parts(element), condition and _of_parts(condition))
-        recorder = running()
-        if recorder is None or iterable_of(iterable) is None:
-            return [element(item) for item in iterable if condition is None or condition(item)]
-        out__gw: list[Any] = []  # in the graph it has the name that the program gives it
-
-        def body(item: Any) -> None:
-            if condition is None:
-                out__gw.append(element(item))
-            else:
-                self.branch(condition(item), lambda: out__gw.append(element(item)), lambda: None)
-
-        recorder.loops.each(iterable, body, (), (), False, target)
-        return out__gw
-
-    def extended(self, values: Any, more: Any) -> Any:
-        """`values += more` of what starts as a list."""
-        recorder = running()
-        if recorder is None or type(values) is not list or not isinstance(more, LoopList | LoopTuple):
-            values += more
-            return values
-        if any(state.watches(values) for state in recorder.states):
-            raise Grows(values)
-        longer = [*values] + (more if isinstance(more, LoopList) else more.listed(list))
-        values[:] = [Unbound("a list", recorder.where(), recorder.questions.place())]  # whoever else holds it
-        return longer
-
     def repeat(
         self,
         test: Callable[[], Any],
@@ -385,15 +256,6 @@ class Runtime:
 
 
 RUNTIME = Runtime()
-
-
-def _of_parts(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """A function of an item's parts as one of the item."""
-
-    def of_item(item: Any) -> Any:
-        return function(*item)
-
-    return of_item
 
 
 def _outside(recorder: Recorder, function: Any, args: Any, kwargs: Any) -> Any:
@@ -528,6 +390,13 @@ def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dic
     for value in reversed(args[0]):
         result = decide(value, functools.partial(lambda rest: rest, result))
     return result
+
+
+def _found(recorder: Recorder, function: Any, values: Any) -> Any:
+    """any(values) and all(values) of a list whose length only a run knows, or of a tensor."""
+    node = recorder.node("call_function", function, (recorder.argument(values),), {}, function.__name__)
+    hint = function(recorder._to_examples(values)) if recorder.examples.is_real else UNKNOWN
+    return recorder.numbers.of_node(node, hint, bool)
 
 
 def _enumerated(iterable: Any, start: Any = 0) -> Any:

@@ -422,6 +422,11 @@ class _Questions(Questions):
     def key_of(self, subject: Any) -> Any:
         return subject.node, self._recorder.writes.stamp
 
+    def opposite(self, subject: Any) -> Any:
+        node = subject.node
+        is_negation = node.op == "call_function" and node.target is operator.not_
+        return self.key_of(self._recorder.tracer.proxy(node.args[0])) if is_negation else None
+
     def decide(self, subject: Any, kind: type = bool) -> Any:
         """Answer whether a proxy is true: convert who asks, or fork. None where neither can be."""
         if self._recorder.pending is not None:

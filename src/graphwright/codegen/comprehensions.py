@@ -1,18 +1,18 @@
-"""Loops that the source writes as list comprehensions: `[row * 2 for row in x if row.sum() > 0]`.
+"""Loops that the source writes as comprehensions: `[row * 2 for row in x if row > 0]`, `any(row > 0 for row in x)`.
 
-In the graph these are an empty list and a loop that appends to it. They are one expression where the loop does nothing
-else, and what it appends is one.
+In the graph the first is an empty list and a loop that appends to it, the second a loop that gives whether it was left.
+They are one expression where the loop does nothing else, and what an iteration computes is one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphwright.codegen.endings import Block, NextRound, Outside, Text
-from graphwright.codegen.operators import ATOM, TERNARY
+from graphwright.codegen.endings import Block, NextRound, Outside, Tests, Text, truth_of
+from graphwright.codegen.operators import ATOM, PRIMARY, TERNARY
 from graphwright.codegen.unpacking import header_of
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, for_loop, loop_parts
+from graphwright.ops import LoopParts, cond, for_loop, loop_parts
 
 if TYPE_CHECKING:
     from graphwright.codegen.readable import _ReadableWriter
@@ -23,18 +23,31 @@ _LONGEST = 100  # characters
 
 
 def comprehensions(nodes: list[Node]) -> dict[Node, Node]:
-    """Map each loop that may be a comprehension to the list that it makes."""
+    """Map each loop that may be a comprehension to the list that it makes, or to whether it was left."""
     found: dict[Node, Node] = {}
     for node in nodes:
-        if node._target is not for_loop or node.users or not isinstance(node._args[1], Graph):
+        if node._target is not for_loop or not isinstance(node._args[1], Graph):
             continue
         parts, origin = loop_parts(node), node.origin
+        if parts.carried == (False,) and parts.breaks and origin is not None and not origin.source.startswith("for "):
+            if len(node.users) == 1 and _gives_only_whether_it_ends(parts):
+                found[node] = next(iter(node.users))
+            continue
+        if node.users:
+            continue
         if parts.carried or parts.breaks or origin is None or origin.source.startswith(("for ", "async ")):
             continue
         made = _list_made(parts.body, parts.operands)
         if made is not None and made not in found.values() and all(u is node or node < u for u in made.users):
             found[node] = made
     return found
+
+
+def _gives_only_whether_it_ends(parts: LoopParts) -> bool:
+    """Tell whether a loop carries nothing but whether it was left."""
+    inputs = [node for node in parts.body.nodes if node._op == "placeholder"]
+    given = parts.given[0]
+    return not inputs[1].users and (given is parts.stop or truth_of(given, parts.stop) is True)
 
 
 def _list_made(body: Graph, operands: tuple[Node, ...]) -> Node | None:
@@ -67,6 +80,8 @@ def _list_made_by(body: Graph, inputs: list[Node], operands: tuple[Node, ...], h
 def comprehension(writer: _ReadableWriter, loop: Node, made: Node) -> tuple[str, int] | None:
     """Write a loop as a comprehension; None where it takes statements."""
     parts = loop_parts(loop)
+    if parts.breaks:
+        return _search(writer, parts)
     with writer.shadowing(parts.body, parts.operands):
         item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
         body = writer.body(parts.body, [Text(item), *parts.operands], NextRound([]), [Outside(False)], names)
@@ -85,3 +100,17 @@ def comprehension(writer: _ReadableWriter, loop: Node, made: Node) -> tuple[str,
     iterable = writer.operand(parts.subject, TERNARY + 1) if condition else writer.value(parts.subject)
     text = f"[{element} for {item} in {iterable}{condition}]"
     return (text, ATOM) if len(text) <= _LONGEST else None
+
+
+def _search(writer: _ReadableWriter, parts: LoopParts) -> tuple[str, int] | None:
+    """Write a loop that gives whether it was left as `any`; None where that takes statements."""
+    with writer.shadowing(parts.body, parts.operands):
+        item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
+        given = parts.given[0]
+        if given is not parts.stop:
+            names = {**names, given: "_"}  # the same as a bool
+        body = writer.body(parts.body, [Text(item), Text("False"), *parts.operands], Tests(), [0], names)
+    if [kept._op for kept, _, _ in body.plan] != ["output"]:
+        return None
+    text = f"any({body.result_text[0]} for {item} in {writer.value(parts.subject)})"
+    return (text, PRIMARY) if len(text) <= _LONGEST else None

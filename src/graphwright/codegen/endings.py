@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Assigns", "Block", "Ending", "Exit", "NextRound", "Outside", "Returns", "Slot", "Split", "Tests", "Text",
     "branch_at_end", "ends_by_raising", "in_sequence", "is_simple", "outcomes", "split_at_end", "split_by", "text_of",
-    "values_of",
+    "truth_of", "values_of",
 ]  # fmt: skip
 
 

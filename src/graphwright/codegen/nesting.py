@@ -70,9 +70,9 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         if made is not None:  # a loop that is a comprehension, if it takes no statements
             settle(len(waiting) - len(held))
             written = writer.comprehension(node, made)
-            if written is None:
+            if written is None and made._target is list:
                 plan.append((made, writer.statement(made), []))
-            else:
+            elif written is not None:
                 writer.skipped.add(node)
                 read = [name for used in mentioned for name in (reads.pop(used) if used in held else [used])]
                 read = [used for used in read if used is not made]
@@ -203,7 +203,8 @@ def may_stand_inside(node: Node, writer: _ReadableWriter) -> bool:
         return False
     (user,) = readers
     times = sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs)))
-    if times != 1 and not (times == 2 and user._target is cond and writer.is_and_or(user)):
+    is_test = writer.is_test and user._op == "output"  # which gives the test alone
+    if times != 1 and not is_test and not (times == 2 and user._target is cond and writer.is_and_or(user)):
         return False
     origin = node.origin
     if origin is None:  # what the capture itself made: the object that is returned

@@ -390,6 +390,8 @@ class _ReadableWriter(Writer):
         """Write a call of a function, as the operator that it is where it is one."""
         if target is operator.not_ and len(args) == 1:
             inner = args[0]
+            if type(inner) is Node and inner in self.inside and self.inside[inner][0].startswith("any(not "):
+                return f"all({self.inside[inner][0].removeprefix('any(not ')}", PRIMARY
             if type(inner) is Node and inner in self.inside and inner._target in _NEGATED:
                 symbol, step = _NEGATED[inner._target]
                 left, right = inner._args[::step]

@@ -1,0 +1,139 @@
+"""Comprehensions of converted functions, which are loops of the graph where only a run knows what they go over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from graphwright.capture.deciding import Deciding, recorder_of
+from graphwright.capture.joining import Grows
+from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.open_iterables import iterable_of
+from graphwright.capture.running import running
+from graphwright.capture.unbound import Unbound
+
+__all__ = ["Comprehensions"]
+
+
+class Comprehensions(Deciding):
+    """List comprehensions, and `any` and `all` of generator expressions."""
+
+    def listed(
+        self,
+        iterable: Any,
+        target: str,
+        is_tuple: bool,
+        element: Callable[..., Any],
+        condition: Callable[..., Any] | None = None,
+    ) -> Any:
+        """`[element(item) for item in iterable if condition(item)]`; `is_tuple`: both take an item's parts."""
+        if is_tuple:
+            return self.listed(iterable, target, False, _of_parts(element), condition and _of_parts(condition))
+        recorder = running()
+        if recorder is None or iterable_of(iterable) is None:
+            return [element(item) for item in iterable if condition is None or condition(item)]
+        out__gw: list[Any] = []  # in the graph it has the name that the program gives it
+
+        def body(item: Any) -> None:
+            if condition is None:
+                out__gw.append(element(item))
+            else:
+                self.branch(condition(item), lambda: out__gw.append(element(item)), lambda: None)
+
+        recorder.loops.each(iterable, body, (), (), False, target)
+        return out__gw
+
+    def extended(self, values: Any, more: Any) -> Any:
+        """`values += more` of what starts as a list."""
+        recorder = running()
+        if recorder is None or type(values) is not list or not isinstance(more, LoopList | LoopTuple):
+            values += more
+            return values
+        if any(state.watches(values) for state in recorder.states):
+            raise Grows(values)
+        longer = [*values] + (more if isinstance(more, LoopList) else more.listed(list))
+        values[:] = [Unbound("a list", recorder.where(), recorder.questions.place())]  # whoever else holds it
+        return longer
+
+    def decided(
+        self,
+        function: Any,
+        iterable: Any,
+        target: str,
+        is_tuple: bool,
+        element: Callable[..., Any],
+        condition: Callable[..., Any] | None = None,
+    ) -> Any:
+        """`any(element(item) for item in iterable if condition(item))`, or `all`; `is_tuple` as in `listed`."""
+        if is_tuple:
+            return self.decided(
+                function, iterable, target, False, _of_parts(element), condition and _of_parts(condition)
+            )
+        recorder = running()
+        if recorder is None or (function is not any and function is not all):
+            return function(element(item) for item in iterable if condition is None or condition(item))
+
+        def stops(item: Any) -> Any:
+            found = element(item)
+            return self.truth(found) if function is any else self.negation(found)
+
+        def body(item: Any) -> Any:
+            return (
+                stops(item) if condition is None else self.branch(condition(item), lambda: stops(item), lambda: False)
+            )
+
+        if iterable_of(iterable) is None:
+            found = self._first(iter(iterable), body)
+        else:
+            found = recorder.loops.each(iterable, body, (), (), True, target)
+        return found if function is any else self.negation(found)
+
+    def _first(self, items: Iterator[Any], body: Callable[[Any], Any]) -> Any:
+        """Whether the body says of one of some items that the search ends there, asked one by one."""
+        for item in items:
+            found = body(item)
+            if recorder_of(found) is not None:
+                return self.either(found, lambda: self._first(items, body))
+            if found:
+                return True
+        return False
+
+    def chained(
+        self,
+        iterable: Any,
+        target: str,
+        is_tuple: bool,
+        elements: Callable[..., Any],
+        condition: Callable[..., Any] | None = None,
+    ) -> Any:
+        """`[element for item in iterable for ... in ...]`: `elements` gives those of an item; the rest is as above."""
+        if is_tuple:
+            return self.chained(iterable, target, False, _of_parts(elements), condition and _of_parts(condition))
+        recorder = running()
+        out__gw: list[Any] = []
+
+        def add(item: Any) -> None:
+            nonlocal out__gw
+            out__gw = self.extended(out__gw, elements(item))
+
+        def body(item: Any) -> None:
+            if condition is None:
+                add(item)
+            else:
+                self.branch(condition(item), lambda: add(item), lambda: None, ("out__gw",))
+
+        if recorder is not None and iterable_of(iterable) is not None:
+            recorder.loops.each(iterable, body, ("out__gw",), (), False, target)
+        else:
+            for item in iterable:
+                body(item)
+        return out__gw
+
+
+def _of_parts(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A function of an item's parts as one of the item."""
+
+    def of_item(item: Any) -> Any:
+        return function(*item)
+
+    return of_item
