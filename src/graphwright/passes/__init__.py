@@ -49,6 +49,7 @@ from graphwright.passes.pass_order import (
 )
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
 from graphwright.passes.pipeline import Pipeline, PipelineResult
+from graphwright.passes.propagate_channels_last import PropagateChannelsLast
 from graphwright.passes.recognize_norms import RecognizeNorms
 from graphwright.passes.remove_dead_code import RemoveDeadCode
 from graphwright.passes.remove_guards import remove_guards
@@ -86,6 +87,7 @@ __all__ = [
     "Pipeline",
     "PipelineResult",
     "RecognizeNorms",
+    "PropagateChannelsLast",
     "RemoveDeadCode",
     "RemoveDeadValues",
     "RemoveInPlace",
