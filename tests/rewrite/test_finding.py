@@ -13,6 +13,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import Lit, Var, maybe, mod, one_of, repeat, rewrite, rule, symbolic_trace
+from graphwright.ops import is_region
 from graphwright.rewrite import Any as AnyValue
 
 Program = Callable[..., Any]
@@ -177,3 +178,83 @@ def test_the_bodies_of_branches_and_loops_are_rewritten() -> None:
     for x, n in [(torch.ones(2), 2), (-torch.ones(3), 0)]:
         torch.testing.assert_close(gm(x, n), loop(x, n))
     assert operator.add not in {node.target for node in gm.graph.all_nodes()}
+
+
+def gated(x: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    peak = x.abs().max()
+    if peak > limit:
+        x = x * (limit / peak)
+    return x + 1
+
+
+def settled(x: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    while x.abs().max() > limit:
+        x = x / 2
+    return x + 1
+
+
+def summed(x: torch.Tensor) -> torch.Tensor:
+    total = x[0] * 0
+    for row in x:
+        total = total + row.exp()
+    return total
+
+
+def clipped(x: Any, peak: Any, limit: Any) -> Any:
+    if peak > limit:
+        return limit / peak * x
+    return x
+
+
+def halved(x: Any, limit: Any) -> Any:
+    while torch.max(torch.abs(x)) > limit:
+        x = torch.div(x, 2)
+    return x
+
+
+def added_up(x: Any, start: Any) -> Any:
+    for row in x:
+        start = start + torch.exp(row)
+    return start
+
+
+REGIONS = [
+    pytest.param(gated, clipped, lambda x, peak, limit: x * (limit / peak).clamp(max=1.0), id="if"),
+    pytest.param(settled, halved, lambda x, limit: x / 2 ** (x.abs().max() / limit).log2().ceil().clamp(0), id="while"),
+    pytest.param(summed, added_up, lambda x, start: start + x.exp().sum(0), id="for"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "pattern", "replacement"), REGIONS)
+@pytest.mark.parametrize("door", ["trace", "symbolic_trace"])
+def test_branches_and_loops_are_found_by_what_their_bodies_do(
+    program: Any, pattern: Any, replacement: Any, door: str
+) -> None:
+    inputs = [
+        (scale * torch.linspace(-1.0, 2.0, 6).view(3, 2), torch.tensor(1.5))[: program.__code__.co_argcount]
+        for scale in (0.5, 1.0, 5.0)
+    ]
+    gm = gw.trace(program, inputs[0]) if door == "trace" else symbolic_trace(program)
+    result = rewrite(gm, rule(pattern, replacement))
+    assert result.count == 1
+    assert not any(is_region(node) for node in gm.graph.all_nodes())
+    for args in inputs:
+        torch.testing.assert_close(gm(*args), program(*args))
+
+
+def test_what_is_computed_inside_of_a_body_cannot_be_given_to_the_outside() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x.exp().neg()
+        return x
+
+    def pattern(x: Any, y: Any) -> Any:
+        if x.sum() > 0:
+            return y.neg()
+        return x
+
+    gm = symbolic_trace(program)
+    inside = rule(pattern, lambda x, y: y)
+    result = rewrite(gm, inside)
+    assert result.count == 0
+    assert "computed inside of the branch" in result.rules[inside].refused[0][1]

@@ -62,6 +62,7 @@ CASES: list[Any] = [
     pytest.param(lambda x: torch.cat([x, x.neg()]), lambda a, b: torch.cat([a, b]), lambda a, b: b - a, id="a list"),
     pytest.param(lambda x: x.sum(dim=1), lambda x: x.sum(dim=1), lambda x: x.mean(dim=1), id="by name"),
     pytest.param(lambda x: x.relu(), lambda x: x.exp(), lambda x: x, id="nothing found"),
+    pytest.param(lambda x: x - 1, lambda x, y: x - y, lambda y, x: y * x, id="by position, whatever the names"),
     pytest.param(Two(), Found(), Put(), id="modules"),
     pytest.param(Two(), lambda x, y: x * y, lambda x, y: x - y, id="a parameter"),
 ]

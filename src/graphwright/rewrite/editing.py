@@ -81,6 +81,10 @@ def check(match: Match, effects: Effects) -> tuple[Node, list[Node]]:
 
     Raises Refused where that would change what the program computes.
     """
+    graph = match.roots[0].graph
+    for name, value in match.values.items():
+        if isinstance(value, Node) and value.graph is not graph:
+            raise Refused(f"{name} is {value.name}, which is computed inside of the branch or loop")
     before, late = _place(match)
     why = effects.obstacle(match, before, late)
     if why is not None:

@@ -210,13 +210,6 @@ class Pattern:
         return max(depth(root) for root in self.roots)
 
 
-class _PatternTracer(Tracer):
-    """Traces patterns: nothing in them is looked into, and what they call need not be known."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return super().is_leaf_module(m, module_qualified_name)
-
-
 def captured(source: Any, what: str) -> tuple[Graph, nn.Module | None, str]:
     """The graph that a function, module, graph or expression means, the module it reads, and where it is written."""
     if isinstance(source, words.Expression):

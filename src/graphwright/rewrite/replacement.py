@@ -150,11 +150,13 @@ class Installed:
 class Template:
     """A replacement that is a graph: it is copied for each match.
 
-    Its inputs have the names of the pattern's variables, or stand in their order. Modules and tensors that it has of
-    its own come along, where the captured program has nothing of that path.
+    Its inputs have the names of the pattern's variables, or stand in their order, as they do `by_position` at any rate.
+    Modules and tensors that it has of its own come along, where the captured program has nothing of that path.
     """
 
-    def __init__(self, graph: Graph, module: nn.Module | None, where: str, pattern: Pattern) -> None:
+    def __init__(
+        self, graph: Graph, module: nn.Module | None, where: str, pattern: Pattern, by_position: bool = False
+    ) -> None:
         self.graph, self.module, self.where = graph, module, where
         self._own = {str(node.target) for node in graph.all_nodes() if node.op in ("get_attr", "call_module")}
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
@@ -162,7 +164,7 @@ class Template:
         # Those whose copies may get their names when somebody asks for them.
         self._plain = {node for node in self._nodes if node.name == candidate_for(node.target) and not bodies_of(node)}
         names = [str(node.target).lstrip("*") for node in inputs]
-        if set(names) <= set(pattern.names):
+        if set(names) <= set(pattern.names) and not by_position:
             self._variables = dict(zip(inputs, names, strict=True))
         elif len(names) == len(pattern.variables):
             self._variables = dict(zip(inputs, pattern.variables, strict=True))

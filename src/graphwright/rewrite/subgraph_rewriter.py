@@ -104,7 +104,7 @@ def _replace(
         raise PatternError(
             "there is nothing to put in the place of the pattern", fix="give a replacement or a callback"
         )
-    put = None if replacement is None else Template(*captured(replacement, "a replacement"), wanted)
+    put = None if replacement is None else Template(*captured(replacement, "a replacement"), wanted, by_position=True)
     anchor = wanted.anchors[0]
     calls = Calls(gm)
     made: set[Node] = set()
@@ -122,7 +122,9 @@ def _replace(
                     continue
                 there = put
                 if callback is not None:
-                    there = Template(*captured(callback(place, graph, wanted.graph), "a replacement"), wanted)
+                    there = Template(
+                        *captured(callback(place, graph, wanted.graph), "a replacement"), wanted, by_position=True
+                    )
                 assert there is not None
                 try:
                     edit = apply(there, wanted, match, effects, tidy=False)
