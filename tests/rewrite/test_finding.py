@@ -60,6 +60,7 @@ SPELLINGS = [
     pytest.param(Wrapped(nn.Conv1d(1, 1, 1)), lambda x: mod(nn.Conv2d, nn.Conv1d)(x), id="one of some classes"),
     pytest.param(lambda x: x * 3.0, lambda x, n=Lit(float): x * n, id="a literal of a type"),
     pytest.param(lambda x: x.sum(dim=1), lambda x: x.sum(dim=Lit(int)), id="a literal without a name"),
+    pytest.param(lambda x: torch.add(x, x, alpha=2), lambda x, y: torch.add(x, y, alpha=Lit(int)), id="a number in C"),
     pytest.param(lambda x: F.layer_norm(x, (3,)), lambda x: F.layer_norm(x, gw.Any()), id="anything"),
     pytest.param(lambda x: x.exp(), lambda x: one_of(torch.relu, torch.exp)(x), id="one of some operations"),
     pytest.param(lambda x: x.exp() + 1, lambda x: maybe(torch.relu)(torch.exp(x)) + 1, id="nothing of what may be"),

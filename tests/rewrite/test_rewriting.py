@@ -532,3 +532,17 @@ def test_dropout_is_not_moved_past_other_dropout() -> None:
     joined = rule(lambda x: mod(nn.Dropout, "drop")(x).relu(), lambda x: F.dropout(x).relu())
     assert rewrite(gm, [joined]).count == 0
     assert gw.verify(model, gm, [X], modes=("train",)).ok
+
+
+def test_a_long_history_in_one_place_is_no_trouble() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(800):
+            x = x + 1
+        return x
+
+    gm = symbolic_trace(program)
+    joined = rule(
+        lambda x, a=Lit(int), b=Lit(int): (x + a) + b, lambda x, a, b: x + (a + b), name="joined", recursive=True
+    )
+    assert rewrite(gm, joined).count == 799
+    assert body(gm) == ["add_1598 = x + 800", "return add_1598"]

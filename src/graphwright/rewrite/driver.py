@@ -109,7 +109,7 @@ def replay(gm: nn.Module, log: Iterable[Application]) -> None:
             driver.repeat(each)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Origin:
     """Which application a node comes from, and those behind it: enough of them to see rules that undo each other."""
 

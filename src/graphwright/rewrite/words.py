@@ -45,6 +45,16 @@ class Word:
     def __fx_create_arg__(self, tracer: AnyValue) -> Word:
         return self
 
+    @classmethod
+    def __torch_function__(
+        cls, function: AnyValue, types: AnyValue, args: AnyValue = (), kwargs: AnyValue = None
+    ) -> AnyValue:
+        """Stand where torch wants a number: `torch.add(x, y, alpha=Lit(int))`."""
+        tracer = find_tracer(args, kwargs)
+        if tracer is None:
+            return Expression("call_function", function, tuple(args), dict(kwargs or {}))
+        return tracer.torch_function(function, tuple(args), dict(kwargs or {}))
+
 
 # ---- in place of values
 
