@@ -55,6 +55,14 @@ from graphwright.passes.remove_dead_code import RemoveDeadCode
 from graphwright.passes.remove_guards import remove_guards
 from graphwright.passes.remove_in_place import RemoveInPlace
 from graphwright.passes.remove_no_ops import RemoveNoOps
+from graphwright.passes.reversible import (
+    ChangeTrueDivToMulByInverse,
+    ReversibleTransformation,
+    Transformation,
+    compose,
+)
+from graphwright.passes.reversible_batch_norms import FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d
+from graphwright.passes.reversible_linears import FuseBiasInLinear, MergeLinears
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.simplify_algebra import SimplifyAlgebra
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
@@ -63,6 +71,14 @@ from graphwright.passes.use_in_place import UseInPlace
 from graphwright.passes.use_sdpa import UseScaledDotProductAttention
 
 __all__ = [
+    "ChangeTrueDivToMulByInverse",
+    "ReversibleTransformation",
+    "Transformation",
+    "compose",
+    "FuseBatchNorm1dInLinear",
+    "FuseBatchNorm2dInConv2d",
+    "FuseBiasInLinear",
+    "MergeLinears",
     "AnnotateTypesWithSchema",
     "CollapseChains",
     "ConvAddReLU",
