@@ -15,7 +15,7 @@ import graphwright as gw
 from graphwright import Lit, mod, one_of, rewrite, rule, symbolic_trace
 from graphwright.ops import unpack
 from graphwright.passes import ShapeProp
-from graphwright.rewrite import replay
+from graphwright.rewrite import Calls, Effects, replay
 
 X = torch.linspace(-2.0, 2.0, 12).view(3, 4)
 
@@ -546,3 +546,27 @@ def test_a_long_history_in_one_place_is_no_trouble() -> None:
     )
     assert rewrite(gm, joined).count == 799
     assert body(gm) == ["add_1598 = x + 800", "return add_1598"]
+
+
+def test_writers_are_found_by_way_of_views_and_branches() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y, z, other = x.exp(), x.sin(), x.cos()
+        y.narrow(0, 0, 2).view(-1)[:2].add_(1)
+        if x.sum() > 0:
+            z.mul_(2)
+        x.unsqueeze(0).zero_()
+        return y + z + other
+
+    gm = gw.trace(program, (torch.ones(3, 3),))
+    effects = Effects(gm.graph, Calls(gm))
+    nodes = {node.target: node for node in gm.graph.nodes}
+    written = {
+        name for name in ("exp", "sin", "cos", "narrow", "view", "x", "unsqueeze") if effects.writer_of(nodes[name])
+    }
+    assert written == {"exp", "sin", "narrow", "view", "x", "unsqueeze"}
+    span = nodes["cos"], nodes["unsqueeze"]
+    assert (
+        effects.writer_of(nodes["exp"], between=span)
+        and effects.writer_of(nodes["exp"], between=(span[1],) * 2) is None
+    )
+    assert effects.writer_of(nodes["x"], between=span) is None and effects.writer_of(nodes["x"])

@@ -14,6 +14,7 @@ from graphwright.ops import (
     is_region,
     may_share_memory,
     raise_error,
+    sources_of,
     unpack,
 )
 from graphwright.rewrite.calls import Calls
@@ -29,13 +30,13 @@ class Effects:
     def __init__(self, graph: Graph, calls: Calls) -> None:
         self._graph, self.calls = graph, calls
         self._regions: dict[Node, int] = {}  # the `with` blocks that a node is inside of, where there are any
-        self._writers: list[Node] = []
+        self._writers: dict[Node, None] = {}
         has_regions = False
         for node in graph.nodes:
             if not calls.never_writes(node) or (node.kwargs and "out" in node.kwargs):
                 has_regions = has_regions or node.target is enter_context
                 if self._writes(node):
-                    self._writers.append(node)
+                    self._writers[node] = None
         if has_regions:
             self._number_regions()
 
@@ -107,13 +108,35 @@ class Effects:
         >>> [effects.writer_of(node) is not None for node in gm.graph.nodes]
         [True, True, True, False, True]
         """
-        for node in self._writers:
-            if node is but or node._erased or (between is not None and not between[0] < node < between[1]):
+        candidates: Iterable[Node] = self._writers
+        if between is not None and self._writers:
+            candidates = [node for node in self._between(*between, set()) if node in self._writers]
+        if not candidates:
+            return None
+        module_of = self.calls.module
+        sources = sources_of(value, module_of)
+        if None not in sources and between is None:
+            candidates = self._writers_near(sources)
+        for node in candidates:
+            if node is but or node._erased or (between is not None and node is between[1]):
                 continue
             for written in self._writes(node):
-                if may_share_memory(written, value, self.calls.module):
+                if written is value or not sources.isdisjoint(sources_of(written, module_of)):
                     return node, written
         return None
+
+    def _writers_near(self, sources: set[Node | None]) -> list[Node]:
+        """The writers that are given a value with one of these sources, all made in this graph."""
+        found, seen, waiting = set(), set(sources), list(sources)
+        while waiting:
+            value = waiting.pop()
+            for user in value.users if value is not None else ():
+                if user in self._writers:
+                    found.add(user)
+                if user not in seen and not sources.isdisjoint(sources_of(user, self.calls.module)):
+                    seen.add(user)
+                    waiting.append(user)
+        return sorted(found)
 
     def made(self, nodes: Iterable[Node], like: Node) -> None:
         """New nodes are there, in the `with` blocks of another one."""
@@ -122,7 +145,7 @@ class Effects:
             if region:
                 self._regions[node] = region
             if (not self.calls.never_writes(node) or "out" in node.kwargs) and self._writes(node):
-                self._writers.append(node)
+                self._writers[node] = None
 
     def _between(self, first: Node, last: Node, inside: set[Node]) -> Iterable[Node]:
         node = first
