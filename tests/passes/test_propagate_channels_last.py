@@ -101,7 +101,15 @@ class SqueezeAndExcite(nn.Module):
         return self.two(x * gate)
 
 
+def in_blocks(m: Any, x: Tensor) -> Tensor:
+    """What enters and leaves is read inside and outside of the block."""
+    with torch.no_grad():
+        first = m.a(x)
+    return m.b(first) + m.a(x) + first.flatten(1).sum()
+
+
 PARTS = [
+    pytest.param(Program(in_blocks, a=conv(), b=conv()), 3, (1, 2), id="with blocks"),
     pytest.param(Network(), 5, (1, 1), id="a network"),
     pytest.param(SqueezeAndExcite(), 4, (1, 1), id="squeeze and excite"),
     pytest.param(nn.Sequential(conv(), nn.ReLU(), conv(), nn.Flatten()), 2, (1, 1), id="a chain"),

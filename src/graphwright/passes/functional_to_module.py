@@ -33,8 +33,9 @@ class UseModules:
     to `train` or `eval`.
 
     Left alone: settings that the graph computes; weights that are computed, or are no parameters; dropout that is
-    always on or off; batch and instance norms, which as modules depend on the training flag or on the rank; calls that
-    no module makes (`dtype=` of softmax, `output_size=` of transposed convolutions).
+    always on or off; parameters and flags in programs that assign attributes; batch and instance norms, which as
+    modules depend on the training flag or on the rank; calls that no module makes (`dtype=` of softmax, `output_size=`
+    of transposed convolutions).
 
     >>> import torch
     >>> from graphwright import symbolic_trace
@@ -50,22 +51,22 @@ class UseModules:
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
         graphs = graphs_in(gm)
-        with_parameters = not any(written_attributes(graph) for graph in graphs)
+        reads_attributes = not any(written_attributes(graph) for graph in graphs)
         return sum(
-            _change(node, gm, self.kinds, with_parameters)
+            _change(node, gm, self.kinds, reads_attributes)
             for graph in graphs
             for node in list(graph.nodes)
             if node.op in ("call_function", "call_method")
         )
 
 
-def _change(node: Node, gm: nn.Module, kinds: tuple[type[nn.Module], ...], with_parameters: bool) -> bool:
+def _change(node: Node, gm: nn.Module, kinds: tuple[type[nn.Module], ...], reads_attributes: bool) -> bool:
     """Make a call of a function one of a module, where a module does the same."""
     call = call_of(node)
     if call is None or call.key not in _makers() or not _is_settled(node, call):
         return False
     tensors = _parameters_of(call, gm)
-    if tensors and not with_parameters:
+    if (tensors or isinstance(call.arguments.get("training"), Node)) and not reads_attributes:
         return False
     owner = _owner(call, gm, tensors)
     if owner is not None:

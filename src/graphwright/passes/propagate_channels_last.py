@@ -14,6 +14,8 @@ from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import (
     Call,
     call_of,
+    enter_context,
+    exit_context,
     gives_fresh_value,
     is_region,
     is_untouched,
@@ -198,6 +200,8 @@ def _may_be_written(node: Node, calls: Calls) -> list[Node]:
     """The values that a node which writes may write to."""
     module = calls.find(node)
     call = call_of(node) if module is None else module_call(node, module)
+    if node.target is enter_context or node.target is exit_context:
+        return []
     if call is None or not call.writes or is_region(node):
         return node.all_input_nodes
     return [value for name in call.writes if isinstance(value := call.arguments[name], Node)]
