@@ -3,6 +3,7 @@
 Modules and example inputs come in, reports go out. Read verify.py first.
 """
 
+from graphwright.analysis.costs import Cost, CostReport, costs
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
 from graphwright.analysis.tensor_metadata import (
     TensorMetadata,
@@ -15,9 +16,12 @@ from graphwright.analysis.verify import verify
 
 __all__ = [
     "CaseReport",
+    "Cost",
+    "CostReport",
     "Difference",
     "TensorMetadata",
     "VerifyReport",
+    "costs",
     "describe_tensors",
     "extract_tensor_metadata",
     "format_columns",
