@@ -128,6 +128,8 @@ _CALLABLES = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, t
 
 def _attributes(value: Any) -> dict[str, Any] | None:
     """The attributes of an object that knows no equality of its own, or None where it has none or compares itself."""
+    if type(value) is types.SimpleNamespace:
+        return dict(vars(value))
     if any("__eq__" in vars(kind) for kind in type(value).__mro__[:-1]):
         return None
     slots = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import inspect
@@ -147,6 +148,11 @@ class Inputs:
                 self._tensors[path] = make, value[0]
                 self._lists.add(path)
                 return opened
+        if isinstance(value, range):
+            self._known[path] = make(), value
+            return value
+        if kind in (set, frozenset, collections.deque):
+            return self._collection(path, value, make, inner)
         if isinstance(value, tuple | list):
             items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
             self._known[f"len_{path}"] = self._call(len, make()), len(items)
@@ -161,11 +167,12 @@ class Inputs:
                 return self.objects.remember(kind(), make)
             self._known[f"keys_{path}"] = self._call(list, make()), list(value)
             held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
-            return kind(**held) if dataclasses.is_dataclass(kind) else self.objects.remember(kind(held), make)
+            made: Any = kind(**held) if dataclasses.is_dataclass(kind) else kind(held)
+            return self.objects.remember(made, make)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             names = [field.name for field in dataclasses.fields(value)]
             fields = {name: inner(name, getattr(value, name), self._field_maker(make, name)) for name in names}
-            return dataclasses.replace(value, **fields)
+            return self.objects.remember(dataclasses.replace(value, **fields), make)
         if is_object(value) and not callable(value):
             own = attributes_of(value)
             self._known[f"names_{path}"] = self._call(attribute_names, make()), list(own)
@@ -181,6 +188,18 @@ class Inputs:
         )
         self._recorder.questions.refuse(error, "argument")
         return value
+
+    def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+        """A set or deque with what the program is to have in place of its items; of a set these have no order."""
+        if isinstance(value, set | frozenset) and not any(isinstance(item, torch.Tensor) for item in value):
+            self._known[path] = self._call(frozenset, make()), frozenset(value)
+            return self.objects.remember(type(value)(value), make)
+        self._known[f"len_{path}"] = self._call(len, make()), len(value)
+        in_order = make if isinstance(value, collections.deque) else made_once(lambda: self._call(list, make()))
+        items = [inner(i, item, self._item_maker(in_order, i)) for i, item in enumerate(value)]
+        if isinstance(value, collections.deque):
+            return self.objects.remember(collections.deque(items, value.maxlen), make)
+        return self.objects.remember(type(value)(items), make)
 
     def _item_maker(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
         return made_once(lambda: self._call(operator.getitem, make(), key))

@@ -7,6 +7,7 @@ the end of the graph. So an error on the way leaves the caller's objects as they
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Callable, Iterator
@@ -66,7 +67,9 @@ class Objects:
 
     def remember(self, value: Any, make: Callable[[], Node]) -> Any:
         """Remember what a list, dict or object holds as the program starts."""
-        content = attributes_of(value) if not isinstance(value, list | dict) else value.copy()
+        content: Any = dict(value) if isinstance(value, dict) else attributes_of(value)
+        if isinstance(value, list | set | frozenset | collections.deque):
+            content = list(value)
         self._held.append((value, content))
         self._recorder.objects[id(value)] = make
         return value
@@ -78,7 +81,17 @@ class Objects:
                 if len(value) != len(before) or any(map(operator.is_not, value, before)):
                     yield operator.setitem, value, slice(None), list(value)
                 continue
+            if isinstance(value, set | frozenset | collections.deque):
+                if len(value) != len(before) or any(map(operator.is_not, value, before)):
+                    is_set = isinstance(value, set)
+                    yield (set.clear if is_set else collections.deque.clear), value
+                    yield (set.update if is_set else collections.deque.extend), value, list(value)
+                continue
             is_dict = isinstance(value, dict)
+            if is_dict and list(value) != [*[k for k in before if k in value], *[k for k in value if k not in before]]:
+                for key in before:
+                    yield operator.delitem, value, key
+                before = {}  # in another order
             now = value if is_dict else attributes_of(value)
             for key in before:
                 if key not in now:

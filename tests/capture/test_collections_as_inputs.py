@@ -1,0 +1,92 @@
+"""Sets, deques, ranges, namespaces and dataclasses among the inputs, and what the program changes in them."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphwright import GuardError, load, save, trace, verify
+
+
+@dataclasses.dataclass
+class State:
+    tensor: Tensor
+    count: int = 3
+
+
+def of_dataclass(state: State) -> Any:
+    state.tensor = state.tensor + 1
+    state.count += 1
+    return state.tensor * state.count, state
+
+
+def of_set(names: set[str], x: Tensor) -> Tensor:
+    names.add("seen")
+    names.discard("b")
+    return x * 2 if "a" in names else x
+
+
+def of_frozenset(names: frozenset[str], x: Tensor) -> Tensor:
+    return x * len(names)
+
+
+def of_range(steps: range, x: Tensor) -> Any:
+    return [x * step for step in steps]
+
+
+def of_deque(rows: collections.deque[Tensor]) -> Any:
+    rows.appendleft(rows[-1] * 2)
+    return torch.stack([*rows])
+
+
+def of_ordered(held: collections.OrderedDict[str, Tensor]) -> Any:
+    held["new"] = held["a"] * 2
+    held.move_to_end("a")
+    return held
+
+
+def of_namespace(space: types.SimpleNamespace) -> Any:
+    space.new = space.tensor * space.factor
+    del space.factor
+    return space.new
+
+
+X = torch.arange(6.0).reshape(2, 3)
+CASES: list[Any] = [
+    pytest.param(of_dataclass, lambda x: (State(x, 5),), id="dataclass"),
+    pytest.param(of_set, lambda x: ({"a", "b"}, x), id="set"),
+    pytest.param(of_frozenset, lambda x: (frozenset({"a", "b"}), x), id="frozenset"),
+    pytest.param(of_range, lambda x: (range(1, 3), x), id="range"),
+    pytest.param(of_deque, lambda x: (collections.deque([x, x + 1], maxlen=3),), id="deque"),
+    pytest.param(of_ordered, lambda x: (collections.OrderedDict(a=x, b=x + 1),), id="ordered"),
+    pytest.param(of_namespace, lambda x: (types.SimpleNamespace(tensor=x, factor=2.0),), id="namespace"),
+]
+
+
+@pytest.mark.parametrize(("program", "inputs"), CASES)
+def test_they_are_read_and_changed_as_in_eager(program: Any, inputs: Any, tmp_path: Path) -> None:
+    gm = trace(program, inputs(X))
+    save(gm, tmp_path / "program.gw")
+    for captured in (gm, load(tmp_path / "program.gw", allow=[__name__, "collections"])):
+        report = verify(program, captured, [inputs(X), inputs(torch.ones(3, 2))])
+        assert report.ok, f"{report}\n{gm.code}"
+
+
+def test_what_a_set_holds_is_guarded_whatever_its_order() -> None:
+    gm = trace(of_set, ({"a", "b"}, X))
+    assert [guard.what for guard in gm.guards] == ["names is frozenset"]
+    assert torch.equal(gm({"b", "a"}, X), X * 2)
+    with pytest.raises(GuardError, match="argument 'names' was frozenset"):
+        gm({"a"}, X)
+
+
+def test_a_set_of_tensors_is_read() -> None:
+    gm = trace(lambda tensors: sum(tensors) * 2, ({X},))
+    assert torch.equal(gm({X + 1}), (X + 1) * 2)
