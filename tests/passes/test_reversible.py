@@ -207,6 +207,16 @@ UNTOUCHED = [
         id="a norm that is called twice",
     ),
     pytest.param(
+        FuseBatchNorm1dInLinear(),
+        Program(
+            lambda m, x: (lambda z: (lambda y: (z.add_(1), m.norm(y)))(m.linear(z)))(x.exp()),
+            norm=nn.BatchNorm1d(3),
+            linear=nn.Linear(4, 3),
+        ),
+        ROWS,
+        id="its input is written to in between",
+    ),
+    pytest.param(
         FuseBatchNorm1dInLinear(), nn.Sequential(nn.Linear(4, 3), nn.Identity(), nn.BatchNorm1d(3)), ROWS, id="not next"
     ),
 ]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from torch import nn
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import call_of, enter_context, exit_context, is_region, transformed
+from graphwright.ops import call_of, enter_context, exit_context, is_impure, is_random, is_region, transformed
+from graphwright.passes.bodies import module_of
 from graphwright.passes.tensor_facts import is_number, rank_of, shape_and_dtype
 
-__all__ = ["contexts_of", "gives_tensor", "plain_graphs"]
+__all__ = ["contexts_of", "gives_tensor", "plain_graphs", "writes_between"]
 
 _NO_TENSOR = frozenset({"size", "dim", "numel", "stride", "item", "tolist", "dtype", "device", "layout", "getitem"})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "pow", "neg", "floor_divide", "remainder", "positive", "abs"})
@@ -39,6 +40,17 @@ def plain_graphs(graph: Graph) -> Iterator[Graph]:
         if is_region(node) and node.target is not transformed:
             for body in bodies_of(node):
                 yield from plain_graphs(body)
+
+
+def writes_between(first: Node, last: Node, gm: nn.Module) -> bool:
+    """Tell whether anything between two nodes may write to a value or buffer, or does what is not known."""
+    find = module_of(gm)
+    node = first.next
+    while node is not last:
+        if is_impure(node, find(node), in_any_mode=True) and not is_random(node, find(node)):
+            return True
+        node = node.next
+    return False
 
 
 def gives_tensor(node: object, depth: int = 16) -> bool:

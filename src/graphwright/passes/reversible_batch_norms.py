@@ -12,8 +12,8 @@ from torch import nn
 
 from graphwright.errors import PassError, TrainingModeError
 from graphwright.ir import Node
-from graphwright.passes.fuse_conv_batch_norm import fold_batch_norm, scale_and_shift
-from graphwright.passes.memory_facts import contexts_of, plain_graphs
+from graphwright.passes.fold_batch_norm import fold_batch_norm, scale_and_shift
+from graphwright.passes.memory_facts import contexts_of, plain_graphs, writes_between
 from graphwright.passes.module_slots import Slot, is_own, like_now, take_out
 from graphwright.passes.reversible import ReversibleTransformation
 from graphwright.passes.submodules import Calls
@@ -67,7 +67,7 @@ class _FuseBatchNorm(ReversibleTransformation):
                     continue
                 modules = [each for each in (first, second) if each is not None]
                 own = all(is_own(each, graph_module, calls) and _BEFORE not in vars(each) for each in modules)
-                if own and contexts[before] == contexts[node]:
+                if own and contexts[before] == contexts[node] and not writes_between(before, node, graph_module):
                     pairs.append((before, node))
         pairs = _disjoint(pairs)
         for pair in pairs:

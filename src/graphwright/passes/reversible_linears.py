@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import is_impure, is_random
 from graphwright.passes.bodies import module_of
-from graphwright.passes.memory_facts import contexts_of, plain_graphs
+from graphwright.passes.memory_facts import contexts_of, plain_graphs, writes_between
 from graphwright.passes.module_slots import Slot, free_path, is_own, like_now, take_out
 from graphwright.passes.reversible import ReversibleTransformation
 from graphwright.passes.strided_users import reads_any_layout
@@ -60,7 +59,7 @@ class MergeLinears(ReversibleTransformation):
                     kind = [(p.dtype, p.device, p.requires_grad) for p in layer.parameters()]
                     groups.setdefault((node.args[0], contexts[node], str(kind)), []).append(node)
             for nodes in groups.values():
-                if len(nodes) > 1 and not _writes_between(nodes, graph_module):
+                if len(nodes) > 1 and not writes_between(nodes[0], nodes[-1], graph_module):
                     self._merge(nodes, graph_module)
         return graph_module
 
@@ -118,16 +117,6 @@ class _Merged:
     """The layers that were merged, in order, and where they were."""
 
     slots: tuple[Slot, ...]
-
-
-def _writes_between(nodes: list[Node], gm: GraphModule) -> bool:
-    find = module_of(gm)
-    node = nodes[0]
-    while node is not nodes[-1]:
-        node = node.next
-        if is_impure(node, find(node)) and not is_random(node):
-            return True
-    return False
 
 
 def _rows(layer: nn.Module) -> int:
