@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations
 from graphwright import GraphModule, symbolic_trace, trace
 from graphwright.analysis import verify
 from graphwright.ir import Graph
-from graphwright.passes import UseFunctions, UseModules, module_to_functional
+from graphwright.passes import UseFunctions, UseModules, module_to_functional, submodules
 
 LINE, IMAGE, VOLUME = torch.randn(2, 4, 8), torch.randn(2, 4, 8, 8), torch.randn(1, 4, 4, 4, 4)
 ROWS, TABLE, NUMBERS = torch.randn(3, 4), torch.rand(3, 4), torch.tensor([2, 0, 3])
@@ -338,3 +338,21 @@ def test_settings_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -
     gm = symbolic_trace(in_double := lambda x: F.softmax(x, -1, dtype=torch.float64))
     assert UseModules().run(gm) == 1
     assert not verify(in_double, gm, [ROWS])
+
+
+def test_names_of_many_modules_are_not_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(module: nn.Module, path: str, has: Any = submodules.has_attribute) -> bool:
+        asked.append(path)
+        return bool(has(module, path))
+
+    monkeypatch.setattr(submodules, "has_attribute", counted)
+
+    def many(x: Tensor) -> Tensor:
+        for _ in range(50):
+            x = torch.relu(x)
+        return x
+
+    assert UseModules().run(symbolic_trace(many)) == 50
+    assert len(asked) <= 3 * 50

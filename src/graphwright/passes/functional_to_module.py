@@ -51,16 +51,19 @@ class UseModules:
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
         graphs = graphs_in(gm)
+        numbers: dict[str, int] = {}
         reads_attributes = not any(written_attributes(graph) for graph in graphs)
         return sum(
-            _change(node, gm, self.kinds, reads_attributes)
+            _change(node, gm, self.kinds, reads_attributes, numbers)
             for graph in graphs
             for node in list(graph.nodes)
             if node.op in ("call_function", "call_method")
         )
 
 
-def _change(node: Node, gm: nn.Module, kinds: tuple[type[nn.Module], ...], reads_attributes: bool) -> bool:
+def _change(
+    node: Node, gm: nn.Module, kinds: tuple[type[nn.Module], ...], reads_attributes: bool, numbers: dict[str, int]
+) -> bool:
     """Make a call of a function one of a module, where a module does the same."""
     call = call_of(node)
     if call is None or call.key not in _makers() or not _is_settled(node, call):
@@ -81,7 +84,7 @@ def _change(node: Node, gm: nn.Module, kinds: tuple[type[nn.Module], ...], reads
     if form is None or not _is_same(call, form, tensors):
         return False
     if path is None:
-        path = _place(gm, module, call, tensors)
+        path = _place(gm, module, call, tensors, numbers)
     if path is None:
         return False
     read = [used for used in node.all_input_nodes if used.op == "get_attr"]
@@ -158,7 +161,9 @@ def _is_same(call: Call, form: FunctionalForm, tensors: Mapping[str, Node]) -> b
 # ---- where it goes
 
 
-def _place(gm: nn.Module, module: nn.Module, call: Call, tensors: Mapping[str, Node]) -> str | None:
+def _place(
+    gm: nn.Module, module: nn.Module, call: Call, tensors: Mapping[str, Node], numbers: dict[str, int]
+) -> str | None:
     """Put a new module into the captured one; None where there is no place for it."""
     name = type(module).__name__.lower()
     if has_live_flag(module):
@@ -170,7 +175,7 @@ def _place(gm: nn.Module, module: nn.Module, call: Call, tensors: Mapping[str, N
         if attribute != "training" or is_inside_used(gm, path):
             return None
         module.train(read_attribute(gm, str(flag.target)))
-        return install(gm, module, path)
+        return install(gm, module, path, numbers)
     module.train(gm.training)
     owners = {str(tensor.target).rpartition(".")[0] for tensor in tensors.values()}
     if len(owners) == 1 and (owner := owners.pop()):
@@ -180,7 +185,7 @@ def _place(gm: nn.Module, module: nn.Module, call: Call, tensors: Mapping[str, N
         if own and _is_bare(container) and not is_inside_used(gm, f"{owner}.weight"):
             assign_attribute(module, gm, owner)
             return owner
-    return install(gm, module, name)
+    return install(gm, module, name, numbers)
 
 
 def _is_bare(module: nn.Module) -> bool:

@@ -30,11 +30,18 @@ def graphs_in(gm: nn.Module) -> list[Graph]:
     return [inner for graph in graphs_of(gm) for inner in graph.all_graphs()]
 
 
-def install(gm: nn.Module, module: nn.Module, path: str) -> str:
-    """Put a new module into a captured one, at this path or at one with a number; return the path."""
-    free, number = path, 1
+def install(gm: nn.Module, module: nn.Module, path: str, numbers: dict[str, int] | None = None) -> str:
+    """Put a new module into a captured one, at this path or at one with a number; return the path.
+
+    Those who install many keep in `numbers` which ones are taken, so that not all are tried each time.
+    """
+    known = {} if numbers is None else numbers
+    number = known.get(path, 0)
+    free = f"{path}_{number}" if number else path
     while has_attribute(gm, free):
-        free, number = f"{path}_{number}", number + 1
+        number += 1
+        free = f"{path}_{number}"
+    known[path] = number
     assign_attribute(module, gm, free)
     return free
 
