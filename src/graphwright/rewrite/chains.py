@@ -8,7 +8,7 @@ from typing import Any
 
 from graphwright.rewrite import words
 from graphwright.rewrite.operations import ModuleStep
-from graphwright.rewrite.steps import Attempt, Step, Then, match_value, same
+from graphwright.rewrite.steps import Attempt, Step, Then, match_value, parts_in, same
 
 __all__ = ["Chain", "Choice", "Hole"]
 
@@ -129,30 +129,19 @@ def _names_in(steps: Sequence[Step]) -> dict[str, None]:
     found: dict[str, None] = {}
     for step in steps:
         found[step.word.name if isinstance(step, ModuleStep) else step.name] = None
-        waiting = [*step.inputs(), getattr(step, "kind", None)]
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, words.Word):
-                found[value.name] = None
-            elif isinstance(value, list | tuple):
-                waiting.extend(value)
-            elif isinstance(value, dict):
-                waiting.extend(value.values())
+        for part in parts_in([*step.inputs(), getattr(step, "kind", None)]):
+            if isinstance(part, words.Word):
+                found[part.name] = None
     return {name: None for name in found if name}
 
 
 def _steps_between(last: Any, hole: Step) -> list[Step]:
     """The steps that a value is made by, the hole aside."""
     found: dict[Step, None] = {}
-    waiting = [last]
+    waiting = list(parts_in(last))
     while waiting:
         value = waiting.pop()
-        if isinstance(value, Step):
-            if value is not hole and value not in found:
-                found[value] = None
-                waiting.extend(value.inputs())
-        elif isinstance(value, list | tuple):
-            waiting.extend(value)
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
+        if isinstance(value, Step) and value is not hole and value not in found:
+            found[value] = None
+            waiting.extend(parts_in(value.inputs()))
     return list(found)

@@ -16,7 +16,7 @@ from graphwright.rewrite import words
 from graphwright.rewrite.bodies import Bodies, Body, parts_of
 from graphwright.rewrite.chains import Chain, Choice, Hole
 from graphwright.rewrite.operations import Attribute, ModuleStep, Operation
-from graphwright.rewrite.steps import Step, Wildcard
+from graphwright.rewrite.steps import Step, Wildcard, parts_in
 from graphwright.runtime import graph_of
 
 __all__ = ["Pattern", "captured"]
@@ -62,20 +62,12 @@ class Pattern:
 
     def way_to_known(self, root: Step, is_known: Callable[[Step], bool]) -> tuple[Step, int] | None:
         """The known step that is fewest operations away from a root, and how many; None if it reads none."""
-        level: list[Any] = list(root.inputs())
+        level = list(parts_in(root.inputs()))
         for length in range(1, 1 + self.depth):
-            below: list[Any] = []
-            while level:
-                value = level.pop()
-                if isinstance(value, Step):
-                    if is_known(value):
-                        return value, length
-                    below.extend(value.inputs())
-                elif isinstance(value, list | tuple):
-                    level.extend(value)
-                elif isinstance(value, dict):
-                    level.extend(value.values())
-            level = below
+            for value in level:
+                if isinstance(value, Step) and is_known(value):
+                    return value, length
+            level = [part for value in level if isinstance(value, Step) for part in parts_in(value.inputs())]
         return None
 
     # ---- from a graph to steps
@@ -172,42 +164,33 @@ class Pattern:
     def _names(self) -> list[str]:
         """What matches know by name: the variables, and what words say."""
         names = dict.fromkeys(self.variables)
-        seen: set[int] = set()
-        waiting: list[Any] = list(self.roots)
+        seen: set[Any] = set()
+        waiting = list(parts_in(self.roots))
         while waiting:
             value = waiting.pop()
-            if isinstance(value, Step):
-                if id(value) not in seen:
-                    seen.add(id(value))
-                    word = getattr(value, "word", None)
-                    names[word.name if word is not None else ""] = None
-                    waiting.extend(value.inputs())
-            elif isinstance(value, words.Word):
+            if value in seen:
+                continue
+            seen.add(value)
+            if isinstance(value, words.Word):
                 names[value.name] = None
-            elif isinstance(value, list | tuple):
-                waiting.extend(value)
-            elif isinstance(value, dict):
-                waiting.extend(value.values())
+            else:
+                word = getattr(value, "word", None)
+                names[word.name if word is not None else ""] = None
+                waiting.extend(parts_in(value.inputs()))
         return [name for name in names if name]
 
     def _depth(self) -> int:
         """How many operations deep the pattern is: so far from an edit it may have come to match."""
-        depths: dict[int, int] = {}
+        depths: dict[Step, int] = {}
 
-        def depth(value: Any) -> int:
-            if isinstance(value, Step):
-                if id(value) not in depths:
-                    depths[id(value)] = 1  # against cycles
-                    inside = max([depth(item) for item in value.inputs()], default=0)
-                    depths[id(value)] = 1 + inside + (64 if isinstance(value, Chain | Bodies) else 0)
-                return depths[id(value)]
-            if isinstance(value, list | tuple):
-                return max([depth(item) for item in value], default=0)
-            if isinstance(value, dict):
-                return max([depth(item) for item in value.values()], default=0)
-            return 0
+        def depth(step: Step) -> int:
+            if step not in depths:
+                depths[step] = 1  # against cycles
+                inside = [depth(part) for part in parts_in(step.inputs()) if isinstance(part, Step)]
+                depths[step] = 1 + max(inside, default=0) + (64 if isinstance(step, Chain | Bodies) else 0)
+            return depths[step]
 
-        return max(depth(root) for root in self.roots)
+        return max(map(depth, self.roots))
 
 
 def captured(source: Any, what: str) -> tuple[Graph, nn.Module | None, str]:

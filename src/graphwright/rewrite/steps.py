@@ -8,7 +8,7 @@ way: the other order of a commutative operation, the next choice, a shorter chai
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -17,7 +17,7 @@ from graphwright.ir import ATOMS, Node
 from graphwright.rewrite import words
 from graphwright.rewrite.calls import Calls
 
-__all__ = ["Attempt", "Failures", "Step", "Wildcard", "match_all", "match_value", "same", "show"]
+__all__ = ["Attempt", "Failures", "Step", "Wildcard", "match_all", "match_value", "parts_in", "same", "show"]
 
 Then = Callable[[], bool]
 
@@ -104,6 +104,21 @@ class Wildcard(Step):
         if isinstance(self.kind, words.Lit):
             return _match_literal(self.kind, self.name, value, attempt, then)
         return attempt.bind(self.name, value, then)
+
+
+def parts_in(value: Any) -> Iterator[Any]:
+    """The steps and words inside of nested arguments of a step."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Step | words.Word):
+            yield item
+        elif isinstance(item, list | tuple):
+            waiting.extend(reversed(item))
+        elif isinstance(item, dict):
+            waiting.extend(reversed(item.values()))
+        elif isinstance(item, slice):
+            waiting.extend((item.step, item.stop, item.start))
 
 
 # ---- values
