@@ -3,16 +3,24 @@
     python bench/bench_control_flow.py [--check] [--margin 1.02]
 
 Takes a minute or two, most of it torch.compile's. Each program is a module as torch.jit.script takes it, so that all
-four run the same source.
+four run the same source. A second table has the hand-written models of the zoo, captured against eager, where the zoo
+lies beside the checkout or in the folder that ZOO names.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import functools
+import importlib
+import io
 import logging
+import os
 import sys
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -119,7 +127,50 @@ def main() -> int:
             "pass" if passed else "FAIL",
         ]  # fmt: skip
         print(f"| {' | '.join(cells)} |", flush=True)
+    good &= _hand_written(options.margin)
     return int(options.check and not good)
+
+
+def _hand_written(margin: float) -> bool:
+    """Print the table of the zoo's hand-written models; tell whether all reach the goal."""
+    good = True
+    models = list(_models())
+    if models:
+        print("\n| hand-written model | eager | graphwright | goal | |")
+        print(f"|{'---|' * 5}")
+    for name, module, args, kwargs in models:
+        torch.manual_seed(0)
+        captured = graphwright.trace(module, copy.deepcopy(args), copy.deepcopy(kwargs))
+        run = functools.partial(_repeat_copied, args=args, kwargs=kwargs)
+        cases = [Case("eager", functools.partial(run, module)), Case("graphwright", functools.partial(run, captured))]
+        with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+            found = {m.name: m for m in interleave(runnable(cases), baseline="eager", rounds=ROUNDS)}
+        ours = found["graphwright"]
+        passed = ours.ratio <= GOAL * margin
+        good &= passed
+        ratio = f"{ours.ratio:.3f} ({ours.lowest_ratio:.2f}..{ours.highest_ratio:.2f})"
+        verdict = "pass" if passed else "FAIL"
+        print(f"| {name} | {duration(found['eager'].median_s / 5)} | {ratio} | <= {GOAL} | {verdict} |", flush=True)
+    return good
+
+
+def _models() -> Iterator[tuple[str, nn.Module, Any, Any]]:
+    """The hand-written models of the zoo with their inputs; none where there is no zoo."""
+    folder = Path(os.environ.get("ZOO") or Path(__file__).resolve().parents[2] / "shared" / "zoo")
+    if not (folder / "zoo_classic.py").exists():
+        return
+    sys.path.insert(0, str(folder))
+    for name, entry in importlib.import_module("zoo").ZOO.items():
+        if entry.set == "classic":
+            torch.manual_seed(0)
+            args, kwargs = entry.inputs(entry.batch, (entry.sizes or (4, 6))[0], 0)
+            yield name.removeprefix("classic/"), entry.build().eval(), args, kwargs
+
+
+def _repeat_copied(run: Any, args: Any, kwargs: Any) -> None:
+    for _ in range(5):
+        given = [value.clone() if isinstance(value, torch.Tensor) else value for value in args]
+        run(*given, **kwargs)
 
 
 def _repeat(run: Any, args: Any) -> None:

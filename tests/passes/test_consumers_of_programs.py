@@ -1,0 +1,83 @@
+"""Each consumer of graphs takes real programs with branches, loops and orders: those of the tests, and the zoo's."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.capture.loop_programs import ROWS
+from tests.capture.order_programs import ORDERS
+from tests.passes.test_region_consumers import CONSUMERS
+from tests.zoo.judging import JUDGE
+from torch.utils._pytree import tree_leaves
+
+import graphwright
+from graphwright.ir import format_table
+
+
+@functools.cache
+def programs() -> list[tuple[str, Any, Any]]:
+    """Programs, each captured, with the inputs of some calls."""
+    found: list[tuple[str, Any, Any]] = []
+    for program in ORDERS:
+        name = getattr(program, "__name__", type(program).__name__)
+        found.append((name, graphwright.trace(program, ROWS[0]), [(x,) for x in ROWS]))
+    return [*found, *_of_the_zoo()]
+
+
+def _of_the_zoo() -> Iterator[tuple[str, Any, Any]]:
+    if not JUDGE.exists():
+        return
+    sys.path.insert(0, str(JUDGE.parent))
+    for name, entry in importlib.import_module("zoo").ZOO.items():
+        if entry.set == "classic" and name not in _SPOKEN:
+            torch.manual_seed(0)
+            module, first = entry.build().eval(), (entry.sizes or (4, 6))[0]
+            calls = [entry.inputs(batch, first, batch)[0] for batch in (2, 3)]
+            yield name, graphwright.trace(module, copy.deepcopy(calls[0])), calls
+
+
+_SPOKEN = ("classic/print_fstring",)  # prints
+
+
+def outcome(run: Callable[..., Any], args: Any) -> list[Any]:
+    torch.manual_seed(0)
+    given = copy.deepcopy(args)
+    return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves((run(*given), given))]
+
+
+def agrees(consume: Callable[[Any], Callable[..., Any]]) -> None:
+    """What a consumer makes of each program gives what the program gives, inputs afterwards included."""
+    for name, gm, calls in programs():
+        for args in calls:
+            wanted = outcome(copy.deepcopy(gm), args)  # it may count its calls
+            found = outcome(consume(copy.deepcopy(gm)), args)
+            torch.testing.assert_close(found, wanted, rtol=0, atol=0, msg=lambda why, name=name: f"{name}: {why}")
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_it_does_what_the_programs_do(consumer: str) -> None:
+    agrees(CONSUMERS[consumer])
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+def test_files_hold_them(tmp_path: Path) -> None:
+    def through_a_file(gm: Any) -> Any:
+        graphwright.save(gm, tmp_path / "net.gw")
+        return graphwright.load(tmp_path / "net.gw", allow=["tests", "zoo_classic"])
+
+    agrees(through_a_file)
+
+
+def test_lint_and_tables_take_them() -> None:
+    for _, gm, _ in programs():
+        gm.graph.lint()
+        assert len(format_table(gm.graph).splitlines()) >= len(gm.graph.nodes)
