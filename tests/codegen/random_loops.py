@@ -15,14 +15,27 @@ import torch
 __all__ = ["random_function"]
 
 
-def random_function(seed: int) -> Callable[..., Any]:
-    """Make a function of a tensor `x` of shape (n, 3) and an integer `n`."""
+def random_function(seed: int, has_effects: bool = False) -> Callable[..., Any]:
+    """Make a function of a tensor `x` of shape (n, 3) and an integer `n`.
+
+    With effects it writes to its input and to what it has computed, and draws random numbers.
+    """
     source = _Source(random.Random(seed)).text()
-    name = f"random_loops_{seed}.py"
+    name = f"random_loops_{seed}{'_with_effects' * has_effects}.py"
+    for pure, effect in _EFFECTS if has_effects else ():
+        source = source.replace(f" {pure}\n", f" {effect}\n")
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {"torch": torch}
     exec(compile(source, name, "exec"), namespace)
     return namespace["program"]  # type: ignore[no-any-return]
+
+
+_EFFECTS = (
+    ("y = y * 2", "y.mul_(2)"),
+    ("y = -y", "y = y + torch.rand(3)"),
+    ("y = torch.relu(y)", "x[:1] += y.detach().clamp(-1, 1)"),
+    ("y = y + 1", "y[0] = y[0] + 1"),
+)
 
 
 class _Source:
