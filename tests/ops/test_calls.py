@@ -165,7 +165,8 @@ ALIASES = [
     (m("float", x), [(0, "input")]), (m("add_", x, 1), [(0, "input")]), (m("add", x, 1), []), (m("sort", x), []),
     (f(F.dropout, x), [(None, "input")]), (f(operator.getitem, x, 0), [(None, "input")]), (f(torch.cat, [x]), []),
     (f(torch.broadcast_tensors, x, y), [(None, "tensors")]), (f(aten.t.default, x), [(0, "input")]),
-    (f(F.relu, x, True), [(0, "input")]), (f(F.relu, x), []),
+    (f(F.relu, x, True), [(0, "input")]),
+    (f(operator.add, [x], [y]), [(None, "*")]), (f(operator.add, x, y), []), (f(F.relu, x), []),
 ]  # fmt: skip
 
 

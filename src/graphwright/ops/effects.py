@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from graphwright.ir import Node, bodies_of
-from graphwright.ops.facts import WRITING_METHODS
+from graphwright.ops.facts import PYTHON_OPERATORS, WRITING_METHODS
 from graphwright.ops.lookup import operator_of
 from graphwright.ops.modules import is_plain_module
 from graphwright.ops.operators import Operator, flag_of, is_on
@@ -96,7 +96,18 @@ def aliases_of(node: Node, known: Operator) -> tuple[tuple[int | None, str], ...
     for flags in known.writes_if:
         if flags.flags == ("inplace",) and not _is_on(node, known, "inplace"):
             aliases = tuple(pair for pair in aliases if pair != (0, *flags.parameters))
-    return aliases if node.kwargs.get("out") is None else (*aliases, (None, "out"))
+    if node.kwargs.get("out") is not None:
+        return (*aliases, (None, "out"))
+    if (
+        node.op == "call_function"
+        and node.target in PYTHON_OPERATORS
+        and any(isinstance(arg, _LISTS) for arg in node.args)
+    ):
+        return (*aliases, (None, "*"))  # `[a] + [b]` has the same items
+    return aliases
+
+
+_LISTS = (list, tuple)
 
 
 def _writes(node: Node, known: Operator | None) -> bool:
