@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from graphwright.ops import transformed
+from graphwright.script.bodies import Body
 from graphwright.script.loops import static_items
 from graphwright.script.types import (
     ANY,
@@ -32,7 +34,7 @@ from graphwright.script.types import (
     join,
     resolved,
 )
-from graphwright.script.values import BAD, Const, Display, Group, ModuleRef, Value, constant
+from graphwright.script.values import BAD, Bad, Const, Display, Group, ModuleRef, Runtime, Value, constant
 
 if TYPE_CHECKING:
     from graphwright.script.context import Context
@@ -217,10 +219,32 @@ def _truth_of_all(function: Any) -> Callable[..., Value]:
     return every
 
 
+def _sorted_by(c: Context, values: Value, kind: Type, kwargs: Words, node: ast.AST, named: str) -> Value:
+    """`sorted(values, key=...)`: the key is a body of the node, compiled for an item."""
+    body, outer = Body(c.body), c.body
+    c.body = body
+    try:
+        key = c.parts.call(c, kwargs["key"], [Runtime(body.add_input("item"), kind)], {}, node)
+        given = None if isinstance(key, Bad) else c.argument(key)
+    finally:
+        c.body = outer
+    options = {name: value for name, value in kwargs.items() if name != "key"}
+    if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
+        return BAD
+    operands = body.operands()
+    body.close(given, operands)
+    last = body.graph.output_node()
+    last.origin = last.prev.origin
+    used = tuple([Runtime(operand, ANY) for operand in operands])
+    reverse = {name: c.argument(value) for name, value in options.items()}
+    taken = ("sorted", body.graph, (values,), used, reverse)
+    return c.make("call_function", transformed, taken, ListType(kind), node, named=named)
+
+
 def _sorted(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
-    if "key" in kwargs:
-        return c.problem("sorted with a key cannot be scripted", node, "sort a tensor, or write a loop")
     kind = _item(c, args[0], node)
+    if kind is not None and "key" in kwargs:
+        return _sorted_by(c, args[0], kind, kwargs, node, named)
     return BAD if kind is None else c.make("call_function", sorted, args, ListType(kind), node, kwargs, named=named)
 
 
