@@ -390,7 +390,9 @@ class Graph:
         if self._hooks is not None:
             for tell in self._hooks.erase:
                 tell(to_erase)
-        to_erase._read((), EMPTY_KWARGS)
+        for used in (*nodes_in(to_erase._args), *nodes_in(to_erase._kwargs)):
+            used.users.pop(to_erase, None)
+        to_erase._args, to_erase._kwargs = (), EMPTY_KWARGS
         self._unlink(to_erase)
 
     def _unlink(self, node: Node) -> None:

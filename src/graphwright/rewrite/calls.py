@@ -75,6 +75,10 @@ class Calls:
         """Tell whether no call of what a node calls draws random numbers; cheaper than asking of the node."""
         return self._is_never(node)[1]
 
+    def never_acts(self, node: Node) -> bool:
+        """Tell whether a node surely neither writes in place nor draws random numbers; cheaper than asking of it."""
+        return self._is_never(node) == (True, True) and not node.kwargs
+
     def _is_never(self, node: Node) -> tuple[bool, bool]:
         """Whether no call of this target ever writes in place, and whether none ever draws random numbers."""
         key = node.op, node.target

@@ -166,7 +166,8 @@ def _replace(root: Node, value: Any, new: set[Node]) -> None:
     """Have all that read a root read the value, but for the replacement itself."""
     if isinstance(value, Node):
         if value is not root:
-            root.replace_all_uses_with(value, lambda user: user not in new)
+            reads_root = not new.isdisjoint(root.users)
+            root.replace_all_uses_with(value, (lambda user: user not in new) if reads_root else None)
         return
     for user in [user for user in root.users if user not in new]:
         user.args = map_arg(user.args, lambda used: value if used is root else used)

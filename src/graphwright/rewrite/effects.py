@@ -50,8 +50,9 @@ class Effects:
             return "some of its operations are inside a `with` block and others are not"
         first, last = nodes[0], nodes[-1]
         inside = set(nodes)
-        outlive = [node for node in nodes if node not in match.roots and any(user not in inside for user in node.users)]
-        for node in outlive:
+        for node in nodes:
+            if self.calls.never_acts(node) or node in match.roots or inside.issuperset(node.users):
+                continue
             if self._draws(node) or is_inplace(node):
                 what = "draws random numbers" if self._draws(node) else "writes in place"
                 return f"{node.name} {what}, and others read its value, too"

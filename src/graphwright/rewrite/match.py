@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from graphwright.ir import Node
 from graphwright.rewrite.steps import Attempt
 
 __all__ = ["Match"]
+
+
+_sort_key = operator.attrgetter("_sort_key")
 
 
 class Match:
@@ -31,7 +35,7 @@ class Match:
         graph = self.roots[0].graph
         inside = {node for node in attempt.nodes.values() if type(node) is Node and node.graph is graph}
         inside -= {value for value in attempt.values.values() if type(value) is Node}
-        self.nodes = tuple(sorted(inside | set(self.roots)))
+        self.nodes = tuple(sorted(inside.union(self.roots), key=_sort_key))
         self.values: Mapping[str, Any] = dict(attempt.values)
         self.paths: Mapping[str, str] = dict(attempt.paths)
         self.steps = {step: node for step, node in attempt.nodes.items() if type(node) is Node}
