@@ -51,7 +51,16 @@ def test_graph_and_code_are_torch_fx_s(program: object) -> None:
     assert body.strip() == theirs.code.strip().split("\n", 1)[1].strip()
 
 
+def matched(x: torch.Tensor) -> torch.Tensor:
+    match x.shape:
+        case (_, width):
+            return x * width
+        case _:
+            return x
+
+
 REFUSED = [
+    pytest.param(matched, "'len' is not supported in symbolic tracing", id="match"),
     pytest.param(lambda x: {*x}, "Proxy object cannot be iterated", id="for"),
     pytest.param(lambda x: x.__len__(), "'len' is not supported in symbolic tracing", id="len"),
     pytest.param(lambda x: list(range(x)), "not 'Proxy'|as an integer", id="range"),

@@ -6,6 +6,7 @@ Python asks of a proxy (is it true? how long is it?) goes to the tracer, which r
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copy
 import operator
@@ -270,3 +271,15 @@ def _define_operators() -> None:
 
 
 _define_operators()
+
+
+class _MatchedAsSequence(abc.ABC):  # noqa: B024 - registered with, never derived from
+    """Has `match` ask a proxy for its length in `case (a, b):`, which is refused, rather than take the next case.
+
+    The flag is CPython's for types that such a pattern looks into; `isinstance(proxy, Sequence)` stays False.
+    """
+
+    __abc_tpflags__ = 1 << 5
+
+
+_MatchedAsSequence.register(Proxy)
