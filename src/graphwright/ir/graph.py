@@ -390,9 +390,18 @@ class Graph:
         if self._hooks is not None:
             for tell in self._hooks.erase:
                 tell(to_erase)
-        for used in (*nodes_in(to_erase._args), *nodes_in(to_erase._kwargs)):
-            used.users.pop(to_erase, None)
-        to_erase._args, to_erase._kwargs = (), EMPTY_KWARGS
+        for arg in to_erase._args:
+            kind = type(arg)
+            if kind is Node:
+                arg.users.pop(to_erase, None)
+            elif kind not in ATOMS:
+                for used in nodes_in(arg):
+                    used.users.pop(to_erase, None)
+        if to_erase._kwargs:
+            for used in nodes_in(to_erase._kwargs):
+                used.users.pop(to_erase, None)
+            to_erase._kwargs = EMPTY_KWARGS
+        to_erase._args = ()
         self._unlink(to_erase)
 
     def _unlink(self, node: Node) -> None:

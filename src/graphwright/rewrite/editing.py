@@ -97,10 +97,10 @@ def _place(match: Match) -> tuple[Node, list[Node]]:
 
     It is the last root, or the first node that reads another root.
     """
-    last = max(match.roots)
     if len(match.roots) == 1:
-        return last, []
-    inside = set(match.nodes)
+        return match.roots[0], []
+    last = max(match.roots)
+    inside = match.inside
     first_use = min((user for root in match.roots for user in root.users if user not in inside), default=last)
     if first_use >= last:
         return last, []
@@ -183,7 +183,7 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
         return
     sources = [NodeSource(node, name, NodeSourceAction.REPLACE) for node in match.nodes] if name else []
     roots = {value: root for root, value in pairs if isinstance(value, Node)}
-    knows_examples = any("tensor_meta" in (root._meta or ()) for root in match.roots)
+    knows_examples = any(root._meta and "tensor_meta" in root._meta for root in match.roots)
     for node in made:
         root = roots.get(node)
         like = root or match.roots[0]

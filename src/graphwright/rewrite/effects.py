@@ -49,7 +49,7 @@ class Effects:
         if self._regions and len({self._regions.get(node, 0) for node in (*nodes, *late, before)}) > 1:
             return "some of its operations are inside a `with` block and others are not"
         first, last = nodes[0], nodes[-1]
-        inside = set(nodes)
+        inside = match.inside
         for node in nodes:
             if self.calls.never_acts(node) or node in match.roots or inside.issuperset(node.users):
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,16 +14,14 @@ from graphwright.rewrite.steps import Attempt
 __all__ = ["Match"]
 
 
-_sort_key = operator.attrgetter("_sort_key")
-
-
 class Match:
     """A pattern that was found. Its variables are attributes: `m.x` is a node or a literal, `m.linear` a module.
 
     What is repeated gives lists. Names that attributes cannot have are read as items: `m["match"]`.
 
     roots: the nodes whose values the pattern gives.
-    nodes: all nodes that the pattern covers, in the order of the graph, those of its inputs not among them.
+    nodes: all nodes that the pattern covers, in the order of the graph, those of its inputs not among them; `inside` is
+        the set of them.
     values: what the variables stand for, by name.
     paths: the dotted paths of the modules, by the name of their variable.
     module: the captured module that the nodes belong to.
@@ -33,9 +30,10 @@ class Match:
     def __init__(self, attempt: Attempt, roots: Sequence[Node], module: nn.Module) -> None:
         self.roots = tuple(roots)
         graph = self.roots[0].graph
-        inside = {node for node in attempt.nodes.values() if type(node) is Node and node.graph is graph}
-        inside -= {value for value in attempt.values.values() if type(value) is Node}
-        self.nodes = tuple(sorted(inside.union(self.roots), key=_sort_key))
+        self.inside = {node for node in attempt.nodes.values() if type(node) is Node and node.graph is graph}
+        self.inside.difference_update([value for value in attempt.values.values() if type(value) is Node])
+        self.inside.update(self.roots)
+        self.nodes = tuple(sorted(self.inside))
         self.values: Mapping[str, Any] = dict(attempt.values)
         self.paths: Mapping[str, str] = dict(attempt.paths)
         self.steps = {step: node for step, node in attempt.nodes.items() if type(node) is Node}

@@ -61,7 +61,7 @@ class Operation(Step):
         """Match a call in the pattern's own spelling, for which nobody needs its canonical form."""
         args, kwargs = self.written
         given = value.kwargs
-        if len(args) != len(value.args) or kwargs.keys() != given.keys():
+        if len(args) != len(value.args) or ((kwargs or given) and kwargs.keys() != given.keys()):
             return False
         pairs = list(zip(args, value.args, strict=True))
         if kwargs:

@@ -159,6 +159,7 @@ class Template:
     ) -> None:
         self.graph, self.module, self.where = graph, module, where
         self._own = {str(node.target) for node in graph.all_nodes() if node.op in ("get_attr", "call_module")}
+        self._result = graph.output_node().args[0]
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
         self._nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
         # Those whose copies may get their names when somebody asks for them.
@@ -182,11 +183,12 @@ class Template:
         values: dict[Node, Any] = {node: match[name] for node, name in self._variables.items()}
         for node in self._nodes:
             if node in self._plain:
-                args, kwargs = map_arg(node.args, values.__getitem__), map_arg(node.kwargs, values.__getitem__)
+                args = map_arg(node.args, values.__getitem__)
+                kwargs = map_arg(node.kwargs, values.__getitem__) if node.kwargs else None
                 values[node] = graph.create_node(node.op, node.target, args, kwargs, None, node.type)
             else:
                 values[node] = graph.node_copy(node, values.__getitem__)
-        return map_arg(self.graph.output_node().args[0], values.__getitem__)
+        return map_arg(self._result, values.__getitem__)
 
     def _bring(self, gm: nn.Module) -> None:
         for name in self._own:

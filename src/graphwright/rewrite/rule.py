@@ -131,6 +131,8 @@ def _reason(condition: Condition, answer: Any) -> str:
 def find(pattern: Pattern, node: Node, attempt: Attempt, then: Callable[[], bool]) -> bool:
     """Find a pattern with a node as its first root, whatever the others are."""
     roots = pattern.roots
+    if len(roots) == 1:
+        return roots[0].match(node, attempt, then)
     return match_value(roots[0], node, attempt, lambda: _find_others(pattern, 1, attempt, then))
 
 

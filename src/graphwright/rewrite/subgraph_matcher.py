@@ -73,8 +73,7 @@ def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> It
 
             def is_closed(attempt: Attempt = attempt, found: list[Match] = found) -> bool:
                 match = Match(attempt, [attempt.nodes[root] for root in pattern.roots], gm)
-                inside = set(match.nodes)
-                closed = all(node in match.roots or inside.issuperset(node.users) for node in match.nodes)
+                closed = all(node in match.roots or match.inside.issuperset(node.users) for node in match.nodes)
                 if closed:
                     found.append(match)
                 return closed
