@@ -310,3 +310,16 @@ def test_a_variable_that_a_side_does_not_change_is_not_used_for_what_it_computes
 
     gm = graphwright.script(program)
     agrees(gm, program, (X, 1), (-X, 4), (X[:1], 0))
+
+
+def test_what_a_branch_makes_of_a_variable_is_read_before_the_variable_is_written_again() -> None:
+    def program(a: int, b: int, n: int) -> Any:
+        for _ in range(n):
+            if a < b:
+                b = a
+            a, b = b, a + 1
+        return a, b
+
+    gm = graphwright.script(program)
+    for values in ((0, 1, 2), (5, 2, 3), (3, 3, 4)):
+        assert gm(*values) == program(*values), gm.code

@@ -144,11 +144,22 @@ class _ReadableWriter(Writer):
             is_own = before._op != "placeholder" or self is self.outermost
             is_named = item in self.texts or item in self.kept or item in self.skipped
             if is_own and not is_named and before not in self.inside and before not in self.skipped:
+                if self._is_overwritten(item, node, self.name(before)):
+                    continue
                 self.texts[item] = self.name(before), ATOM
                 self.kept.add(before)
                 self.renewed.add(item)
                 if self.ending is not None and self.name(item) in dict(self.ending.pairs(self._values())):
                     self.kept.add(item)  # the variable goes on to what comes after the body
+
+    def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
+        """Tell whether a variable gets another value after a branch, while what the branch makes of it is still read."""
+        others = [
+            other
+            for other in self.nodes
+            if other > node and other is not item and other in self.texts and self.texts[other][0] == name
+        ]
+        return any(user > other for other in others for user in item.users)
 
     @contextlib.contextmanager
     def shadowing(self, body: Graph, operands: Sequence[Any]) -> Iterator[None]:
