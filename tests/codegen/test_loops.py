@@ -315,6 +315,10 @@ def test_a_variable_that_a_side_does_not_change_is_not_used_for_what_it_computes
 def test_what_a_branch_makes_of_a_variable_is_read_before_the_variable_is_written_again() -> None:
     def program(a: int, b: int, n: int) -> Any:
         for _ in range(n):
+            i = 0
+            while i < 2:
+                i = i + 1
+                b = b * 2
             if a < b:
                 b = a
             a, b = b, a + 1

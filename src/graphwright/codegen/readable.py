@@ -153,7 +153,7 @@ class _ReadableWriter(Writer):
                     self.kept.add(item)  # the variable goes on to what comes after the body
 
     def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
-        """Tell whether a variable gets another value after a branch, while what the branch makes of it is still read."""
+        """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
         others = [
             other
             for other in self.nodes
