@@ -142,6 +142,8 @@ def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
             item = node if is_whole else items.get(i)
             for before in _left_as_they_are(value, body, operands) if item is not None else ():
                 assert item is not None
+                if type(before) is not Node:  # a literal: no variable holds it
+                    continue
                 may = base_of(before.name) == base_of(item.name) and operands.count(before) == 1
                 if may and before is not node._args[0] and not reads_after(node, before):
                     yield item, before
