@@ -150,6 +150,7 @@ _STANDARD = (
     ),
     "typing",
     "warnings",
+    "weakref",
 )
 
 

@@ -4,7 +4,10 @@ Modules and example inputs come in, reports go out. Read verify.py first.
 """
 
 from graphwright.analysis.costs import Cost, CostReport, costs
+from graphwright.analysis.fake_modules import with_fake_tensors
+from graphwright.analysis.fake_regions import run_on_fake
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
+from graphwright.analysis.shapes import Shapes
 from graphwright.analysis.tensor_metadata import (
     TensorMetadata,
     describe_tensors,
@@ -19,6 +22,7 @@ __all__ = [
     "Cost",
     "CostReport",
     "Difference",
+    "Shapes",
     "TensorMetadata",
     "VerifyReport",
     "costs",
@@ -27,6 +31,8 @@ __all__ = [
     "format_columns",
     "infer_tensor_metadata",
     "largest_difference",
+    "run_on_fake",
     "tensors_in",
     "verify",
+    "with_fake_tensors",
 ]

@@ -5,6 +5,7 @@ Read node.py first, then graph.py. No torch in here.
 """
 
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
+from graphwright.ir.edit_log import EditLog
 from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
@@ -39,6 +40,7 @@ __all__ = [
     "INHERITED_META",
     "OPCODES",
     "Argument",
+    "EditLog",
     "Graph",
     "GraphSnapshot",
     "Meta",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal
@@ -124,6 +125,7 @@ class Graph:
         self._unnamed: list[Node] = []  # nodes in creation order whose names nobody asked for yet
         self._index: dict[tuple[str, Target], dict[Node, None]] | None = None  # made by the first find_nodes
         self._watchers: list[Callable[[], None]] | None = None  # told of the next edit, once
+        self._logs: list[weakref.ref[Any]] = []  # edit logs, told of every edit; with one, there are always watchers
         self._writer: Any = None  # how users want it written as code, None for the ordinary way; codegen knows
         self._meta: dict[str, Any] | None = None
         self._hooks: Any = None  # lists of functions to call: `create(node)`, `erase(node)`, `replace(old, new, user)`
@@ -255,7 +257,7 @@ class Graph:
             self._index.setdefault(_index_key(op, target), {})[node] = None
         self.version += 1
         if self._watchers is not None:
-            self._tell_watchers()
+            self._tell_watchers(node)
         if self._hooks is not None:
             for tell in self._hooks.create:
                 tell(node)
@@ -413,7 +415,7 @@ class Graph:
         node._prev._next, node._next._prev = node._next, node._prev
         node._position = None
         self._len -= 1
-        self._edited()
+        self._edited(node)
 
     def _move(self, node: Node, before: Node) -> None:
         """Move a node to just before another one, or to the end where that is the root."""
@@ -427,7 +429,7 @@ class Graph:
         before._prev._next = node
         before._prev = node
         place(node, self._root)
-        self._edited()
+        self._edited(node)
 
     def _own(self, node: Node) -> Node:
         if node.graph is not self:
@@ -436,13 +438,18 @@ class Graph:
             raise GraphError(f"{node} was erased from the graph", at=node.origin)
         return node
 
-    def _edited(self) -> None:
+    def _edited(self, node: Node | None = None) -> None:
+        """Count an edit, of one node or of what may concern all."""
         self.version += 1
         if self._watchers is not None:
-            self._tell_watchers()
+            self._tell_watchers(node)
 
-    def _tell_watchers(self) -> None:
-        watchers, self._watchers = self._watchers, None
+    def _tell_watchers(self, node: Node | None) -> None:
+        watchers = self._watchers
+        logs = self._logs = [log for log in self._logs if log() is not None]
+        self._watchers = [] if logs else None
+        for log in logs:
+            log().note(node)  # type: ignore[union-attr]
         for tell in watchers or ():
             tell()
 
@@ -458,6 +465,12 @@ class Graph:
             self._watchers = []
         self._watchers.append(tell)
 
+    def _keep_log(self, log: Any) -> None:
+        """Have every edit noted in a log for as long as it lives."""
+        self._logs.append(weakref.ref(log))
+        if self._watchers is None:
+            self._watchers = []
+
     def _before_retarget(self, node: Node) -> None:
         if node._name is None:
             self._make_names()  # a name comes from what the node was when it was made
@@ -467,7 +480,7 @@ class Graph:
     def _after_retarget(self, node: Node) -> None:
         if self._index is not None:
             self._index.setdefault(_index_key(node._op, node._target), {})[node] = None
-        self._edited()
+        self._edited(node)
 
     # ---- names
 
@@ -506,7 +519,7 @@ class Graph:
         self._tell_of_replacement(node, name, list(node.users))
         self._namespace.take(name)
         node._name = name
-        self._edited()
+        self._edited(node)
 
     # ---- checking and printing
 

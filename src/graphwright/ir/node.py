@@ -202,7 +202,7 @@ class Node:
             self._kwargs = new_kwargs
         else:
             self._kwargs = EMPTY_KWARGS
-        self.graph._edited()
+        self.graph._edited(self)
 
     def _frozen(self, args: tuple[Argument, ...]) -> tuple[Argument, ...]:
         """Make containers immutable, and refuse nodes of other graphs."""
@@ -249,7 +249,7 @@ class Node:
         self._args = (*self._args[:idx], inserted, *self._args[idx:])
         for node in nodes_in(inserted):
             node.users[self] = None
-        self.graph._edited()
+        self.graph._edited(self)
 
     def update_kwarg(self, key: str, arg: Argument) -> None:
         """Replace or add one keyword argument."""
@@ -286,7 +286,7 @@ class Node:
         for arg in args:
             if type(arg) is Node:
                 arg.users[self] = None
-        self.graph._edited()
+        self.graph._edited(self)
         return True
 
     def replace_all_uses_with(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from graphwright.analysis import run_on_fake
 from graphwright.ir import Node, map_aggregate
-from graphwright.passes.fake_regions import run_on_fake
 from graphwright.runtime import GraphModule, Interpreter
 
 __all__ = ["FakeTensorProp"]

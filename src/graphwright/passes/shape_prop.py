@@ -9,10 +9,14 @@ from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphwright.analysis import TensorMetadata, describe_tensors, extract_tensor_metadata
+from graphwright.analysis import (
+    TensorMetadata,
+    describe_tensors,
+    extract_tensor_metadata,
+    run_on_fake,
+    with_fake_tensors,
+)
 from graphwright.ir import ATOMS, Node, format_node
-from graphwright.passes.fake_modules import with_fake_tensors
-from graphwright.passes.fake_regions import run_on_fake
 from graphwright.runtime import GraphModule, Interpreter
 
 __all__ = ["ShapeProp", "TensorMetadata", "extract_tensor_metadata"]

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from graphwright.ops import cond, for_loop, while_loop
 
-__all__ = ["run_on_fake"]
+__all__ = ["run_loop", "run_on_fake"]
 
 
 def run_on_fake(call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -22,25 +22,36 @@ def run_on_fake(call: Callable[..., Any], target: Any, args: tuple[Any, ...], kw
         false(*operands)
         return true(*operands)
     if target is while_loop or target is for_loop:
-        return _loop(target, *args)
+        return run_loop(target, args)
     return call(target, args, kwargs)
 
 
-def _loop(target: Any, subject: Any, body: Any, carried: Any, operands: Any, breaks: bool = False) -> tuple[Any, ...]:
+def run_loop(target: Any, args: tuple[Any, ...], undecided: Any = FakeTensor) -> tuple[Any, ...]:
+    """Run a loop, whose bodies are functions, until its test says so or is one of the classes `undecided`.
+
+    >>> run_loop(while_loop, (lambda n: n < 5, lambda n: (n * 2,), (1,), ()))
+    (8,)
+    """
+    return _loop(undecided, target, *args)
+
+
+def _loop(
+    undecided: Any, target: Any, subject: Any, body: Any, carried: Any, operands: Any, breaks: bool = False
+) -> tuple[Any, ...]:
     values = tuple(carried)
     if target is for_loop:
         for item in subject:
             stop, values = _round(body, (item, *values, *operands), breaks)
-            if not isinstance(stop, FakeTensor) and stop:
+            if not isinstance(stop, undecided) and stop:
                 break
         return values
     while True:
         holds = subject(*values, *operands)
-        is_known = not isinstance(holds, FakeTensor)
+        is_known = not isinstance(holds, undecided)
         if is_known and not holds:
             return values
         stop, values = _round(body, (*values, *operands), breaks)
-        if not is_known or isinstance(stop, FakeTensor) or stop:
+        if not is_known or isinstance(stop, undecided) or stop:
             return values
 
 
