@@ -74,14 +74,6 @@ def generator(x):
     yield x
 
 
-def tries(x):
-    try:
-        x = x + 1
-    except ValueError:
-        pass
-    return x
-
-
 def unknown_method(x):
     return x.no_such_method()
 
@@ -90,10 +82,6 @@ def int_for_a_list(x):
     xs: list[int] = []
     xs.append(x)
     return xs
-
-
-def stars(x, *args):
-    return x
 
 
 def made_class(x):
@@ -105,6 +93,7 @@ def made_class(x):
 
 def global_variable(x):
     global XS
+    XS = x
     return x
 
 
@@ -121,8 +110,8 @@ def tuple_item(x):
 
 
 REFUSED = [
-    type_changes, undefined_on_one_side, changes_in_a_loop, optional_is_used, generator, tries,
-    unknown_method, int_for_a_list, stars, made_class, global_variable, recursive, tuple_item,
+    type_changes, undefined_on_one_side, changes_in_a_loop, optional_is_used, generator,
+    unknown_method, int_for_a_list, made_class, global_variable, recursive, tuple_item,
 ]  # fmt: skip
 
 

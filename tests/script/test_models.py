@@ -49,6 +49,34 @@ def test_models_of_torchvision(name: str) -> None:
     assert_same(model, *((2, 3, 4, 32, 32) if name == "r3d_18" else (2, 3, 224, 224)))
 
 
+@pytest.mark.filterwarnings("ignore:Scripted:UserWarning")
+@pytest.mark.parametrize("transform_input", [False, True])
+@pytest.mark.parametrize(
+    ("name", "size"), [("googlenet", 64), pytest.param("inception_v3", 299, marks=pytest.mark.slow)]
+)
+def test_models_with_auxiliary_outputs(name: str, size: int, transform_input: bool) -> None:
+    """Scripted, they always give their named tuple, as they do for torch's own scripting."""
+    declare_torchvision()
+    models = pytest.importorskip("torchvision.models")
+    for aux_logits in (True, False):
+        options = {"aux_logits": aux_logits, "init_weights": False, "transform_input": transform_input}
+        model = models.get_model(name, weights=None, **options)
+        gm = script(model)
+        x = torch.rand(2, 3, size, size)
+        state = {key: value.clone() for key, value in model.state_dict().items()}
+        for training in (True, False):
+            results = []
+            for program in (model, gm):
+                model.load_state_dict(state)
+                torch.manual_seed(0)
+                with torch.no_grad():
+                    results.append(program.train(training)(x))
+            wanted, given = results
+            assert type(given).__name__ in ("GoogLeNetOutputs", "InceptionOutputs")
+            for mine, its in zip(given, wanted if isinstance(wanted, tuple) else [wanted], strict=False):
+                assert mine is its is None or torch.equal(mine, its)
+
+
 @pytest.mark.parametrize("name", [TIMM[0], *[pytest.param(name, marks=pytest.mark.slow) for name in TIMM[1:]]])
 def test_models_of_timm(name: str) -> None:
     declare_torchvision()

@@ -86,10 +86,25 @@ CASES = {
         "def f(y: Optional[Tensor]):\n    return y.sum()",
         "a value of type Optional[Tensor] may be None here, which has no 'sum'",
     ),
-    "try": ("def f(x):\n    try:\n        x\n    except E:\n        pass\n    return x", "`try` cannot be scripted"),
+    "what is caught": (
+        "def f(x):\n    try:\n        x = x + 1\n    except 3:\n        pass\n    return x",
+        "`except` needs exception classes",
+    ),
+    "finally": (
+        "def f(x):\n    try:\n        x = x + 1\n    finally:\n        return x",
+        "`finally` is left by another way than its end",
+    ),
+    "a variable in a handler": (
+        "def f(x):\n    try:\n        y = x + 1\n        x = y.sum()\n    except IOError:\n        x = y\n    return x",
+        "'y' has no value that is known where the `try` in line 5 was left by an error",
+    ),
+    "a bare raise": ("def f(x):\n    raise", "a bare `raise` stands in no handler"),
     "yield": ("def f(x):\n    yield x", "`yield` cannot be scripted"),
     "class": ("def f(x):\n    class A: pass\n    return x", "a class inside a function cannot be scripted"),
-    "global": ("def f(x):\n    global y\n    return x", "`global` cannot be scripted"),
+    "global": (
+        "def f(x):\n    global y\n    y = x\n    return x",
+        "a global variable that is assigned cannot be scripted",
+    ),
     "nonlocal": (
         "def f(x):\n    def g():\n        nonlocal x\n        x = 1\n    g()\n    return x",
         "`nonlocal` cannot be scripted",
@@ -99,7 +114,10 @@ CASES = {
         "def f(x):\n    with open('a') as g:\n        return x",
         "only contexts of torch can be entered, without `as`",
     ),
-    "star parameters": ("def f(x, *rest):\n    return x", "`*rest` cannot be scripted"),
+    "star parameters": (
+        "def g(x):\n    return x\ndef f(*rest):\n    return g(*rest)",
+        "`*` needs a tuple whose length is known",
+    ),
     "annotation": ("def f(x: 'Nope'):\n    return x", "this annotation cannot be resolved: name 'Nope' is not defined"),
     "annotation that is no type": ("def f(x: 3):\n    return x", "this annotation is no type of scripted programs"),
     "return type": ("def f(x) -> int:\n    return x", "f is declared to return int, and returns Tensor"),

@@ -170,17 +170,26 @@ def unpacked_items(node: Node) -> list[Node | None] | None:
         if user is not following or type(index) is not int or not 0 <= index < len(items) or items[index] is not None:
             return None
         items[index] = user
-    return items if len(items) > 1 or node._target is unpack or is_region(node) else None
+    return items if len(items) > 1 or node._target is unpack or is_region(node) or is_attempt(node) else None
 
 
 def unpacking_of(node: Node) -> Node | None:
     """The node after this one that only takes its value apart, where that is all that is done with it."""
+    if is_attempt(node):
+        return node if unpacked_items(node) is not None else None
     following = node._next
     is_alone = list(node.users) == [following] and following._target is unpack
     return following if is_alone and unpacked_items(following) else None
 
 
+def is_attempt(node: Node) -> bool:
+    """Tell whether a node is a body under `try`."""
+    return node._target is transformed and node._args[0] == "attempt"
+
+
 def _count_of_values(node: Node) -> int | None:
+    if is_attempt(node):
+        return 1 + int(node._args[4]["count"])
     if node._target is unpack and len(node._args) == 2 and type(node._args[1]) is int:
         return node._args[1]
     if node._target is cond and all(isinstance(body, Graph) for body in node._args[1:3]):

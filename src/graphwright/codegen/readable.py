@@ -44,7 +44,7 @@ from graphwright.codegen.transforms import key_expression, takes_key, transform_
 from graphwright.codegen.variables import named_in_place, reassigned
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
-from graphwright.ops import cond, is_loop, raise_error, transformed, write_attribute
+from graphwright.ops import cond, evaluated, is_loop, raise_error, transformed, write_attribute
 
 __all__ = ["graph_to_readable_source", "readable_source"]
 
@@ -259,6 +259,8 @@ class _ReadableWriter(Writer):
         """Write that a condition does not hold."""
         if isinstance(pred, Text):
             return f"not {pred}" if pred.isidentifier() else f"not ({pred})"
+        if pred in self.inside and pred._target in _NEGATED:
+            return self.function_call(operator.not_, (pred,), {})[0]
         text = self.operand(pred, NOT)
         return text.removeprefix("not ") if text.startswith("not ") else f"not {text}"
 
@@ -338,6 +340,8 @@ class _ReadableWriter(Writer):
             return f"raise {error}({self.call(node._args[1:], {})})" if node._args[1:] else f"raise {error}"
         if node._target is write_attribute:
             return self.write(node)
+        if node._target is evaluated:
+            return self.value(node._args[0])
         items = unpacked_items(node)
         if items:
             unused = self.names.new("_") if None in items else ""

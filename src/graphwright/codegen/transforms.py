@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from graphwright.codegen.endings import Block, Text
-from graphwright.codegen.nesting import unpacking_of
+from graphwright.codegen.endings import Assigns, Block, Text, ends_by_raising
+from graphwright.codegen.nesting import unpacked_items, unpacking_of
 from graphwright.codegen.operators import PRIMARY
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
@@ -51,6 +51,8 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
     transform, body, inputs, operands, options = node._args
     if not isinstance(body, Graph) or transform not in TRANSFORMS:
         raise GraphError(f"{node.name!r} has a body that is no graph: it cannot be written", at=node.origin)
+    if transform == "attempt":
+        return _attempt_block(writer, node)
     kind = TRANSFORMS[transform]
     placeholders = [inner for inner in body.nodes if inner._op == "placeholder"]
     count = len(placeholders) - len(operands)
@@ -82,6 +84,27 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
         [(f"def {name}({', '.join(signature)}):", lines), ("", [_statement(writer, node, call)])],
         leaves=writer.returned is node,
     )
+
+
+def _attempt_block(writer: _ReadableWriter, node: Node) -> Block:
+    """Write a body under `try`: the error that it raised, or None, and its values get variables."""
+    _, body, _, operands, options = node._args
+    items = unpacked_items(node)
+    names = items or [None] * (options["count"] + 1)
+    targets = [writer.fresh("_") if item is None else writer.name(item) for item in names]
+    error, *values = targets
+    caught = _fresh(writer, "caught")
+    writer.names.release(caught)
+    lines: list[Any] = [writer.body(body, operands, Assigns(values), [*range(len(values))])]
+    if not ends_by_raising(body):
+        lines.append(f"{error} = None")
+    left = [f"{error} = {caught}", *([f"{' = '.join(values)} = None"] if values else [])]
+    errors = options["errors"]
+    kind = writer.value(errors[0] if len(errors) == 1 else errors)
+    parts: list[Any] = [("try:", lines), (f"except {kind} as {caught}:", left)]
+    if node.users and items is None:
+        parts.append(("", [f"{writer.name(node)} = ({', '.join(targets)},)"]))
+    return Block(parts)
 
 
 def _of_torch(writer: _ReadableWriter, transform: str) -> str:

@@ -30,7 +30,7 @@ from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, s
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
-from graphwright.ops.statements import enter_context, exit_context, generated, raise_error, unpack
+from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, transformed
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "create_type_hint",
     "delete_attribute",
     "enter_context",
+    "evaluated",
     "exit_context",
     "for_loop",
     "get_signature_for_torch_op",

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphwright.errors import GuardError
 
-__all__ = ["enter_context", "exit_context", "generated", "raise_error", "unpack"]
+__all__ = ["enter_context", "evaluated", "exit_context", "generated", "raise_error", "unpack"]
 
 
 def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -59,11 +59,20 @@ def generated(items: Iterable[Any]) -> Iterator[Any]:
     yield from items
 
 
-def raise_error(kind: type[BaseException], *args: Any) -> None:
-    """Raise an exception: `raise kind(*args)`.
+def raise_error(kind: type[BaseException] | BaseException, *args: Any) -> None:
+    """Raise an exception: `raise kind(*args)`; without arguments `kind` may be one that there is already.
 
     >>> raise_error(ValueError, "n must be even")
     Traceback (most recent call last):
     ValueError: n must be even
     """
-    raise kind(*args)
+    if args and isinstance(kind, type):
+        raise kind(*args)
+    raise kind
+
+
+def evaluated(value: Any) -> None:
+    """Say that a value counts though nobody reads it: computing it may raise what the program catches.
+
+    >>> evaluated(3)
+    """

@@ -2,6 +2,8 @@
 
 The body is a graph among the node's arguments, as those of branches are. It takes the inputs that the transform gives
 it, then what it uses from outside (`operands`), which the transform does not see: the body closes over them.
+
+"attempt" runs the body under `try`, and gives the error that it raised, or None, before its values.
 """
 
 from __future__ import annotations
@@ -34,6 +36,18 @@ class TransformKind:
     deferred: bool = False
 
 
+def attempted(body: Callable[..., Any], *, errors: tuple[type[BaseException], ...], count: int) -> tuple[Any, ...]:
+    """Run a body that gives `count` values: None and these, or the error that it raised and None for each.
+
+    >>> attempted(lambda: (1 // 0,), errors=(ZeroDivisionError,), count=1)
+    (ZeroDivisionError('integer division or modulo by zero'), None)
+    """
+    try:
+        return (None, *body())
+    except errors as error:
+        return (error, *[None] * count)
+
+
 _FUNCTIONAL = torch.autograd.functional
 TRANSFORMS: dict[str, TransformKind] = {
     "torch.vmap": TransformKind(torch.vmap, "maker"),
@@ -48,6 +62,7 @@ TRANSFORMS: dict[str, TransformKind] = {
         for name in ("jacobian", "hessian", "vjp", "jvp", "hvp", "vhp")
     },
     "torch.utils.checkpoint.checkpoint": TransformKind(torch.utils.checkpoint.checkpoint, "call", deferred=True),
+    "attempt": TransformKind(attempted, "call"),
     **{function.__name__: TransformKind(function, "key") for function in (sorted, max, min)},
 }
 

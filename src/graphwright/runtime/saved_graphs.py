@@ -199,7 +199,7 @@ class GraphReader:
                 called += [args[i] for i in _BODIES[target] if i < len(args)]
                 if target is transformed and isinstance(args[-1], dict):
                     called.append(args[-1].get("context_fn"))  # of a checkpoint
-            elif target in _CALLS_FIRST:
+            elif target in _CALLS_FIRST and not (target is raise_error and len(args) == 1):  # which raises an error
                 called += args[:1]
             if any(isinstance(value, Node) for value in called):
                 raise LoadError(f"a file may not call a value by {target.__name__}", fix=_FIX)

@@ -27,6 +27,7 @@ from graphwright.ops import (
     cond,
     delete_attribute,
     enter_context,
+    evaluated,
     exit_context,
     for_loop,
     generated,
@@ -107,7 +108,7 @@ _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collect
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error, generated,
-    write_attribute, set_attribute, delete_attribute, torch.utils.checkpoint.checkpoint,
+    write_attribute, set_attribute, delete_attribute, evaluated, torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
@@ -287,7 +288,7 @@ class Trust:
 
     def _is_open(self, own: str, value: Any) -> bool:
         if own == "builtins":
-            if isinstance(value, type) and issubclass(value, Exception):
+            if value is BaseException or (isinstance(value, type) and issubclass(value, Exception)):
                 return True
             return getattr(value, "__name__", None) in _BUILTINS and getattr(builtins, value.__name__) is value
         if own in ("torch", "torch._C"):

@@ -96,6 +96,8 @@ def _operated(c: Context, function: Any, symbol: str, left: Value, right: Value,
         return Group(left.items * right.value)
     if isinstance(left, Display) and isinstance(right, Display) and symbol == "+" and not left.is_dict:
         return Display((*left.items, *right.items), False)
+    if symbol == "|" and all(isinstance(value, Reference) and isinstance(value.value, type) for value in (left, right)):
+        return Reference(left.value | right.value)  # type: ignore[attr-defined]  # for isinstance
     kind = result_of(symbol, left, right)
     if kind is None:
         may_be_none = any(isinstance(resolved(value.type), OptionalType) for value in (left, right))

@@ -6,9 +6,11 @@ A body takes the values that it uses from outside as inputs, made when they are 
 from __future__ import annotations
 
 import contextlib
+import operator
 from typing import Any
 
 from graphwright.ir import Graph, Node, map_arg
+from graphwright.ops import evaluated, is_impure, is_region
 
 __all__ = ["Body"]
 
@@ -20,6 +22,7 @@ class Body:
         self.graph = Graph()
         self.outer = outer
         self.result: Any = None  # of the test of a loop
+        self.is_tried: bool = outer is not None and outer.is_tried  # inside `try`: what nobody reads may raise
         self.lifted: dict[Node, Node] = {}  # node of the body around -> the input that stands for it
 
     def lift(self, node: Node) -> Node:
@@ -52,11 +55,24 @@ class Body:
 
     def close(self, result: Any, operands: list[Node]) -> None:
         """Write what the body returns, and have exactly these operands as inputs, after those that are none."""
-        self.graph.output(self.here(result))
+        output = self.graph.output(self.here(result))
+        if self.is_tried:
+            self._keep_what_may_raise(output)
         inputs = [self.lift(node) for node in operands]
         first = next(node for node in self.graph.nodes if node.op != "placeholder")
         for node in inputs:
             first.prepend(node)
+
+    def _keep_what_may_raise(self, output: Node) -> None:
+        """Have what nobody reads count: computing it may raise what the program catches."""
+        for node in list(self.graph.nodes):
+            source = node.args[0] if node.target is operator.getitem else node
+            if node.users or not node.op.startswith("call_") or (isinstance(source, Node) and is_region(source)):
+                continue
+            if not is_impure(node):
+                with self.graph.inserting_after(node):
+                    made = self.graph.call_function(evaluated, (node,))
+                    made.origin = node.origin
 
     def is_empty(self) -> bool:
         """Tell whether nothing is computed here."""

@@ -208,7 +208,9 @@ def spread(c: Context, given: Value, callee: Value, is_alone: bool, node: ast.ex
         return items
     if is_alone and takes_sizes(_name(callee)) and item_type(given.type) is INT:
         return [given]
-    c.problem("`*` needs a tuple whose length is known", node, "pass the list itself, or its items one by one")
+    is_parameter = isinstance(given, Runtime) and str(given.node.target).startswith("*")
+    fix = "name the parameters" if is_parameter else "pass the list itself, or its items one by one"
+    c.problem("`*` needs a tuple whose length is known", node, fix)
     return None
 
 

@@ -17,10 +17,11 @@ from torch import nn
 
 from graphwright.errors import Problem
 from graphwright.ir import Node
+from graphwright.ops import raise_error
 from graphwright.script.attribute_writes import Written
 from graphwright.script.bodies import Body
 from graphwright.script.frames import Code, Frame
-from graphwright.script.types import ANY, TENSOR, ListType, TupleType, Type, resolved
+from graphwright.script.types import ANY, NONE, TENSOR, ListType, TupleType, Type, resolved
 from graphwright.script.values import (
     BAD,
     Bad,
@@ -112,6 +113,8 @@ class Context:
 
         self.ranges_around = 0  # how many loops over known ranges are being compiled
         self.before_list: Node | None = None  # where the list that a comprehension makes comes
+        self.catching: list[tuple[type[BaseException], ...]] = []  # what the `try` statements around catch
+        self.has_raised = False  # an expression that is known to raise what one of them catches has been compiled
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
 
     def written(self, module: nn.Module) -> frozenset[str]:
@@ -130,8 +133,12 @@ class Context:
 
     # ---- problems
 
-    def problem(self, message: str, node: ast.AST, fix: str = "") -> Bad:
-        """Note what is wrong with a piece of source."""
+    def problem(self, message: str, node: ast.AST, fix: str = "", raises: type[Exception] | None = None) -> Bad:
+        """Note what is wrong with a piece of source; inside a `try` that catches what it `raises`, it does so."""
+        if raises is not None and any(issubclass(raises, errors) for errors in self.catching):
+            self.function(raise_error, (raises, message), NONE, node)
+            self.has_raised = True
+            return BAD
         frame = self.frame
         line = getattr(node, "lineno", frame.statement.lineno)
         source = frame.code.line(line)

@@ -78,7 +78,8 @@ def _name(c: Context, node: ast.Name, named: str) -> Value:
         frame = frame.defined_in
     value = c.frame.code.outside.get(node.id)
     if value is MISSING:
-        return c.problem(f"the name {node.id!r} is not defined", node, "define or import it before scripting")
+        message = f"the name {node.id!r} is not defined"
+        return c.problem(message, node, "define or import it before scripting", NameError)
     return wrap(c, value, node, node.id)
 
 
@@ -160,8 +161,8 @@ def _walrus(c: Context, node: ast.NamedExpr, named: str) -> Value:
     c.named = (node.value, node.target.id)
     value = c.held(expression(c, node.value), node.value, named=node.target.id)
     c.named = None
-    c.frame.names[node.target.id] = value
-    return value
+    c.parts.assign(c, node.target, value, node)
+    return c.frame.names[node.target.id]
 
 
 def _text(c: Context, node: ast.JoinedStr, named: str) -> Value:

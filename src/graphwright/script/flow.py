@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 __all__ = ["Liveness", "assigned", "leaves_loop", "names_read", "own_nodes", "target_names"]
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_PARTS = (ast.stmt, ast.match_case, ast.ExceptHandler)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -61,8 +62,8 @@ def leaves_loop(statements: Iterable[ast.stmt]) -> bool:
             if leaves_loop(statement.orelse):
                 return True
         elif not isinstance(statement, _SCOPES):
-            inner = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.stmt | ast.match_case)]
-            bodies = [child.body if isinstance(child, ast.match_case) else [child] for child in inner]
+            inner = [child for child in ast.iter_child_nodes(statement) if isinstance(child, _PARTS)]
+            bodies = [[child] if isinstance(child, ast.stmt) else child.body for child in inner]
             if any(leaves_loop(body) for body in bodies):
                 return True
     return False
@@ -131,8 +132,13 @@ class Liveness:
                 )
             return out | found
         if isinstance(node, ast.Try):
-            parts = [node.body, node.orelse, node.finalbody, *[handler.body for handler in node.handlers]]
-            return out.union(*[self._block(part, out, after_break, head) for part in parts])
+            self._block(node.finalbody, out, after_break, head)
+            ending = frozenset().union(*map(names_read, node.finalbody))
+            ends = [each | ending for each in (out, after_break, head)]
+            other = self._block(node.orelse, *ends)
+            parts = [self._block(node.body, other, *ends[1:])]
+            parts += [self._block(handler.body, *ends) for handler in node.handlers]
+            return ending.union(*parts)
         if isinstance(node, ast.Break):
             return after_break
         if isinstance(node, ast.Continue):

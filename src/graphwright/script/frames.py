@@ -14,9 +14,9 @@ from graphwright.capture import Source, source_of
 from graphwright.ir import Origin
 from graphwright.script.flow import Liveness, assigned
 from graphwright.script.types import Type
-from graphwright.script.values import Value
+from graphwright.script.values import Runtime, Value
 
-__all__ = ["MISSING", "Code", "Frame", "LoopEnds", "Scope", "code_of"]
+__all__ = ["MISSING", "Code", "Frame", "Kept", "LoopEnds", "Scope", "code_of"]
 
 MISSING: Any = object()
 
@@ -135,6 +135,14 @@ class LoopEnds:
     is_written_out: bool = False  # its iterations stand one after the other
 
 
+@dataclasses.dataclass
+class Kept:
+    """What the variables that a `try` assigns hold at any moment: a list of the run, and the types of its items."""
+
+    values: Runtime
+    types: dict[str, list[Type]]
+
+
 class Frame:
     """One call of a function: its variables, and where in its source the compiler is."""
 
@@ -146,6 +154,7 @@ class Frame:
         self.names: dict[str, Value] = {}
         self.declared: dict[str, Type] = {}  # of variables that are annotated
         self.loops: list[LoopEnds] = []
+        self.kept: list[Kept] = []  # one for each `try` around
         self.statement: ast.stmt = code.body[0]
         self.returns: Any = None  # the declared type of what it returns
         self.is_entry = caller is None

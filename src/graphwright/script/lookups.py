@@ -126,7 +126,7 @@ def _of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
     try:
         found = getattr(value, name)
     except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
-        return c.problem(str(error), node, closest(value, name))
+        return c.problem(str(error), node, closest(value, name), raises=type(error))
     return wrap(c, found, node, name)
 
 

@@ -76,7 +76,7 @@ class Merger:
             if name.startswith("$"):
                 continue
             a, b = (
-                None if of_sides is not None and name not in side.names and name not in own else self._of(side, name)
+                None if of_sides is not None and name not in own and not _has(side, name) else self._of(side, name)
                 for side, own in zip(self._sides, of_sides or ((), ()), strict=True)
             )
             if a is b:
@@ -189,6 +189,13 @@ def fill(value: Value, made: list[Runtime]) -> Value:
     if isinstance(value, Group):
         return Group(tuple([fill(item, made) for item in value.items]), value.kind)
     return value
+
+
+def _has(side: Side, name: str) -> bool:
+    return not isinstance(side.names.get(name, _NO_VALUE), Unbound)
+
+
+_NO_VALUE = Unbound("", "")
 
 
 def _kind(value: Value) -> str:

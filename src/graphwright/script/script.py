@@ -28,7 +28,7 @@ from graphwright.script.context import Context
 from graphwright.script.frames import Code, Frame, Scope, code_of
 from graphwright.script.inlining import modifier_of
 from graphwright.script.tidying import tidy
-from graphwright.script.types import NONE, TENSOR, OptionalType, Type, accepts
+from graphwright.script.types import NONE, STR, TENSOR, DictType, ListType, OptionalType, Type, accepts
 from graphwright.script.values import BAD, ModuleRef, Runtime, Value, constant
 
 __all__ = ["script"]
@@ -66,6 +66,8 @@ def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = 
     problems: list[Problem] = []
     entries = []
     names = _entry_names(root)
+    if isinstance(root, nn.Module) and names == ["forward"] and not _has_forward(root):
+        raise CaptureError(f"{type(root).__name__} has no forward", fix="script the module that calls this one")
     for name in names:
         graph = _compiled(subject, name, is_leaf, problems, names)
         entries.append(Entry(name, graph, subject.signature(name)))
@@ -103,8 +105,11 @@ def _entry_names(root: Any) -> list[str]:
         for name, value in vars(kind).items()
         if isinstance(value, FunctionType) and modifier_of(value) == "export" and name != "forward"
     ]
-    has_forward = type(root).forward is not nn.Module.forward or "forward" in root.__dict__
-    return [*(["forward"] if has_forward or not marked else []), *dict.fromkeys(marked)]
+    return [*(["forward"] if _has_forward(root) or not marked else []), *dict.fromkeys(marked)]
+
+
+def _has_forward(root: nn.Module) -> bool:
+    return type(root).forward is not nn.Module.forward or "forward" in root.__dict__
 
 
 def _compiled(
@@ -132,7 +137,8 @@ def _compiled(
         )
     frame = c.frame = Frame(code, Scope("", type(root) if root is not None else None))
     given = _parameters(c, subject.signature(name), original, code, len(arguments))
-    keyword_only = {each.name for each in subject.signature(name).parameters.values() if each.kind is each.KEYWORD_ONLY}
+    parameters = subject.signature(name).parameters.values()
+    keyword_only = {each.name for each in parameters if each.kind not in _BY_PLACE}
     if not c.problems:
         arguments += [value for key, value in given.items() if key not in keyword_only]
         words = {key: value for key, value in given.items() if key in keyword_only}
@@ -149,18 +155,22 @@ def _compiled(
     return graph
 
 
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
 def _parameters(c: Context, signature: inspect.Signature, function: Any, code: Code, skipped: int) -> dict[str, Value]:
     """Make the parameters of the program, with the types that are declared for them."""
     definition = code.definition.args
     found: dict[str, Value] = {}
-    by_name = {arg.arg: arg for arg in (*definition.posonlyargs, *definition.args, *definition.kwonlyargs)}
+    starred = [arg for arg in (definition.vararg, definition.kwarg) if arg is not None]
+    every = (*definition.posonlyargs, *definition.args, *definition.kwonlyargs, *starred)
+    by_name = {arg.arg: arg for arg in every}
     for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            arg = definition.vararg if star == "*" else definition.kwarg
-            c.problem(f"`{star}{parameter.name}` cannot be scripted", arg or code.definition, "name the parameters")
-            continue
         kind = _declared(c, by_name.get(parameter.name), function, code, parameter)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            kind = ListType(kind)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            kind = DictType(STR, kind)
         node = placeholder_of(c.body.graph, parameter)
         found[parameter.name] = Runtime(node, kind)
     return found
@@ -202,6 +212,9 @@ def _run(
     from graphwright.script.inlining import declared_type, inline
 
     if plain is not original:
+        for arg in (code.definition.args.vararg, code.definition.args.kwarg):
+            if arg is not None:
+                return c.problem(f"`{arg.arg}` takes any number of arguments, through a decorator", arg, "name them")
         return inline(c, plain, args, kwargs, code.definition)
     parameters = code.definition.args
     places = [arg.arg for arg in (*parameters.posonlyargs, *parameters.args)]

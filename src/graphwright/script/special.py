@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import types
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,9 @@ def classes_of(value: Value) -> list[Any] | None:
     if isinstance(value, Group):
         found = [classes_of(item) for item in value.items]
         return None if any(item is None for item in found) else [kind for item in found for kind in item or ()]
-    return [value.value] if isinstance(value, Reference | Const | Instance) else None
+    if not isinstance(value, Reference | Const | Instance):
+        return None
+    return list(value.value.__args__) if isinstance(value.value, types.UnionType) else [value.value]
 
 
 def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> Value:
@@ -106,8 +109,16 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         return constant(False, True)
     if str(kind) == "number":
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+    if isinstance(kind, ListType) and {list, tuple, torch.Size} & set(_plain_classes(classes)):
+        if {list, tuple} <= set(classes):
+            return constant(True, True)  # sizes and what torch's functions give are tuples, which no type tells
+        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
     c.take_for_granted(value)
     return constant(any(_is_of(kind, each) for each in wanted), True)
+
+
+def _plain_classes(classes: list[Any]) -> list[type]:
+    return [kind for kind in classes if isinstance(kind, type)]
 
 
 def _is_of(kind: Type, wanted: Any) -> bool:

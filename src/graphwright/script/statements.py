@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import enter_context, exit_context, raise_error, unpack, write_attribute
 from graphwright.script.annotations import type_from_annotation
+from graphwright.script.attempts import try_statement
 from graphwright.script.branches import branch, continue_unless_left
+from graphwright.script.flow import assigned
 from graphwright.script.loops import for_statement, while_statement
 from graphwright.script.merging import NEXT
 from graphwright.script.types import (
@@ -20,6 +22,7 @@ from graphwright.script.types import (
     TENSOR,
     DictType,
     ListType,
+    ObjectType,
     TupleType,
     Type,
     accepts,
@@ -58,6 +61,9 @@ def block(c: Context, statements: Sequence[ast.stmt]) -> Kinds:
                 return kinds
         else:
             kinds = _statement(c, statement)
+        if c.has_raised:
+            c.has_raised = False
+            return frozenset({"raise"})
         if kinds == NEXT:
             continue
         if "next" not in kinds or not rest:
@@ -77,8 +83,6 @@ def _statement(c: Context, node: ast.stmt) -> Kinds:
 
 
 _UNKNOWN: dict[type[ast.stmt], tuple[str, str]] = {
-    ast.Try: ("`try`", "check the condition beforehand, or put it into a function marked by `ignore`"),
-    ast.Global: ("`global`", "pass the value as an argument and return it"),
     ast.Nonlocal: ("`nonlocal`", "return the value from the function inside"),
     ast.ClassDef: ("a class inside a function", "define it outside"),
     ast.AsyncFunctionDef: ("`async def`", "write an ordinary function"),
@@ -200,11 +204,18 @@ def _continue(c: Context, node: ast.Continue) -> Kinds:
 
 def _raise(c: Context, node: ast.Raise) -> Kinds:
     if node.exc is None:
-        c.problem("a bare `raise` cannot be scripted", node, "name the exception")
+        caught = c.frame.names.get("$error")
+        if caught is None:
+            c.problem("a bare `raise` stands in no handler", node, "name the exception")
+        else:
+            c.function(raise_error, (caught,), NONE, node)
         return frozenset({"raise"})
     call = node.exc if isinstance(node.exc, ast.Call) else None
     kind = c.expression(call.func if call is not None else node.exc)
     args = [c.expression(arg) for arg in call.args] if call is not None else []
+    if call is None and isinstance(kind, Runtime) and _may_be_error(kind.kind):
+        c.function(raise_error, (kind,), NONE, node)
+        return frozenset({"raise"})
     is_error = isinstance(kind, Reference) and isinstance(kind.value, type) and issubclass(kind.value, BaseException)
     if not is_error or (call is not None and call.keywords):
         if not isinstance(kind, Bad):
@@ -214,6 +225,11 @@ def _raise(c: Context, node: ast.Raise) -> Kinds:
     elif not any(isinstance(arg, Bad) for arg in args):
         c.function(raise_error, (kind, *args), NONE, node)
     return frozenset({"raise"})
+
+
+def _may_be_error(kind: Type) -> bool:
+    kind = resolved(kind)
+    return kind is ANY or (isinstance(kind, ObjectType) and issubclass(kind.kind, BaseException))
 
 
 def _assert(c: Context, node: ast.Assert) -> None:
@@ -322,7 +338,11 @@ def assign(c: Context, target: ast.expr, value: Value, at: ast.AST) -> None:
         if wanted is not None and not isinstance(at, ast.AnnAssign):
             value = with_type(c, value, wanted, getattr(at, "value", None) or at)
         named = target.id if isinstance(at, ast.Assign | ast.AnnAssign) else ""
-        c.frame.names[target.id] = c.held(value, getattr(at, "value", None) or at, named=named)
+        held = c.frame.names[target.id] = c.held(value, getattr(at, "value", None) or at, named=named)
+        for kept in c.frame.kept:
+            if target.id in kept.types and not isinstance(held, Bad):
+                kept.types[target.id].append(held.type)
+                c.function(operator.setitem, (kept.values, list(kept.types).index(target.id), held), NONE, at)
     elif isinstance(target, ast.Tuple | ast.List):
         _unpack(c, target, value, at)
     elif isinstance(target, ast.Starred):
@@ -492,12 +512,19 @@ def _function(c: Context, node: ast.FunctionDef) -> None:
     c.frame.names[node.name] = Closure(node, c.frame)
 
 
+def _global(c: Context, node: ast.Global) -> None:
+    if set(node.names) & set(assigned(c.frame.code.body)):
+        c.problem(
+            "a global variable that is assigned cannot be scripted", node, "keep it in a module: self.count = ..."
+        )
+
+
 def _import(c: Context, node: ast.Import | ast.ImportFrom) -> None:
     names: dict[str, Any] = {}
     try:
         exec(compile(ast.Module([node], []), "<import>", "exec"), dict(c.frame.code.outside.globals), names)
     except ImportError as error:
-        c.problem(f"this import fails: {error}", node, "install the package, or import it at the top")
+        c.problem(f"this import fails: {error}", node, "install the package, or import it at the top", type(error))
     for name, value in names.items():
         c.frame.names[name] = c.parts.wrap(c, value, node)
 
@@ -507,4 +534,5 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], Kinds | None]] = {
     ast.Expr: _expression, ast.Pass: _pass, ast.Assign: _assign, ast.AnnAssign: _annotated, ast.AugAssign: _augmented,
     ast.Delete: _delete, ast.With: _with, ast.FunctionDef: _function, ast.Import: _import, ast.ImportFrom: _import,
     ast.For: for_statement, ast.While: while_statement, ast.Match: _match,
+    ast.Try: try_statement, ast.Global: _global,
 }  # fmt: skip
