@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphwright import Graph, GraphModule, Node
-from graphwright.ops import Call, aliases_of, call_of, key_of, operator_of, operator_of_target, parameters_of
+from graphwright.ops import Call, aliases_of, call_of, key_of, kind_of, operator_of, operator_of_target, parameters_of
 
 aten = torch.ops.aten
 graph = Graph()
@@ -232,3 +232,14 @@ def test_parameters() -> None:
         "(input, p=0.5, training=True)", "(input, other, *, alpha=1)",
         "(input, weight, bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1)",
     ]  # fmt: skip
+
+
+def test_long_sums_are_looked_through_only_so_far_and_once() -> None:
+    graph = Graph()
+    value = size = graph.call_method("size", (graph.placeholder("x"), 0))
+    for _ in range(40):
+        value = graph.call_function(operator.add, (value, value))
+    assert kind_of(value) == "int"
+    for _ in range(2000):
+        value = graph.call_function(operator.add, (value, 1))
+    assert kind_of(value) == "" and kind_of(size) == "int"

@@ -13,7 +13,7 @@ from graphwright import symbolic_trace, trace
 from graphwright.analysis import verify
 from graphwright.passes import ShapeProp
 
-__all__ = ["Program", "body", "check_pass", "noted"]
+__all__ = ["Program", "body", "check_pass", "noted", "settled", "train_alike"]
 
 
 class Program(nn.Module):
@@ -39,6 +39,20 @@ class _Function(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.function(x)
+
+
+def settled(model: nn.Module) -> nn.Module:
+    """Give batch norms statistics and weights that are neither 0 nor 1, and go to evaluation mode."""
+    generator = torch.Generator().manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            for name in ("running_mean", "bias"):
+                if getattr(module, name) is not None:
+                    getattr(module, name).data.normal_(generator=generator)
+            for name in ("running_var", "weight"):
+                if getattr(module, name) is not None:
+                    getattr(module, name).data.uniform_(0.5, 2.0, generator=generator)
+    return model.eval()
 
 
 def body(gm: Any) -> list[str]:
@@ -90,6 +104,17 @@ def check_pass(
     _check_ownership(model, gm, cases[0])
     assert each.run(gm) == 0, gm.code
     return gm
+
+
+def train_alike(model: nn.Module, gm: nn.Module, x: Tensor, **tolerances: float) -> None:
+    """Train both for three steps: they learn the same."""
+    for each in (model, gm):
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.05)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (each(x) ** 2).mean().backward()
+            optimizer.step()
+    assert torch.allclose(model(x), gm(x), **tolerances)
 
 
 def _check_ownership(model: nn.Module, gm: nn.Module, call: tuple[Tensor, ...]) -> None:

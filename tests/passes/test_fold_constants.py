@@ -171,13 +171,13 @@ def test_a_broken_twin_is_caught() -> None:
         """Forgets that a value may be written to or given back."""
 
         def run(self, gm: nn.Module) -> int:
-            from graphwright.passes.facts import Facts
+            from graphwright.passes.ownership import Ownership
 
-            kept, Facts.may_be_kept = Facts.may_be_kept, lambda self, value: True  # type: ignore[method-assign]
+            kept, Ownership.may_be_kept = Ownership.may_be_kept, lambda self, value: True  # type: ignore[method-assign]
             try:
                 return super().run(gm)
             finally:
-                Facts.may_be_kept = kept  # type: ignore[method-assign]
+                Ownership.may_be_kept = kept  # type: ignore[method-assign]
 
     with pytest.raises(AssertionError):
         check_pass(Twin(), with_scale(lambda m, x: (x, m.scale.exp())), [X], 1, traced=True)

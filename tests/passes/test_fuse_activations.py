@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.fx
 import torch.nn.functional as F
+from tests.passes.checks import Program, settled
 from torch import Tensor, nn
 
 from graphwright import GraphModule, symbolic_trace, trace
@@ -50,31 +51,6 @@ DIFFERENT: dict[Any, list[str]] = {
 }  # fmt: skip
 
 
-class Program(nn.Module):
-    """Modules by name, and a forward given as a function of (self, x)."""
-
-    def __init__(self, run: Callable[..., Any], **modules: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.run(self, x)
-
-
-def settled(model: nn.Module) -> nn.Module:
-    """Give batch norms statistics and weights that are neither 0 nor 1."""
-    generator = torch.Generator().manual_seed(0)
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.running_mean.normal_(generator=generator)
-            module.running_var.uniform_(0.5, 2.0, generator=generator)
-            module.weight.data.uniform_(0.5, 2.0, generator=generator)
-            module.bias.data.normal_(generator=generator)
-    return model
-
-
 def called(gm: Any) -> list[str]:
     modules = dict(gm.named_modules())
     return [type(modules[node.target]).__name__ for node in gm.graph.nodes if node.op == "call_module"]
@@ -83,7 +59,7 @@ def called(gm: Any) -> list[str]:
 def sequence(kind: str, with_norm: bool, activation: Any) -> tuple[nn.Module, Tensor]:
     layer, norm, x = LAYERS[kind]
     parts = [layer(), *([norm()] if with_norm else []), *([activation()] if activation is not None else [])]
-    return settled(nn.Sequential(*parts)), x
+    return settled(nn.Sequential(*parts)).train(), x
 
 
 def of_torch(model: nn.Module, training: bool, onednn: bool) -> list[str] | None:

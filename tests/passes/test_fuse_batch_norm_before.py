@@ -6,18 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.passes.test_fuse_conv_batch_norm import (
-    CLOSE,
-    IMAGE,
-    LINE,
-    ROWS,
-    VOLUME,
-    Program,
-    calls,
-    check_fused,
-    hooked,
-    settled,
-)  # fmt: skip
+from tests.passes.checks import Program, settled
+from tests.passes.test_fuse_conv_batch_norm import CLOSE, IMAGE, LINE, ROWS, VOLUME, calls, check_fused, hooked
 from torch import Tensor, nn
 
 from graphwright import symbolic_trace, trace

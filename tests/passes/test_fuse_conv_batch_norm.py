@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.passes.checks import Program, settled
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
@@ -20,20 +21,6 @@ from graphwright.passes import ConvAddReLU, ConvReLU, FuseConvBatchNorm, FuseCon
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the same sums in another order, in single precision
-
-
-def settled(model: nn.Module) -> nn.Module:
-    """Give batch norms statistics and weights that are neither 0 nor 1, and go to evaluation mode."""
-    generator = torch.Generator().manual_seed(0)
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            for name in ("running_mean", "bias"):
-                if getattr(module, name) is not None:
-                    getattr(module, name).data.normal_(generator=generator)
-            for name in ("running_var", "weight"):
-                if getattr(module, name) is not None:
-                    getattr(module, name).data.uniform_(0.5, 2.0, generator=generator)
-    return model.eval()
 
 
 def snapshot(model: nn.Module) -> tuple[str, dict[str, Tensor], list[tuple[str, int]]]:
@@ -69,19 +56,6 @@ def calls(gm: GraphModule) -> list[str]:
         elif node.op in ("call_function", "call_method"):
             found.append(node.target if isinstance(node.target, str) else node.target.__name__)
     return found
-
-
-class Program(nn.Module):
-    """Modules by name, and a forward given as a function of (self, *inputs)."""
-
-    def __init__(self, run: Callable[..., Any], **modules: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.run(self, x)
 
 
 IMAGE, LINE, VOLUME, ROWS = torch.randn(2, 4, 9, 9), torch.randn(2, 4, 9), torch.randn(1, 4, 5, 5, 5), torch.randn(3, 4)

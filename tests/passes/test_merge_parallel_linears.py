@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.passes.checks import Program, body, train_alike
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
@@ -21,27 +22,8 @@ X = torch.randn(2, 3, 8)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the same sums in another order
 
 
-class Program(nn.Module):
-    """Modules by name, and a forward given as a function of (self, x)."""
-
-    def __init__(self, run: Callable[..., Any], **modules: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.run(self, x)
-
-
 def linears(names: str = "q k v", **options: Any) -> dict[str, nn.Module]:
     return {name: nn.Linear(8, 8 + i, **options) for i, name in enumerate(names.split())}
-
-
-def lines(gm: GraphModule) -> list[str]:
-    """The statements of the generated code, without what frees values."""
-    found = [line.split(";")[0].strip() for line in gm.code.strip().splitlines()]
-    return [line for line in found[1:] if line and not line.startswith(("#", "del "))]
 
 
 def check(model: nn.Module, changes: int, options: MergeParallelLinears | None = None, x: Tensor = X) -> GraphModule:
@@ -83,7 +65,7 @@ class Attention(nn.Module):
 @pytest.mark.parametrize("bias", [True, False])
 def test_query_key_and_value_are_one_product(bias: bool) -> None:
     gm = check(Program(lambda m, x: m.attention(x), attention=Attention(bias=bias)), 2)
-    text = "\n".join(lines(gm))
+    text = "\n".join(body(gm))
     assert "self.attention.query_key_value(x)" in text
     assert "view(" not in text.replace("reshape(", "")
     assert "clone" not in text
@@ -93,7 +75,7 @@ def test_query_key_and_value_are_one_product(bias: bool) -> None:
 
 def test_what_is_given_back_is_copied_out() -> None:
     gm = check(Program(lambda m, x: (m.q(x), m.k(x)), **linears("q k")), 1)
-    assert lines(gm) == [
+    assert body(gm) == [
         "q_k = self.q_k(x)",
         "split = torch.functional.split(q_k, [8, 9], dim = -1)",
         "getitem = split[0]",
@@ -251,13 +233,7 @@ def test_training_goes_the_same_way() -> None:
     model = Attention()
     gm = symbolic_trace(copy.deepcopy(model))
     MergeParallelLinears().run(gm)
-    for each in (model, gm):
-        optimizer = torch.optim.SGD(each.parameters(), lr=0.05)
-        for _ in range(3):
-            optimizer.zero_grad()
-            (each(X) ** 2).mean().backward()
-            optimizer.step()
-    assert torch.allclose(model(X), gm(X), **CLOSE)
+    train_alike(model, gm, X, **CLOSE)
 
 
 def test_parameters_of_the_program_itself() -> None:

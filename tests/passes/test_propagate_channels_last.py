@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.passes.checks import Program
+from tests.passes.checks import Program, train_alike
 from torch import Tensor, nn
 
 from graphwright import GraphModule, symbolic_trace, trace
@@ -224,13 +224,7 @@ def test_training_goes_the_same_way() -> None:
     model = nn.Sequential(conv(), nn.ReLU(), conv())
     gm = noted(copy.deepcopy(model))
     PropagateChannelsLast().run(gm)
-    for each in (model, gm):
-        optimizer = torch.optim.SGD(each.parameters(), lr=0.05)
-        for _ in range(3):
-            optimizer.zero_grad()
-            (each(X) ** 2).mean().backward()
-            optimizer.step()
-    assert torch.allclose(model(X), gm(X), **CLOSE)
+    train_alike(model, gm, X, **CLOSE)
 
 
 def test_exits_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

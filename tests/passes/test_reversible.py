@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.passes.checks import Program, settled
 from torch import Tensor, nn
 
 from graphwright import symbolic_trace, trace, verify
@@ -27,29 +28,6 @@ from graphwright.passes import (
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the same sums in another order, in single precision
 RANDOM = torch.Generator().manual_seed(0)
 ROWS, IMAGE, LINES = (torch.randn(*shape, generator=RANDOM) for shape in ((5, 4), (2, 3, 6, 6), (2, 5, 4)))
-
-
-class Program(nn.Module):
-    """Modules by name, and what is done with them."""
-
-    def __init__(self, run: Any, **modules: nn.Module) -> None:
-        super().__init__()
-        self.run = run
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.run(self, x)
-
-
-def settled(model: nn.Module) -> nn.Module:
-    """Give batch norms statistics that are neither 0 nor 1, and go to evaluation mode."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.running_mean.normal_(generator=RANDOM)
-            module.running_var.uniform_(0.5, 2.0, generator=RANDOM)
-            module.weight.data.uniform_(0.5, 2.0, generator=RANDOM)
-    return model.eval()
 
 
 def linears(*names: str, bias: bool = True) -> dict[str, nn.Module]:

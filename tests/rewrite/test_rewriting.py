@@ -570,3 +570,15 @@ def test_writers_are_found_by_way_of_views_and_branches() -> None:
         and effects.writer_of(nodes["exp"], between=(span[1],) * 2) is None
     )
     assert effects.writer_of(nodes["x"], between=span) is None and effects.writer_of(nodes["x"])
+
+
+def test_what_switches_gradients_without_a_block_is_not_crossed() -> None:
+    graph = gw.Graph()
+    exp = graph.call_method("exp", (graph.placeholder("x"),))
+    graph.call_function(torch._C._set_grad_enabled, (False,))
+    log = graph.call_method("log", (exp,))
+    graph.call_function(torch._C._set_grad_enabled, (True,))
+    graph.output((log, graph.call_method("log", (graph.call_method("exp", (log,)),))))
+    gm = gw.GraphModule(nn.Module(), graph)
+    assert rewrite(gm, rule(lambda x: torch.log(torch.exp(x)), lambda x: x.abs())).count == 1
+    assert [node.target for node in gm.graph.nodes if node.op == "call_method"] == ["exp", "log", "abs"]

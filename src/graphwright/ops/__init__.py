@@ -9,7 +9,15 @@ from graphwright.ir import register_home
 from graphwright.ops.annotations import create_type_hint, type_matches
 from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
-from graphwright.ops.calls import Call, call_of, function_call, module_call, parameters_of, required_parameters
+from graphwright.ops.calls import (
+    Call,
+    call_of,
+    function_call,
+    functional_call,
+    module_call,
+    parameters_of,
+    required_parameters,
+)
 from graphwright.ops.effects import (
     DECLARED_IMPURE,
     RANDOM_FUNCTIONS,
@@ -21,7 +29,7 @@ from graphwright.ops.effects import (
 )
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
-from graphwright.ops.lookup import key_of, module_operator, operator_of, operator_of_target
+from graphwright.ops.lookup import key_of, module_called, module_operator, operator_of, operator_of_target
 from graphwright.ops.memory import may_share_memory, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched
 from graphwright.ops.operators import Operator
@@ -48,11 +56,13 @@ __all__ = [
     "aliases_of",
     "call_of",
     "function_call",
+    "functional_call",
     "functional_form",
     "is_plain_module",
     "is_untouched",
     "may_share_memory",
     "module_call",
+    "module_called",
     "key_of",
     "module_operator",
     "operator_of",

@@ -15,11 +15,13 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops import facts
 from graphwright.ops.forms import Form, bind, kind_of
-from graphwright.ops.lookup import operator_of, operator_of_target
+from graphwright.ops.lookup import module_called, operator_of, operator_of_target
 from graphwright.ops.modules import functional_form
 from graphwright.ops.operators import Operator, forms_of, is_on
 
-__all__ = ["Call", "call_of", "function_call", "module_call", "parameters_of", "required_parameters"]
+__all__ = [
+    "Call", "call_of", "function_call", "functional_call", "module_call", "parameters_of", "required_parameters",
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +88,22 @@ def module_call(node: Node, module: nn.Module) -> Call | None:
     if form is None or form.tensors:
         return call_of(node, module)
     return function_call(form.function, node.args, {**node.kwargs, **form.values})
+
+
+def functional_call(node: Node, module: nn.Module | None = None) -> Call | None:
+    """The call that a node of any kind makes, modules without tensors as their functions; None where it is not known.
+
+    `module` is the submodule that a call_module node calls; left out, it is looked up in the graph's module.
+
+    >>> from graphwright import symbolic_trace
+    >>> gm = symbolic_trace(nn.Sequential(nn.ReLU(), nn.Linear(2, 2)))
+    >>> [call.key for node in gm.graph.nodes if (call := functional_call(node)) is not None]
+    ['relu', 'nn.Linear']
+    """
+    if node.op != "call_module":
+        return call_of(node)
+    called = module_called(node) if module is None else module
+    return None if called is None else module_call(node, called)
 
 
 def _call(known: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:

@@ -315,9 +315,27 @@ def _kind_of_node(node: Node) -> str:
         if name == "__get__":
             return _GIVEN_BY_ATTRIBUTE.get(getattr(getattr(node.target, "__self__", None), "__name__", ""), "")
         if name in _ARITHMETIC:
-            return "int" if all(kind_of(arg) == "int" for arg in node.args) else ""
+            return "int" if _is_of_ints(node) else ""
         return _GIVEN_BY_NAME.get(name, "") if name == "len" else ""
     return ""
 
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "floordiv", "mod"})
+_FAR = 64  # so many operations are looked at
+
+
+def _is_of_ints(node: Node) -> bool:
+    """Tell whether all that goes into an arithmetic expression is whole numbers."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        for arg in waiting.pop().args:
+            inner = arg if isinstance(arg, Node) and not arg._meta and arg.op == "call_function" else None
+            if inner is None or getattr(inner.target, "__name__", "") not in _ARITHMETIC:
+                if kind_of(arg) != "int":
+                    return False
+            elif inner not in seen:
+                seen.add(inner)
+                waiting.append(inner)
+        if len(seen) > _FAR:
+            return False
+    return True

@@ -31,7 +31,7 @@ from graphwright.ops.operators import (
 )
 from graphwright.ops.state import delete_attribute, set_attribute
 
-__all__ = ["key_of", "module_operator", "operator_of", "operator_of_target"]
+__all__ = ["key_of", "module_called", "module_operator", "operator_of", "operator_of_target"]
 
 
 def operator_of(node: Node, module: nn.Module | None = None) -> Operator | None:
@@ -75,9 +75,9 @@ def key_of(node: Node, module: nn.Module | None = None) -> Any:
 
 
 def module_called(node: Node) -> nn.Module | None:
-    """The module that a call_module node calls, where its graph has an owner."""
+    """The module that a call_module node calls, where its graph has an owner; None for other nodes."""
     owner = node.graph.owning_module
-    return None if owner is None else owner.get_submodule(str(node.target))
+    return None if node.op != "call_module" or owner is None else owner.get_submodule(str(node.target))
 
 
 _METHODS: dict[str, Operator] = {}

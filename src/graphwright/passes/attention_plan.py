@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.ops import call_of
+from graphwright.ops import call_of, module_called
 from graphwright.passes.tensor_facts import is_number, rank_of, rank_root, shape_and_dtype
 from graphwright.rewrite import Match
 
@@ -231,8 +231,7 @@ def _dropout(match: Match) -> tuple[Any, Any] | str | None:
 
 
 def _is_dropout(node: Node) -> bool:
-    owner = node.graph.owning_module
-    return owner is not None and isinstance(owner.get_submodule(str(node.target)), nn.modules.dropout._DropoutNd)
+    return isinstance(module_called(node), nn.modules.dropout._DropoutNd)
 
 
 def _is_flag(value: object) -> bool:

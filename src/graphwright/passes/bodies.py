@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from torch import nn
 
 from graphwright.ir import Graph, Node, bodies_of, map_arg
-from graphwright.ops import is_impure, is_inplace, is_plain_module, is_random, is_region, raise_error
+from graphwright.ops import is_impure, is_inplace, is_plain_module, is_random, is_region, raise_error, transformed
 from graphwright.runtime import graph_of, is_guard
 
 __all__ = [
-    "add_operand", "drop_operands", "ends_by_raising", "inline", "inputs_of", "items_of", "may_write", "module_of",
-    "own_bodies", "put_in_place", "regions_in", "substitute",
+    "add_operand", "drop_operands", "ends_by_raising", "inline", "inputs_of", "items_of", "may_write",
+    "module_of", "nodes_between", "own_bodies", "plain_graphs", "put_in_place", "regions_in", "substitute",
 ]  # fmt: skip
 
 
@@ -33,6 +33,15 @@ def own_bodies(node: Node) -> list[Graph]:
     """The bodies of a region that are graphs, if all of them are; else none."""
     bodies = bodies_of(node)
     return bodies if not any(callable(arg) for arg in node.args) else []
+
+
+def plain_graphs(graph: Graph) -> Iterator[Graph]:
+    """A graph, and the bodies of its branches and loops; not those of transforms such as `vmap`."""
+    yield graph
+    for node in graph.nodes if graph.has_bodies else ():
+        if is_region(node) and node.target is not transformed:
+            for body in bodies_of(node):
+                yield from plain_graphs(body)
 
 
 def ends_by_raising(body: Graph) -> bool:
@@ -143,6 +152,17 @@ def may_write(nodes: Iterable[Node], gm: nn.Module) -> bool:
         if writes and not _keeps_to_itself(module, gm):
             return True
     return False
+
+
+def nodes_between(first: Node, last: Node, but: Container[Node] = ()) -> list[Node]:
+    """The nodes that come after one and before another."""
+    found = []
+    node = first.next
+    while node is not last:
+        if node not in but:
+            found.append(node)
+        node = node.next
+    return found
 
 
 def _keeps_to_itself(module: nn.Module | None, gm: nn.Module) -> bool:

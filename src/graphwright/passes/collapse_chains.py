@@ -12,7 +12,9 @@ from torch import nn
 from graphwright.capture import Proxy
 from graphwright.ir import Node
 from graphwright.ops import Call
-from graphwright.passes.facts import Facts
+from graphwright.passes.layouts import memory_format_of
+from graphwright.passes.ownership import Ownership
+from graphwright.passes.tensor_facts import dtype_of, made_by, sure_rank
 from graphwright.rewrite import Match, Rule, rewrite, rule
 
 __all__ = ["CollapseChains"]
@@ -45,21 +47,28 @@ class CollapseChains:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
-        facts = Facts(gm)
+        ownership = Ownership(gm)
         return rewrite(
-            gm, [*_casts(facts), *_transpositions(facts), *_views(facts), _cats(facts), *_limits(facts)]
+            gm,
+            [
+                *_casts(ownership),
+                *_transpositions(ownership),
+                *_views(ownership),
+                _cats(ownership),
+                *_limits(ownership),
+            ],
         ).count
 
 
-def _inner(facts: Facts, match: Match, *keys: str) -> Call | None:
+def _inner(match: Match, *keys: str) -> Call | None:
     """The call that gave x, if it is one of these operators, writes nothing and only the root reads its value."""
-    call = facts.call(match.x)
+    call = made_by(match.x)
     is_link = call is not None and call.key in keys and not call.writes and list(match.x.users) == [match.roots[0]]
     return call if is_link else None
 
 
-def _is_undisturbed(facts: Facts, match: Match) -> bool:
-    return facts.is_untouched_between(match.x, match.roots[0], match.x, *match.x.all_input_nodes)
+def _is_undisturbed(ownership: Ownership, match: Match) -> bool:
+    return ownership.is_untouched_between(match.x, match.roots[0], match.x, *match.x.all_input_nodes)
 
 
 def _value(match: Match, node: Node) -> Any:
@@ -83,29 +92,29 @@ _WIDER: dict[torch.dtype, tuple[torch.dtype, ...]] = {
 }
 
 
-def _casts(facts: Facts) -> list[Rule]:
+def _casts(ownership: Ownership) -> list[Rule]:
     def source(match: Match) -> Any:
         """What is cast twice, if the first time loses nothing."""
-        inner = _inner(facts, match, "to")
+        inner = _inner(match, "to")
         if inner is None or not _is_plain_cast(inner) or not isinstance(match.dtype, torch.dtype):
             return None
         x, middle = inner.arguments["input"], inner.arguments["dtype"]
-        dtype = facts.dtype(x)
+        dtype = dtype_of(x)
         is_exact = dtype is not None and middle in _WIDER.get(dtype, ())
         # A fraction and a number below zero are cast to whole numbers as each device likes.
         is_safe = middle in _INTEGERS or match.dtype not in _INTEGERS or match.dtype == dtype
         is_double = middle != match.dtype
-        return x if is_exact and is_safe and is_double and _is_undisturbed(facts, match) else None
+        return x if is_exact and is_safe and is_double and _is_undisturbed(ownership, match) else None
 
     def goes_back(match: Match) -> bool | str:
         x = source(match)
-        if x is None or facts.dtype(x) != match.dtype:
+        if x is None or dtype_of(x) != match.dtype:
             return False
-        return facts.may_stand_for(x, match.roots[0], is_copy=True)
+        return ownership.may_stand_for(x, match.roots[0], is_copy=True)
 
     def goes_on(match: Match) -> bool:
         x = source(match)
-        return x is not None and facts.dtype(x) != match.dtype
+        return x is not None and dtype_of(x) != match.dtype
 
     def pattern(x: Any, dtype: Any) -> Any:
         return x.to(dtype=dtype)
@@ -132,15 +141,15 @@ def _is_plain_cast(call: Call) -> bool:
 _TURNS = ("permute", "transpose", "t", "mT", "numpy_T")
 
 
-def _transpositions(facts: Facts) -> list[Rule]:
+def _transpositions(ownership: Ownership) -> list[Rule]:
     def order(match: Match) -> tuple[int, ...] | None:
         """The dimensions of the chain's input, in the order of its result; none at all for one that undoes itself."""
-        inner, outer = _inner(facts, match, *_TURNS), facts.call(match.roots[0])
-        if inner is None or outer is None or not _is_undisturbed(facts, match):
+        inner, outer = _inner(match, *_TURNS), made_by(match.roots[0])
+        if inner is None or outer is None or not _is_undisturbed(ownership, match):
             return None
         if _swapped(inner) is not None and _swapped(inner) == _swapped(outer):
             return ()
-        rank = facts.rank(match.roots[0]) or facts.rank(inner.arguments["input"])
+        rank = sure_rank(match.roots[0]) or sure_rank(inner.arguments["input"])
         first, second = _order(inner, rank), _order(outer, rank)
         if first is None or second is None:
             return None
@@ -148,7 +157,7 @@ def _transpositions(facts: Facts) -> list[Rule]:
         return () if joined == tuple(range(len(joined))) else joined
 
     def undoes_itself(match: Match) -> bool | str:
-        return order(match) == () and facts.may_stand_for(match.x.all_input_nodes[0], match.roots[0])
+        return order(match) == () and ownership.may_stand_for(match.x.all_input_nodes[0], match.roots[0])
 
     def is_one(match: Match) -> bool:
         return bool(order(match))
@@ -205,28 +214,28 @@ _VIEWS = ("view", "unsqueeze", "squeeze", "unflatten")
 _MAYBE_COPIES = ("reshape", "flatten", "ravel")
 
 
-def _views(facts: Facts) -> list[Rule]:
+def _views(ownership: Ownership) -> list[Rule]:
     def is_of_view(match: Match) -> bool:
-        inner = _inner(facts, match, *_VIEWS)
+        inner = _inner(match, *_VIEWS)
         is_link = inner is not None and "dtype" not in inner.arguments
-        return is_link and not _reads(match.size, match.x) and _is_undisturbed(facts, match)
+        return is_link and not _reads(match.size, match.x) and _is_undisturbed(ownership, match)
 
     def is_of_reshape(match: Match) -> bool | str:
         """Only where nobody can tell whether the value has memory of its own: now it may share that of the input."""
-        inner, root = _inner(facts, match, *_MAYBE_COPIES), match.roots[0]
-        if inner is None or _reads(match.size, match.x) or not _is_undisturbed(facts, match):
+        inner, root = _inner(match, *_MAYBE_COPIES), match.roots[0]
+        if inner is None or _reads(match.size, match.x) or not _is_undisturbed(ownership, match):
             return False
         x = inner.arguments["input"]
-        if facts.memory_format(x) is torch.contiguous_format:
+        if memory_format_of(x) is torch.contiguous_format:
             return True
-        if facts.is_written(x, root):
+        if ownership.is_written(x, root):
             return f"{x} or {root} is written to"
-        return facts.may_stand_for(x, root, is_copy=True, same_layout=False)
+        return ownership.may_stand_for(x, root, is_copy=True, same_layout=False)
 
     def comes_back(match: Match) -> bool | str:
-        inner = _inner(facts, match, "unsqueeze")
-        is_back = inner is not None and (inner.arguments["dim"],) == match.dim and _is_undisturbed(facts, match)
-        return is_back and facts.may_stand_for(match.x.all_input_nodes[0], match.roots[0])
+        inner = _inner(match, "unsqueeze")
+        is_back = inner is not None and (inner.arguments["dim"],) == match.dim and _is_undisturbed(ownership, match)
+        return is_back and ownership.may_stand_for(match.x.all_input_nodes[0], match.roots[0])
 
     def view(x: Any, size: Any) -> Any:
         return torch.ops.aten.view.default(x, size)
@@ -261,17 +270,17 @@ def _reads(value: Any, node: Node) -> bool:
 # ---- concatenations
 
 
-def _cats(facts: Facts) -> Rule:
+def _cats(ownership: Ownership) -> Rule:
     def inner_ones(match: Match) -> list[Node]:
         if not isinstance(match.tensors, tuple | list):
             return []
-        return [node for node in dict.fromkeys(match.tensors) if _is_inner_cat(facts, node, match)]
+        return [node for node in dict.fromkeys(match.tensors) if _is_inner_cat(ownership, node, match)]
 
     def flat(match: Match) -> Any:
         inner = inner_ones(match)
         parts: list[Any] = []
         for node in match.tensors:
-            call = facts.call(node) if node in inner else None
+            call = made_by(node) if node in inner else None
             parts += [node] if call is None else call.arguments["tensors"]
         return torch.cat([_value(match, node) for node in parts], match.dim)
 
@@ -283,29 +292,29 @@ def _cats(facts: Facts) -> Rule:
     )
 
 
-def _is_inner_cat(facts: Facts, node: Any, match: Match) -> bool:
-    call, root = facts.call(node), match.roots[0]
+def _is_inner_cat(ownership: Ownership, node: Any, match: Match) -> bool:
+    call, root = made_by(node), match.roots[0]
     if call is None or call.key != "cat" or call.writes or list(node.users) != [root]:
         return False
-    tensors, dim, rank = call.arguments["tensors"], call.arguments["dim"], facts.rank(root) or facts.rank(node)
+    tensors, dim, rank = call.arguments["tensors"], call.arguments["dim"], sure_rank(root) or sure_rank(node)
     if not isinstance(tensors, tuple) or not all(isinstance(tensor, Node) for tensor in tensors):
         return False
     if type(dim) is not int or type(match.dim) is not int:
         return False
     if dim != match.dim and not (rank and dim % rank == match.dim % rank):
         return False
-    dtypes = {facts.dtype(tensor) for tensor in tensors}
+    dtypes = {dtype_of(tensor) for tensor in tensors}
     is_of_one_dtype = len(dtypes) == 1 and (None not in dtypes or len(set(tensors)) == 1)
-    return is_of_one_dtype and facts.is_untouched_between(node, root, node, *tensors)
+    return is_of_one_dtype and ownership.is_untouched_between(node, root, node, *tensors)
 
 
 # ---- limits
 
 
-def _limits(facts: Facts) -> list[Rule]:
+def _limits(ownership: Ownership) -> list[Rule]:
     def joined(match: Match) -> tuple[Any, Any] | None:
-        inner, outer = _inner(facts, match, "clamp", "clamp_min", "clamp_max"), facts.call(match.roots[0])
-        if inner is None or outer is None or not _is_undisturbed(facts, match):
+        inner, outer = _inner(match, "clamp", "clamp_min", "clamp_max"), made_by(match.roots[0])
+        if inner is None or outer is None or not _is_undisturbed(ownership, match):
             return None
         limits = [call.arguments.get(name) for call in (inner, outer) for name in ("min", "max")]
         kinds = {type(limit) for limit in limits if limit is not None}

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.ir import Graph, Node, map_arg
-from graphwright.ops import functional_form, is_impure, is_random, is_region, written_attributes
+from graphwright.ops import functional_form, is_impure, is_random, is_region, module_called, written_attributes
 from graphwright.passes.bodies import substitute
-from graphwright.passes.facts import Facts
+from graphwright.passes.ownership import Ownership
+from graphwright.passes.tensor_facts import made_by
 from graphwright.runtime import assign_attribute, graphs_of, has_attribute, read_attribute
 
 __all__ = ["FoldConstants"]
@@ -46,14 +47,14 @@ class FoldConstants:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
-        facts = Facts(gm)
+        ownership = Ownership(gm)
         graphs = [inner for graph in graphs_of(gm) for inner in graph.all_graphs()]
-        varying = _varying_tensors(graphs, gm, facts)
-        return sum(_fold(graph, gm, facts, varying, self) for graph in graphs)
+        varying = _varying_tensors(graphs, gm, ownership)
+        return sum(_fold(graph, gm, ownership, varying, self) for graph in graphs)
 
 
-def _fold(graph: Graph, gm: nn.Module, facts: Facts, varying: set[int], options: FoldConstants) -> int:
-    constant = _constants(graph, gm, facts, varying, options.parameters)
+def _fold(graph: Graph, gm: nn.Module, ownership: Ownership, varying: set[int], options: FoldConstants) -> int:
+    constant = _constants(graph, gm, ownership, varying, options.parameters)
     values: dict[Node, Any] = {}
     waiting = [node for node in constant if any(user not in constant for user in node.users)]
     seen = set(waiting)
@@ -62,7 +63,7 @@ def _fold(graph: Graph, gm: nn.Module, facts: Facts, varying: set[int], options:
         node = waiting.pop()
         if node._erased or node.op == "get_attr":
             continue
-        if _replace(node, gm, facts, values, options.max_bytes):
+        if _replace(node, gm, ownership, values, options.max_bytes):
             count += 1
             continue
         for used in node.all_input_nodes:  # then perhaps what it is made of
@@ -72,7 +73,7 @@ def _fold(graph: Graph, gm: nn.Module, facts: Facts, varying: set[int], options:
     return count
 
 
-def _replace(node: Node, gm: nn.Module, facts: Facts, values: dict[Node, Any], max_bytes: int) -> bool:
+def _replace(node: Node, gm: nn.Module, ownership: Ownership, values: dict[Node, Any], max_bytes: int) -> bool:
     """Put its value in the place of a constant node, if that is one to keep."""
     try:
         value = _evaluate(node, gm, values)
@@ -81,7 +82,7 @@ def _replace(node: Node, gm: nn.Module, facts: Facts, values: dict[Node, Any], m
     inputs = node.all_input_nodes
     if type(value) in (int, float, bool):
         substitute(node, value)
-    elif _is_to_be_kept(value, values, max_bytes) and facts.may_be_kept(node):
+    elif _is_to_be_kept(value, values, max_bytes) and ownership.may_be_kept(node):
         graph, path = node.graph, _free_path(gm, node.name)
         assign_attribute(value, gm, path)
         with graph.inserting_before(node):
@@ -105,16 +106,16 @@ _VARYING = frozenset({
 })  # fmt: skip
 
 
-def _varying_tensors(graphs: list[Graph], gm: nn.Module, facts: Facts) -> set[int]:
+def _varying_tensors(graphs: list[Graph], gm: nn.Module, ownership: Ownership) -> set[int]:
     """Where the tensors lie that a graph writes to or binds anew, and the buffers of the modules that it calls."""
     found: list[Any] = []
     for graph in graphs:
         found += [read_attribute(gm, path) for path in written_attributes(graph) if has_attribute(gm, path)]
         for node in graph.nodes:
-            module = facts.calls.module(node)
+            module = module_called(node)
             if module is not None:
                 found += module.buffers()
-            elif node.op == "get_attr" and facts.is_written(node):
+            elif node.op == "get_attr" and ownership.is_written(node):
                 found.append(read_attribute(gm, str(node.target)))
     return {_place(value) for value in found if isinstance(value, Tensor)}
 
@@ -123,9 +124,11 @@ def _place(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
 
 
-def _constants(graph: Graph, gm: nn.Module, facts: Facts, varying: set[int], parameters: bool) -> dict[Node, None]:
+def _constants(
+    graph: Graph, gm: nn.Module, ownership: Ownership, varying: set[int], parameters: bool
+) -> dict[Node, None]:
     """The nodes that have the same value in every call, in their order."""
-    effects, first = facts.effects(graph), next(iter(graph.nodes))
+    effects, first = ownership.effects(graph), next(iter(graph.nodes))
     constant: dict[Node, None] = {}
     for node in graph.nodes:
         if node.op == "get_attr":
@@ -134,8 +137,8 @@ def _constants(graph: Graph, gm: nn.Module, facts: Facts, varying: set[int], par
         elif node.op in ("placeholder", "output") or not all(used in constant for used in node.all_input_nodes):
             is_fixed = False
         else:
-            is_fixed = _is_pure(node, facts, parameters) and effects.are_together(first, node)
-        if is_fixed and not (effects.has_writers and facts.is_written(node)):
+            is_fixed = _is_pure(node, parameters) and effects.are_together(first, node)
+        if is_fixed and not (effects.has_writers and ownership.is_written(node)):
             constant[node] = None
     return constant
 
@@ -146,8 +149,8 @@ def _is_fixed(value: Any, parameters: bool) -> bool:
     return parameters or not (isinstance(value, nn.Parameter) or value.requires_grad)
 
 
-def _is_pure(node: Node, facts: Facts, parameters: bool) -> bool:
-    call, module = facts.call(node), facts.calls.module(node)
+def _is_pure(node: Node, parameters: bool) -> bool:
+    call, module = made_by(node), module_called(node)
     if call is None or is_region(node) or call.writes or call.random or call.key in _VARYING:
         return False
     if is_impure(node, module) or is_random(node):

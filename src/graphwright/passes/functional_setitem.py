@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from graphwright.ir import Graph, Node
-from graphwright.passes.memory_facts import gives_tensor
-from graphwright.passes.tensor_facts import is_number, rank_of
+from graphwright.passes.tensor_facts import gives_tensor, is_number, sure_rank
 
 __all__ = ["functional_setitem"]
 
@@ -81,9 +80,9 @@ def _may_fit(x: Node, places: list[tuple[int, Any]], value: Any) -> bool:
     """Tell whether the value is certain to be expanded to the part that it is written to."""
     if _is_number(value):
         return True
-    (of_value, is_exact), (of_x, is_known) = rank_of(value), rank_of(x)
+    of_value, of_x = sure_rank(value), sure_rank(x)
     taken = sum(not isinstance(place, slice) for _, place in places)
-    return isinstance(value, Node) and is_exact and is_known and of_value <= of_x - taken
+    return of_value is not None and of_x is not None and of_value <= of_x - taken
 
 
 def _part(graph: Graph, x: Node, dim: int, place: Any) -> Node:

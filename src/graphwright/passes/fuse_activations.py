@@ -15,7 +15,7 @@ from torch import nn
 from graphwright.errors import PassError
 from graphwright.ir import Node
 from graphwright.ops import call_of, is_region, is_untouched
-from graphwright.passes.bodies import may_write
+from graphwright.passes.bodies import may_write, nodes_between
 from graphwright.passes.fuse_conv_batch_norm import FuseConvBatchNorm
 from graphwright.passes.submodules import Calls, graphs_in
 from graphwright.runtime import GraphModule
@@ -189,12 +189,7 @@ def _step(node: Node, calls: Calls) -> _Step | None:
 
 def _is_closed(chain: _Chain, calls: Calls, gm: GraphModule) -> bool:
     """Tell whether nothing happens between the operations that could tell when they are done."""
-    node, last = chain.nodes[0], chain.nodes[-1]
-    between = []
-    while node is not last:
-        node = node.next
-        if node not in chain.nodes:
-            between.append(node)
+    between = nodes_between(chain.nodes[0], chain.nodes[-1], chain.nodes)
     norms = [step.module for step in chain.steps if isinstance(step.module, nn.modules.batchnorm._BatchNorm)]
     if any(calls.is_read(norm) for norm in norms):
         return False

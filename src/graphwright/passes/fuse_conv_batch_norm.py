@@ -14,9 +14,9 @@ from torch import nn
 from graphwright.errors import TrainingModeError
 from graphwright.ir import Node
 from graphwright.ops import is_untouched
-from graphwright.passes.facts import Facts
 from graphwright.passes.fold_batch_norm import BatchNorm, fold_batch_norm, fold_batch_norm_before, scale_and_shift
 from graphwright.passes.fuse_conv_relu import FuseConvReLU
+from graphwright.passes.ownership import Ownership
 from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, Calls, LinearLike
 from graphwright.runtime import GraphModule, expect, graph_of
 
@@ -68,11 +68,11 @@ class FuseConvBatchNorm:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        calls, facts = Calls(gm), Facts(gm)
+        calls, ownership = Calls(gm), Ownership(gm)
         nodes = list(graph_of(gm).all_nodes())
-        behind = [match for node in nodes if (match := _match_behind(node, calls, facts))]
+        behind = [match for node in nodes if (match := _match_behind(node, calls, ownership))]
         taken = {match.norm_node for match in behind}
-        found = [_match_before(node, calls, facts) for node in nodes] if self.into_next else []
+        found = [_match_before(node, calls, ownership) for node in nodes] if self.into_next else []
         before = [match for match in found if match is not None and match.norm_node not in taken]
         _refuse_training([*behind, *before])
         _fold_all(behind, calls)
@@ -115,7 +115,7 @@ class _Match:
         return replace(self, layer=layer)
 
 
-def _match_behind(norm_node: Node, calls: Calls, facts: Facts) -> _Match | None:
+def _match_behind(norm_node: Node, calls: Calls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a batch norm that the layer before it can absorb."""
     norm = _norm(norm_node, calls)
     layer_node = norm_node.args[0] if norm is not None else None
@@ -125,12 +125,12 @@ def _match_behind(norm_node: Node, calls: Calls, facts: Facts) -> _Match | None:
     features = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
     if not _fit(layer, features, norm) or len(layer_node.users) != 1:
         return None
-    if not facts.is_untouched_between(layer_node, norm_node):
+    if not ownership.is_untouched_between(layer_node, norm_node):
         return None
     return _Match(layer_node, norm_node, layer, norm, False)
 
 
-def _match_before(layer_node: Node, calls: Calls, facts: Facts) -> _Match | None:
+def _match_before(layer_node: Node, calls: Calls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a layer that can absorb the batch norm before it."""
     layer = _layer(layer_node, calls)
     norm_node = layer_node.args[0] if layer is not None else None
@@ -140,7 +140,7 @@ def _match_before(layer_node: Node, calls: Calls, facts: Facts) -> _Match | None
     features = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
     if not _fit(layer, features, norm) or len(norm_node.users) != 1:
         return None
-    if not facts.is_untouched_between(norm_node, layer_node, norm_node.args[0]):
+    if not ownership.is_untouched_between(norm_node, layer_node, norm_node.args[0]):
         return None
     if not (_reads_only_inputs(layer) or not scale_and_shift(norm)[1].any()):
         return None

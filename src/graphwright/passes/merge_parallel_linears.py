@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import call_of, is_untouched, may_share_memory, module_call, sources_of
+from graphwright.ops import call_of, functional_call, is_untouched, may_share_memory, sources_of
 from graphwright.passes.bodies import may_write
-from graphwright.passes.strided_users import reads_any_layout, reshape_views
+from graphwright.passes.layouts import reads_any_layout, reshape_views
 from graphwright.passes.submodules import Calls, graphs_in, install, is_inside_used
 from graphwright.runtime import GraphModule, read_attribute
 
@@ -154,8 +154,7 @@ class _Uses:
         """Tell whether a node may change one of these values or what is outside of the graph, or how it is computed."""
         if not node.op.startswith("call") or not may_write([node], self._gm):
             return False
-        module = self._calls.find(node)
-        call = call_of(node) if module is None else module_call(node, module)
+        call = functional_call(node)
         if call is None or not call.writes or call.operator.acts:
             return True
         written = [call.arguments[name] for name in call.writes]
@@ -221,14 +220,14 @@ def _merge(group: Sequence[_Layer], gm: GraphModule, calls: Calls) -> None:
             part = graph.call_function(operator.getitem, (split, i))
         part.origin = node.origin
         part.meta.update(_meta_of_part(node, sum(sizes), sizes[i]))
-        copied = not reads_any_layout(node, calls.find)
+        copied = not reads_any_layout(node)
         with graph.inserting_after(part):
             value = graph.call_method("clone", (part,), {"memory_format": torch.contiguous_format}) if copied else part
         if copied:
             value.origin = node.origin
             value.meta.update(node.meta)
         else:
-            reshape_views(node, calls.find)
+            reshape_views(node)
         node.replace_all_uses_with(value)
         name = node.name
         _remove(layer, gm, calls)

@@ -16,11 +16,12 @@ from graphwright.ops import (
     call_of,
     enter_context,
     exit_context,
+    functional_call,
     gives_fresh_value,
     is_region,
     is_untouched,
     may_share_memory,
-    module_call,
+    module_called,
 )
 from graphwright.passes.bodies import may_write
 from graphwright.passes.shape_prop import TensorMetadata
@@ -69,7 +70,7 @@ class PropagateChannelsLast:
         members: dict[Node, None] = {}
         for graph in graphs_in(gm):
             found = self._members(graph, gm, calls)
-            _convert_graph(graph, found, calls)
+            _convert_graph(graph, found)
             members.update(found)
         convolutions = [node for node in members if _is_convolution(node, calls)]
         _convert_weights(convolutions, gm, calls)
@@ -79,7 +80,7 @@ class PropagateChannelsLast:
         """The nodes of a graph that compute with channels last, in the order of the graph."""
         candidates = {node: None for node in graph.nodes if _may_be_last(node, calls)}
         while True:  # what is written in place has to be made inside
-            outside = [node for node in candidates if not all(w in candidates for w in _written(node, calls))]
+            outside = [node for node in candidates if not all(w in candidates for w in _written(node))]
             if not outside:
                 break
             for node in outside:
@@ -87,7 +88,7 @@ class PropagateChannelsLast:
         found: dict[Node, None] = {}
         for part in _connected(candidates):
             counted = [node for node in part if _is_convolution(node, calls) and _differs(_image(node.args[0]))]
-            if len(counted) >= self.at_least and not _is_disturbed(part, graph, gm, calls):
+            if len(counted) >= self.at_least and not _is_disturbed(part, graph, gm):
                 found.update(dict.fromkeys(part))
         return {node: None for node in candidates if node in found}
 
@@ -117,12 +118,9 @@ def _differs(known: TensorMetadata | None) -> bool:
     return known is not None and known.shape[1] > 1 and known.shape[2] * known.shape[3] > 1
 
 
-def _call(node: Node, calls: Calls) -> Call | None:
+def _call(node: Node) -> Call | None:
     """The call of an operation whose value follows the order of what it reads."""
-    module = calls.find(node)
-    if node.op not in ("call_function", "call_method", "call_module"):
-        return None
-    call = call_of(node) if module is None else module_call(node, module)
+    call = functional_call(node)
     return call if call is not None and call.key in _OPERATIONS and not call.random else None
 
 
@@ -140,7 +138,7 @@ def _may_be_last(node: Node, calls: Calls) -> bool:
     module = calls.module(node)
     if type(module) is nn.BatchNorm2d:
         return is_untouched(module)
-    call = _call(node, calls)
+    call = _call(node)
     return call is not None and call.writes in ((), ("input",))
 
 
@@ -149,9 +147,9 @@ def _rank(node: Node) -> int:
     return len(known.shape) if isinstance(known, TensorMetadata) else 0
 
 
-def _written(node: Node, calls: Calls) -> list[Any]:
+def _written(node: Node) -> list[Any]:
     """What a member writes to."""
-    call = _call(node, calls)
+    call = _call(node)
     return [] if call is None else [call.arguments[name] for name in call.writes]
 
 
@@ -174,20 +172,20 @@ def _connected(nodes: Iterable[Node]) -> Iterator[list[Node]]:
 # ---- writes in place
 
 
-def _is_disturbed(part: list[Node], graph: Graph, gm: GraphModule, calls: Calls) -> bool:
+def _is_disturbed(part: list[Node], graph: Graph, gm: GraphModule) -> bool:
     """Tell whether something outside of a part may write to its values or to what enters it, or see what it writes."""
     inside = set(part)
     near = [*part, *_entries(part)]
     for node in graph.nodes:
         if node.op.startswith("call") and node not in inside and may_write([node], gm):
-            written = _may_be_written(node, calls)
-            if any(may_share_memory(each, other, calls.find) for each in written for other in near):
+            written = _may_be_written(node)
+            if any(may_share_memory(each, other, module_called) for each in written for other in near):
                 return True
-    overwritten = _overwritten(part, calls)
+    overwritten = _overwritten(part)
     returned = set()
     for node in overwritten:
         for user in _outside_readers(node, inside):
-            if user.op != "output" and not gives_fresh_value(user, calls.find):
+            if user.op != "output" and not gives_fresh_value(user, module_called):
                 return True
             if user.op == "output":
                 if overwritten[node] in returned:
@@ -196,10 +194,9 @@ def _is_disturbed(part: list[Node], graph: Graph, gm: GraphModule, calls: Calls)
     return False
 
 
-def _may_be_written(node: Node, calls: Calls) -> list[Node]:
+def _may_be_written(node: Node) -> list[Node]:
     """The values that a node which writes may write to."""
-    module = calls.find(node)
-    call = call_of(node) if module is None else module_call(node, module)
+    call = functional_call(node)
     if node.target is enter_context or node.target is exit_context:
         return []
     if call is None or not call.writes or is_region(node):
@@ -207,11 +204,11 @@ def _may_be_written(node: Node, calls: Calls) -> list[Node]:
     return [value for name in call.writes if isinstance(value := call.arguments[name], Node)]
 
 
-def _overwritten(part: Iterable[Node], calls: Calls) -> dict[Node, Node]:
+def _overwritten(part: Iterable[Node]) -> dict[Node, Node]:
     """The values of a part that are written to in place, each with the node that made its memory."""
     makers: dict[Node, Node] = {}
     for node in sorted(part):
-        for written in _written(node, calls):
+        for written in _written(node):
             makers[node] = makers.setdefault(written, written)
     return makers
 
@@ -236,9 +233,9 @@ def _asks_for_any_layout(user: Node) -> bool:
     return call is not None and call.key in _ASKED_OF_ANY_LAYOUT
 
 
-def _convert_graph(graph: Graph, members: dict[Node, None], calls: Calls) -> None:
+def _convert_graph(graph: Graph, members: dict[Node, None]) -> None:
     """Put the conversions at the borders of the parts, and note the new order in what is known of the nodes."""
-    overwritten = _overwritten(members, calls)
+    overwritten = _overwritten(members)
     exits = {node: _outside_readers(node, members) for node in members}
     for entry in _entries(members):
         after = entry

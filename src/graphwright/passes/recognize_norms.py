@@ -11,14 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.passes.tensor_facts import (
-    dtype_of,
-    is_number,
-    is_viewed_after_moving,
-    last_size,
-    rank_of,
-    shape_and_dtype,
-)
+from graphwright.passes.layouts import is_viewed_after_moving
+from graphwright.passes.tensor_facts import dtype_of, is_number, last_size, shape_and_dtype, sure_rank
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, Rule, maybe, one_of, rewrite, rule
 
@@ -109,8 +103,8 @@ def _written_layer_norm(x: Any) -> Any:
 def _is_norm(match: Match) -> bool | str:
     x, dim = match.x, match.values.get("dim", -1)
     dims = (dim,) if type(dim) is int else dim
-    rank, is_exact = rank_of(x)
-    if dims != (-1,) and not (is_exact and dims == (rank - 1,)):
+    rank = sure_rank(x)
+    if dims != (-1,) and (rank is None or dims != (rank - 1,)):
         return "it is not known to be over the last dimension"
     if not isinstance(x, Node) or not is_number(match.eps):
         return "eps is not known to be a number"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched, operator_of_target
-from graphwright.passes.bodies import module_of
+from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched, module_called, operator_of_target
+from graphwright.passes.bodies import plain_graphs
 from graphwright.passes.functional_setitem import functional_setitem
-from graphwright.passes.memory_facts import contexts_of, gives_tensor, plain_graphs
+from graphwright.passes.ownership import Ownership
 from graphwright.passes.submodules import Calls
-from graphwright.passes.tensor_facts import is_number, shape_and_dtype
+from graphwright.passes.tensor_facts import gives_tensor, is_number, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["RemoveInPlace"]
@@ -54,16 +53,16 @@ class RemoveInPlace:
         """Edit a captured module in place; return the number of changes."""
         assert isinstance(gm, GraphModule)
         calls = Calls(gm)
-        return sum(_functionalize(graph, calls, gm) for graph in list(plain_graphs(graph_of(gm))))
+        ownership = Ownership(gm)
+        return sum(_functionalize(graph, calls, ownership) for graph in list(plain_graphs(graph_of(gm))))
 
 
-def _functionalize(graph: Graph, calls: Calls, gm: nn.Module) -> int:
-    contexts = contexts_of(graph)
-    find = module_of(gm)
+def _functionalize(graph: Graph, calls: Calls, ownership: Ownership) -> int:
+    effects = ownership.effects(graph)
     count = 0
     for node in list(graph.nodes):
         written = _written(node, calls)
-        if written is None or contexts.get(written) != contexts[node] or not _may_go(written, node, find):
+        if written is None or not effects.are_together(written, node) or not _may_go(written, node):
             continue
         last = node.prev
         with graph.inserting_before(node):
@@ -72,7 +71,7 @@ def _functionalize(graph: Graph, calls: Calls, gm: nn.Module) -> int:
             continue
         made = last.next
         while made is not node:
-            contexts[made] = contexts[node]
+            effects.made([made], node)
             made.origin = node.origin
             made = made.next
         if node.op == "call_module":
@@ -115,11 +114,11 @@ def _is_in_place(module: nn.Module) -> bool:
     return own and vars(module).get("inplace") is True
 
 
-def _may_go(written: Node, node: Node, find: Callable[[Node], nn.Module | None]) -> bool:
+def _may_go(written: Node, node: Node) -> bool:
     """Tell whether nothing but what comes after a node can see it write."""
-    if not _is_fresh(written, find) or not (gives_tensor(written) or _is_of_tensors(node)):
+    if not _is_fresh(written) or not (gives_tensor(written) or _is_of_tensors(node)):
         return False
-    return all(user >= node or gives_fresh_value(user, find) for user in written.users)
+    return all(user >= node or gives_fresh_value(user, module_called) for user in written.users)
 
 
 def _is_of_tensors(node: Node) -> bool:
@@ -129,11 +128,11 @@ def _is_of_tensors(node: Node) -> bool:
     return node.target not in _OPERATORS
 
 
-def _is_fresh(value: Node, find: Callable[[Node], nn.Module | None]) -> bool:
-    if gives_fresh_value(value, find):
+def _is_fresh(value: Node) -> bool:
+    if gives_fresh_value(value, module_called):
         return True
     source = value.args[0] if value.target == "type_as" else None  # what this pass writes
-    return isinstance(source, Node) and len(source.users) == 1 and gives_fresh_value(source, find)
+    return isinstance(source, Node) and len(source.users) == 1 and gives_fresh_value(source, module_called)
 
 
 # ---- what it becomes

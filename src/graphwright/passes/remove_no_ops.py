@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.passes.facts import Facts
+from graphwright.passes.layouts import memory_format_of
+from graphwright.passes.ownership import Ownership
+from graphwright.passes.tensor_facts import dtype_of, made_by, shape_of, sure_rank
 from graphwright.rewrite import Match, Rule, mod, rewrite, rule
 from graphwright.runtime import read_attribute
 
@@ -47,17 +49,17 @@ class RemoveNoOps:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
-        return rewrite(gm, _rules(Facts(gm), self.inference)).count
+        return rewrite(gm, _rules(Ownership(gm), self.inference)).count
 
 
-def _rules(facts: Facts, inference: bool) -> list[Rule]:
+def _rules(ownership: Ownership, inference: bool) -> list[Rule]:
     def is_off(match: Match) -> bool:
         return _is_off(match, inference)
 
-    def is_copy_of(condition: Callable[[Facts, Match], bool]) -> Callable[[Match], bool | str]:
-        return lambda match: condition(facts, match) and facts.may_stand_for(match.x, match.roots[0])
+    def is_copy_of(condition: Callable[[Match], bool]) -> Callable[[Match], bool | str]:
+        return lambda match: condition(match) and ownership.may_stand_for(match.x, match.roots[0])
 
-    def to_input(pattern: Any, condition: Callable[[Facts, Match], bool]) -> Rule:
+    def to_input(pattern: Any, condition: Callable[[Match], bool]) -> Rule:
         return rule(pattern, lambda x: x, where=is_copy_of(condition), name=condition.__name__.strip("_"))
 
     def drop(pattern: Any) -> Rule:
@@ -82,7 +84,7 @@ def _rules(facts: Facts, inference: bool) -> list[Rule]:
         rule(
             lambda x, dim: torch.cat([x], dim),
             lambda x: x,
-            where=lambda match: facts.may_stand_for(match.x, match.roots[0], same_layout=False),
+            where=lambda match: ownership.may_stand_for(match.x, match.roots[0], same_layout=False),
             name="cat_of_one_tensor",
         ),
     ]
@@ -115,46 +117,46 @@ def _is_off(match: Match, inference: bool) -> bool:
 # ---- copies and views
 
 
-def _is_contiguous(facts: Facts, match: Match) -> bool:
+def _is_contiguous(match: Match) -> bool:
     wanted = match["format"]
-    call = facts.call(match.x)
+    call = made_by(match.x)
     if call is not None and call.key == "contiguous" and call.arguments["memory_format"] == wanted:
         return True
-    return isinstance(wanted, torch.memory_format) and facts.memory_format(match.x) is wanted
+    return isinstance(wanted, torch.memory_format) and memory_format_of(match.x) is wanted
 
 
-def _has_dtype(facts: Facts, match: Match) -> bool:
+def _has_dtype(match: Match) -> bool:
     dtype = match.dtype
     if isinstance(dtype, Node):
-        call = facts.call(dtype)
+        call = made_by(dtype)
         if call is None or call.key != "dtype":
             return False
         source = call.arguments["input"]
-        return source is match.x or (facts.dtype(source) is not None and facts.dtype(source) == facts.dtype(match.x))
-    return isinstance(dtype, torch.dtype) and facts.dtype(match.x) == dtype
+        return source is match.x or (dtype_of(source) is not None and dtype_of(source) == dtype_of(match.x))
+    return isinstance(dtype, torch.dtype) and dtype_of(match.x) == dtype
 
 
-def _has_shape(facts: Facts, match: Match) -> bool:
+def _has_shape(match: Match) -> bool:
     x, size = match.x, match.size
     if isinstance(size, Node):
-        call = facts.call(size)
+        call = made_by(size)
         return call is not None and call.key == "size" and call.arguments.get("dim") is None and _of(call) is x
-    if not isinstance(size, tuple | list) or facts.rank(x) != len(size):
+    if not isinstance(size, tuple | list) or sure_rank(x) != len(size):
         return False
-    open_ones = [wanted for i, wanted in enumerate(size) if not _is_size(facts, wanted, x, i)]
+    open_ones = [wanted for i, wanted in enumerate(size) if not _is_size(wanted, x, i)]
     return not open_ones or open_ones == [-1]
 
 
-def _is_size(facts: Facts, value: Any, x: Node, dim: int) -> bool:
+def _is_size(value: Any, x: Node, dim: int) -> bool:
     """Tell whether a value is the size of a tensor in a dimension."""
-    shape, rank = facts.shape(x), facts.rank(x)
+    shape, rank = shape_of(x), sure_rank(x)
     if type(value) is int:
         return shape is not None and shape[dim] == value
-    call = facts.call(value)
+    call = made_by(value)
     if call is None or rank is None:
         return False
     if call.key == "getitem":
-        sizes, at = facts.call(call.arguments["input"]), call.arguments["index"]
+        sizes, at = made_by(call.arguments["input"]), call.arguments["index"]
         is_item = sizes is not None and sizes.key == "size" and sizes.arguments.get("dim") is None
         return is_item and _of(sizes) is x and type(at) is int and at % rank == dim
     at = call.arguments.get("dim")
@@ -165,33 +167,33 @@ def _of(call: Any) -> Any:
     return call.arguments["input"]
 
 
-def _is_expanded(facts: Facts, match: Match) -> bool:
+def _is_expanded(match: Match) -> bool:
     size = match.size
     if isinstance(size, tuple | list) and all(type(wanted) is int and wanted == -1 for wanted in size):
         return True
-    return _has_shape(facts, match)
+    return _has_shape(match)
 
 
-def _keeps_order(facts: Facts, match: Match) -> bool:
+def _keeps_order(match: Match) -> bool:
     dims = match.dims
     is_plain = isinstance(dims, tuple | list) and all(type(dim) is int for dim in dims)
     return is_plain and [dim % len(dims) for dim in dims] == list(range(len(dims)))
 
 
-def _swaps_nothing(facts: Facts, match: Match) -> bool:
-    one, other, rank = match.one, match.other, facts.rank(match.x)
+def _swaps_nothing(match: Match) -> bool:
+    one, other, rank = match.one, match.other, sure_rank(match.x)
     if type(one) is not int or type(other) is not int:
         return False
     return one == other or (rank is not None and rank > 0 and one % rank == other % rank)
 
 
-def _is_one_dimension(facts: Facts, match: Match) -> bool:
+def _is_one_dimension(match: Match) -> bool:
     # Of a tensor without dimensions, `flatten` makes one of one.
-    return _swaps_nothing(facts, match) and ((facts.rank(match.x) or 0) > 0 or match.one not in (0, -1))
+    return _swaps_nothing(match) and ((sure_rank(match.x) or 0) > 0 or match.one not in (0, -1))
 
 
-def _takes_all(facts: Facts, match: Match) -> bool:
+def _takes_all(match: Match) -> bool:
     index = match["index"]
     items = index if isinstance(index, tuple) else (index,)
     is_whole = all(item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in items)
-    return bool(items) and is_whole and facts.dtype(match.x) is not None
+    return bool(items) and is_whole and dtype_of(match.x) is not None

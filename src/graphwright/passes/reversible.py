@@ -10,7 +10,7 @@ from typing import Any
 from graphwright.errors import PassError
 from graphwright.ir import Node
 from graphwright.ops import call_of
-from graphwright.passes.memory_facts import plain_graphs
+from graphwright.passes.bodies import plain_graphs
 from graphwright.passes.tensor_facts import is_number
 from graphwright.runtime import GraphModule, graph_of
 

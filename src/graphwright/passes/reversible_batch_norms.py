@@ -12,12 +12,13 @@ from torch import nn
 
 from graphwright.errors import PassError, TrainingModeError
 from graphwright.ir import Node
+from graphwright.passes.bodies import may_write, nodes_between, plain_graphs
 from graphwright.passes.fold_batch_norm import fold_batch_norm, scale_and_shift
-from graphwright.passes.memory_facts import contexts_of, plain_graphs, writes_between
 from graphwright.passes.module_slots import Slot, is_own, like_now, take_out
+from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
 from graphwright.passes.submodules import Calls
-from graphwright.passes.tensor_facts import rank_of
+from graphwright.passes.tensor_facts import sure_rank
 from graphwright.runtime import GraphModule, expect, graph_of
 
 __all__ = ["FuseBatchNorm1dInLinear", "FuseBatchNorm2dInConv2d"]
@@ -56,10 +57,10 @@ class _FuseBatchNorm(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Fold the batch norms. Raises TrainingModeError, with nothing changed, where one is in training mode."""
-        calls = Calls(graph_module)
+        calls, ownership = Calls(graph_module), Ownership(graph_module)
         pairs = []
         for graph in plain_graphs(graph_of(graph_module)):
-            contexts = contexts_of(graph)
+            effects = ownership.effects(graph)
             for node in graph.nodes:
                 before = node.args[0] if node.op == "call_module" and node.args else None
                 first, second = calls.module(before), calls.module(node)
@@ -67,7 +68,8 @@ class _FuseBatchNorm(ReversibleTransformation):
                     continue
                 modules = [each for each in (first, second) if each is not None]
                 own = all(is_own(each, graph_module, calls) and _BEFORE not in vars(each) for each in modules)
-                if own and contexts[before] == contexts[node] and not writes_between(before, node, graph_module):
+                together = effects.are_together(before, node)
+                if own and together and not may_write(nodes_between(before, node), graph_module):
                     pairs.append((before, node))
         pairs = _disjoint(pairs)
         for pair in pairs:
@@ -253,7 +255,7 @@ class FuseBatchNorm1dInLinear(_FuseBatchNorm):
 
     def _guard(self, call: Node) -> None:
         graph, x = call.graph, call.args[0]
-        if rank_of(x) == (2, True):
+        if sure_rank(x) == 2:
             return
         with graph.inserting_before(call):
             dim = graph.call_method("dim", (x,))

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.ir import Graph, Node
-from graphwright.passes.bodies import module_of
-from graphwright.passes.memory_facts import contexts_of, plain_graphs, writes_between
+from graphwright.passes.bodies import may_write, nodes_between, plain_graphs
+from graphwright.passes.layouts import reads_any_layout
 from graphwright.passes.module_slots import Slot, free_path, is_own, like_now, take_out
+from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
-from graphwright.passes.strided_users import reads_any_layout
 from graphwright.passes.submodules import Calls
 from graphwright.runtime import GraphModule, graph_of
 
@@ -49,22 +49,22 @@ class MergeLinears(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Merge the layers."""
-        calls = Calls(graph_module)
+        calls, ownership = Calls(graph_module), Ownership(graph_module)
         for graph in list(plain_graphs(graph_of(graph_module))):
-            contexts = contexts_of(graph)
+            effects = ownership.effects(graph)
             groups: dict[object, list[Node]] = {}
             for node in graph.nodes:
                 layer = calls.module(node)
                 if type(layer) is nn.Linear and is_own(layer, graph_module, calls):
                     kind = [(p.dtype, p.device, p.requires_grad) for p in layer.parameters()]
-                    groups.setdefault((node.args[0], contexts[node], str(kind)), []).append(node)
+                    groups.setdefault((node.args[0], effects.region_of(node), str(kind)), []).append(node)
             for nodes in groups.values():
-                if len(nodes) > 1 and not writes_between(nodes[0], nodes[-1], graph_module):
+                if len(nodes) > 1 and not may_write(nodes_between(nodes[0], nodes[-1]), graph_module):
                     self._merge(nodes, graph_module)
         return graph_module
 
     def _merge(self, nodes: list[Node], gm: GraphModule) -> None:
-        graph, find = nodes[0].graph, module_of(gm)
+        graph = nodes[0].graph
         paths = [str(node.target) for node in nodes]
         owner, _, name = paths[0].rpartition(".")
         while owner and isinstance(gm.get_submodule(owner), nn.Sequential | nn.ModuleList):
@@ -82,7 +82,7 @@ class MergeLinears(ReversibleTransformation):
         call.origin = nodes[0].origin
         start = 0
         for i, (node, layer) in enumerate(zip(nodes, layers, strict=True)):
-            any_layout = reads_any_layout(node, find) and not any(user.target == "view" for user in node.users)
+            any_layout = reads_any_layout(node) and not any(user.target == "view" for user in node.users)
             cut = (call, (Ellipsis, slice(start, start + _rows(layer))))
             start += _rows(layer)
             node.meta[_PART] = i

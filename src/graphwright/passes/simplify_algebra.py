@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.passes.facts import Facts, keeps_dtype
+from graphwright.passes.ownership import Ownership
+from graphwright.passes.tensor_facts import dtype_of, is_whole_number, keeps_dtype
 from graphwright.rewrite import Lit, Match, Rule, rewrite, rule
 
 __all__ = ["SimplifyAlgebra"]
@@ -49,15 +50,15 @@ class SimplifyAlgebra:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
-        return rewrite(gm, _rules(Facts(gm), self.inexact)).count
+        return rewrite(gm, _rules(Ownership(gm), self.inexact)).count
 
 
-def _rules(facts: Facts, inexact: bool) -> list[Rule]:
+def _rules(ownership: Ownership, inexact: bool) -> list[Rule]:
     def same(name: str, pattern: Any, condition: Callable[[Match], bool] = lambda match: True) -> Rule:
         """A rule that puts x in the place of a copy of x."""
 
         def is_free_copy(match: Match) -> bool | str:
-            return condition(match) and (facts.is_number(match.x) or facts.may_stand_for(match.x, match.roots[0]))
+            return condition(match) and (is_whole_number(match.x) or ownership.may_stand_for(match.x, match.roots[0]))
 
         return rule(pattern, lambda x: x, where=is_free_copy, name=name)
 
@@ -65,8 +66,8 @@ def _rules(facts: Facts, inexact: bool) -> list[Rule]:
         """A rule that leaves out an operation with this number, for tensors of these kinds."""
 
         def is_neutral(match: Match) -> bool:
-            is_exact = inexact or number != 0 or _sign(match.n) == _sign(number) or not _is_float(facts, match.x)
-            return match.n == number and is_exact and _keeps(facts, match.x, match.n, kinds)
+            is_exact = inexact or number != 0 or _sign(match.n) == _sign(number) or not _is_float(match.x)
+            return match.n == number and is_exact and _keeps(match.x, match.n, kinds)
 
         return same(name, pattern, is_neutral)
 
@@ -80,30 +81,30 @@ def _rules(facts: Facts, inexact: bool) -> list[Rule]:
         neutral("to_the_power_of_one", lambda x, n=n: x**n, 1),
         neutral("minus_zero", lambda x, n=n: x - n, 0.0),  # -0.0 - 0.0 is -0.0, as is -0.0 + -0.0
         neutral("plus_zero", lambda x, n=n: x + n, -0.0),
-        *[_once(facts, name) for name in ("relu", "abs", "floor", "ceil", "trunc", "round")],
-        *_joined_constants(facts, inexact),
+        *[_once(ownership, name) for name in ("relu", "abs", "floor", "ceil", "trunc", "round")],
+        *_joined_constants(inexact),
     ]
     if inexact:
-        rules.append(same("exp_of_log", lambda x: torch.exp(torch.log(x)), lambda match: _is_float(facts, match.x)))
-        rules.append(same("log_of_exp", lambda x: torch.log(torch.exp(x)), lambda match: _is_float(facts, match.x)))
+        rules.append(same("exp_of_log", lambda x: torch.exp(torch.log(x)), lambda match: _is_float(match.x)))
+        rules.append(same("log_of_exp", lambda x: torch.log(torch.exp(x)), lambda match: _is_float(match.x)))
     return rules
 
 
 # ---- numbers that change nothing
 
 
-def _keeps(facts: Facts, x: Any, number: Any, kinds: str) -> bool:
+def _keeps(x: Any, number: Any, kinds: str) -> bool:
     """Tell whether arithmetic of x and a number gives the dtype of x, which is of some kinds."""
-    if facts.is_number(x):
+    if is_whole_number(x):
         return type(number) is int and kinds != "floating"
-    dtype = facts.dtype(x)
+    dtype = dtype_of(x)
     if dtype is None or dtype.is_complex or not keeps_dtype(dtype, number):
         return False  # a complex infinity times 1 is not a number
     return kinds == "all" or dtype.is_floating_point == (kinds == "floating")
 
 
-def _is_float(facts: Facts, x: Any) -> bool:
-    dtype = facts.dtype(x)
+def _is_float(x: Any) -> bool:
+    dtype = dtype_of(x)
     return dtype is not None and (dtype.is_floating_point or dtype.is_complex)
 
 
@@ -111,12 +112,12 @@ def _sign(number: float) -> float:
     return math.copysign(1.0, number)
 
 
-def _once(facts: Facts, name: str) -> Rule:
+def _once(ownership: Ownership, name: str) -> Rule:
     """A rule that leaves out a function of what the same function gave."""
     function = getattr(torch, name)
 
     def is_free_copy(match: Match) -> bool | str:
-        return facts.may_stand_for(_inner(match), match.roots[0])
+        return ownership.may_stand_for(_inner(match), match.roots[0])
 
     return rule(lambda x: function(function(x)), _inner, where=is_free_copy, name=f"{name}_twice")
 
@@ -128,14 +129,14 @@ def _inner(match: Match) -> Node:
 # ---- constants
 
 
-def _joined_constants(facts: Facts, inexact: bool) -> list[Rule]:
+def _joined_constants(inexact: bool) -> list[Rule]:
     """Rules that make one of two constants that are added or multiplied one after the other."""
     a: Any = Lit(int, float)
     b: Any = Lit(int, float)
 
     def may_join(operation: Callable[[Any, Any], Any]) -> Callable[[Match], bool]:
         def condition(match: Match) -> bool:
-            return _may_join(facts, match.x, match.a, match.b, operation(match.a, match.b), inexact)
+            return _may_join(match.x, match.a, match.b, operation(match.a, match.b), inexact)
 
         return condition
 
@@ -149,10 +150,10 @@ def _joined_constants(facts: Facts, inexact: bool) -> list[Rule]:
     return [rule(pattern, put, where=may_join(joined), name=name) for name, pattern, put, joined in table]
 
 
-def _may_join(facts: Facts, x: Any, a: Any, b: Any, joined: Any, inexact: bool) -> bool:
-    if facts.is_number(x):
+def _may_join(x: Any, a: Any, b: Any, joined: Any, inexact: bool) -> bool:
+    if is_whole_number(x):
         return type(a) is int and type(b) is int
-    dtype = facts.dtype(x)
+    dtype = dtype_of(x)
     if dtype is None or dtype is torch.bool:
         return False
     if dtype.is_floating_point or dtype.is_complex:

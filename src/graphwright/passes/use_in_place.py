@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched
-from graphwright.passes.bodies import module_of
-from graphwright.passes.memory_facts import contexts_of, plain_graphs
+from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched, module_called
+from graphwright.passes.bodies import plain_graphs
+from graphwright.passes.ownership import Ownership
 from graphwright.passes.submodules import Calls
 from graphwright.passes.tensor_facts import is_number, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
@@ -50,18 +50,18 @@ class UseInPlace:
         """Edit a captured module in place; return the number of changes."""
         assert isinstance(gm, GraphModule)
         calls = Calls(gm)
-        return sum(self._edit(graph, calls, gm) for graph in list(plain_graphs(graph_of(gm))))
+        ownership = Ownership(gm)
+        return sum(self._edit(graph, calls, ownership) for graph in list(plain_graphs(graph_of(gm))))
 
-    def _edit(self, graph: Graph, calls: Calls, gm: nn.Module) -> int:
-        contexts = contexts_of(graph)
-        find = module_of(gm)
+    def _edit(self, graph: Graph, calls: Calls, ownership: Ownership) -> int:
+        effects = ownership.effects(graph)
         count = 0
         for node in list(graph.nodes):
             for value in _overwritable(node, calls):
-                is_own = contexts[value] == contexts[node] and list(value.users) == [node]
+                is_own = effects.are_together(value, node) and list(value.users) == [node]
                 is_own = is_own and sum(used is value for used in _nodes_in(node)) == 1
-                if is_own and gives_fresh_value(value, find) and self._may_be_lost(value, calls):
-                    contexts[_overwrite(node, value, calls)] = contexts[node]
+                if is_own and gives_fresh_value(value, module_called) and self._may_be_lost(value, calls):
+                    effects.made([_overwrite(node, value, calls)], node)
                     count += 1
                     break
         return count

@@ -13,7 +13,8 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.passes.attention_plan import AttentionPlan, plan_attention
-from graphwright.passes.tensor_facts import forgets_layout, shape_and_dtype
+from graphwright.passes.layouts import forgets_layout
+from graphwright.passes.tensor_facts import shape_and_dtype
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, maybe, mod, one_of, repeat, rewrite, rule
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.ops import Call, call_of, is_scratch_write, module_call, operator_of
+from graphwright.ops import Call, functional_call, is_scratch_write, operator_of
 from graphwright.runtime import read_attribute
 
 __all__ = ["Calls"]
@@ -39,8 +39,7 @@ class Calls:
         known = self._calls.get(node)
         if known is not None and known[0] is args and known[1] is kwargs and known[2] is target:
             return known[3]
-        module = self.module(node)
-        call = call_of(node) if module is None else module_call(node, module)
+        call = functional_call(node, self.module(node))
         self._calls[node] = args, kwargs, target, call
         return call
 

@@ -13,6 +13,7 @@ from graphwright.ops import (
     is_random,
     is_region,
     may_share_memory,
+    operator_of,
     raise_error,
     sources_of,
     unpack,
@@ -34,7 +35,7 @@ class Effects:
         has_regions = False
         for node in graph.nodes:
             if not calls.never_writes(node) or (node.kwargs and "out" in node.kwargs):
-                has_regions = has_regions or node.target is enter_context
+                has_regions = has_regions or node.target is enter_context or _is_switch(node)
                 if self._writes(node):
                     self._writers[node] = None
         if has_regions:
@@ -46,7 +47,7 @@ class Effects:
         `late` are further nodes, which would be moved to before that node.
         """
         nodes = match.nodes
-        if self._regions and len({self._regions.get(node, 0) for node in (*nodes, *late, before)}) > 1:
+        if not self.are_together(*nodes, *late, before):
             return "some of its operations are inside a `with` block and others are not"
         first, last = nodes[0], nodes[-1]
         inside = match.inside
@@ -92,9 +93,13 @@ class Effects:
         """Whether anything in the graph may write in place."""
         return bool(self._writers)
 
+    def region_of(self, node: Node) -> int:
+        """A number for the `with` blocks that a node is inside of; 0 outside of all."""
+        return self._regions.get(node, 0)
+
     def are_together(self, *nodes: Node) -> bool:
         """Tell whether nodes are inside the same `with` blocks."""
-        return not self._regions or len({self._regions.get(node, 0) for node in nodes}) == 1
+        return not self._regions or len({self.region_of(node) for node in nodes}) == 1
 
     def writer_of(
         self, value: Node, but: Node | None = None, between: tuple[Node, Node] | None = None
@@ -141,7 +146,7 @@ class Effects:
 
     def made(self, nodes: Iterable[Node], like: Node) -> None:
         """New nodes are there, in the `with` blocks of another one."""
-        region = self._regions.get(like, 0)
+        region = self.region_of(like)
         for node in nodes:
             if region:
                 self._regions[node] = region
@@ -184,5 +189,11 @@ class Effects:
                 open_ones.remove(node.args[0])
             if open_ones:
                 self._regions[node] = numbers.setdefault(tuple(open_ones), len(numbers) + 1)
-            if node.target is enter_context:
+            if node.target is enter_context or _is_switch(node):
                 open_ones.append(node)
+
+
+def _is_switch(node: Node) -> bool:
+    """Tell whether a node, an unknown call of nothing, may switch gradients or the like for all that follows."""
+    is_call = node.op == "call_function" and not node.all_input_nodes
+    return is_call and node.target is not raise_error and operator_of(node) is None and is_impure(node)
