@@ -30,9 +30,11 @@ from graphwright.errors import (
     LoadError,
     ScriptError,
     TraceError,
+    UnknownNameError,
 )
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
+from graphwright.passes import extract, split
 from graphwright.rewrite import Any, Lit, Var, explain, maybe, mod, one_of, repeat, replace_pattern, rewrite, rule
 from graphwright.runtime import GraphModule, Interpreter, load, save
 from graphwright.script import script
@@ -72,10 +74,12 @@ __all__ = [
     "TracerBase",
     "TracerWarning",
     "Transformer",
+    "UnknownNameError",
     "Var",
     "converted_source",
     "doctor",
     "explain",
+    "extract",
     "graph",
     "has_side_effect",
     "load",
@@ -89,6 +93,7 @@ __all__ = [
     "rule",
     "save",
     "script",
+    "split",
     "symbolic_trace",
     "trace",
     "verify",

@@ -30,6 +30,7 @@ __all__ = [
     "TraceCheckError",
     "TraceError",
     "TrainingModeError",
+    "UnknownNameError",
 ]
 
 
@@ -184,6 +185,15 @@ class TargetError(GraphError, ValueError):
     For example:
 
         graph.call_function("relu", (x,))     # the name instead of the function
+    """
+
+
+class UnknownNameError(GraphwrightError, ValueError):
+    """A value or module was asked for by a name that nothing in the program has.
+
+    For example:
+
+        graphwright.extract(model, ["layer5"], (x,))     # there are layer1 to layer4
     """
 
 

@@ -8,6 +8,7 @@ from graphwright.capture.conversion import converted_source
 from graphwright.capture.doctor import doctor
 from graphwright.capture.entries import Subject, placeholder_of, share_constants
 from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.noting import note_output, noted
 from graphwright.capture.obstacles import Diagnosis, Obstacle
 from graphwright.capture.origins import Scope, ScopeContextManager, definition_line
 from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
@@ -52,6 +53,8 @@ __all__ = [
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
     "leaf_predicate",
+    "note_output",
+    "noted",
     "placeholder_of",
     "share_constants",
     "source_of",

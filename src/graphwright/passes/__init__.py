@@ -12,6 +12,8 @@ from graphwright.passes.const_fold import (
     split_const_subgraphs,
 )
 from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
+from graphwright.passes.extract import extract
+from graphwright.passes.feature_extractor import create_feature_extractor, get_graph_node_names
 from graphwright.passes.fold_batch_norm import fold_batch_norm, fold_batch_norm_before, scale_and_shift
 from graphwright.passes.fold_conditions import FoldConditions
 from graphwright.passes.fold_constants import FoldConstants
@@ -25,6 +27,7 @@ from graphwright.passes.merge_matmul import are_nodes_independent, may_depend_on
 from graphwright.passes.merge_parallel_linears import MergeParallelLinears
 from graphwright.passes.merge_subexpressions import MergeSubexpressions
 from graphwright.passes.module_to_functional import UseFunctions
+from graphwright.passes.node_names import node_names
 from graphwright.passes.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
 from graphwright.passes.optimize_for_inference import (
     MklSubgraph,
@@ -65,6 +68,8 @@ from graphwright.passes.reversible_batch_norms import FuseBatchNorm1dInLinear, F
 from graphwright.passes.reversible_linears import FuseBiasInLinear, MergeLinears
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.simplify_algebra import SimplifyAlgebra
+from graphwright.passes.split import split
+from graphwright.passes.stages import Link, Split, Stage, Tied
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
 from graphwright.passes.use_in_place import UseInPlace
@@ -91,6 +96,7 @@ __all__ = [
     "FuseConvReLU",
     "HoistInvariants",
     "HolderModule",
+    "Link",
     "MergeConditions",
     "MergeParallelLinears",
     "MergeSubexpressions",
@@ -110,7 +116,10 @@ __all__ = [
     "RemoveNoOps",
     "ShapeProp",
     "SimplifyAlgebra",
+    "Split",
+    "Stage",
     "TensorMetadata",
+    "Tied",
     "UnionFind",
     "UnrollLoops",
     "UseFunctions",
@@ -119,6 +128,8 @@ __all__ = [
     "UseScaledDotProductAttention",
     "are_nodes_independent",
     "compare_graphs",
+    "create_feature_extractor",
+    "extract",
     "extract_subgraph",
     "extract_tensor_metadata",
     "fold_batch_norm",
@@ -127,6 +138,7 @@ __all__ = [
     "fuse_conv_batch_norm",
     "fuse_conv_relu",
     "gen_mkl_autotuner",
+    "get_graph_node_names",
     "get_unique_attr_name_in_module",
     "inline_module",
     "lift_subgraph_as_module",
@@ -134,6 +146,7 @@ __all__ = [
     "may_depend_on",
     "merge_matmul",
     "modules_to_mkldnn",
+    "node_names",
     "optimize_for_inference",
     "parent_name",
     "pass_result_wrapper",
@@ -143,6 +156,7 @@ __all__ = [
     "replace_node_module",
     "reset_modules",
     "scale_and_shift",
+    "split",
     "split_const_subgraphs",
     "split_result_tensors",
     "this_before_that_pass_constraint",

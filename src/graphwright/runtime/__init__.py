@@ -49,6 +49,7 @@ from graphwright.runtime.lazy import (
 from graphwright.runtime.loading import load
 from graphwright.runtime.loose_parts import BareModule, forward_from_source
 from graphwright.runtime.objects import attribute_names, attributes_of, new_object
+from graphwright.runtime.parts import part_module
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving import save
@@ -101,6 +102,7 @@ __all__ = [
     "mark_opaque",
     "new_object",
     "node_context",
+    "part_module",
     "read_attribute",
     "read_attributes",
     "reduce_graph",
