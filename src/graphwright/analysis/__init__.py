@@ -4,6 +4,7 @@ Modules and example inputs come in, reports go out. Read verify.py first.
 """
 
 from graphwright.analysis.costs import Cost, CostReport, costs
+from graphwright.analysis.effects import Effects, Place
 from graphwright.analysis.fake_modules import with_fake_tensors
 from graphwright.analysis.fake_regions import run_on_fake
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
@@ -16,12 +17,15 @@ from graphwright.analysis.tensor_metadata import (
 )
 from graphwright.analysis.values import largest_difference, tensors_in
 from graphwright.analysis.verify import verify
+from graphwright.analysis.writes import written_values
 
 __all__ = [
     "CaseReport",
     "Cost",
     "CostReport",
     "Difference",
+    "Effects",
+    "Place",
     "Shapes",
     "TensorMetadata",
     "VerifyReport",
@@ -35,4 +39,5 @@ __all__ = [
     "tensors_in",
     "verify",
     "with_fake_tensors",
+    "written_values",
 ]

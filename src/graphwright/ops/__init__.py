@@ -30,7 +30,7 @@ from graphwright.ops.effects import (
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
 from graphwright.ops.lookup import key_of, module_called, module_operator, operator_of, operator_of_target
-from graphwright.ops.memory import may_share_memory, sources_of
+from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched
 from graphwright.ops.operators import Operator
 from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
@@ -97,6 +97,7 @@ __all__ = [
     "required_parameters",
     "schemas_of",
     "set_attribute",
+    "shared_inputs",
     "sources_of",
     "signature_of_schema",
     "transformed",

@@ -12,7 +12,7 @@ from graphwright.ops.lookup import operator_of
 from graphwright.ops.modules import is_plain_module
 from graphwright.ops.scratch import gives_fresh_value
 
-__all__ = ["may_share_memory", "sources_of"]
+__all__ = ["may_share_memory", "shared_inputs", "sources_of"]
 
 ModuleOf = Callable[[Node], "nn.Module | None"]
 
@@ -45,7 +45,7 @@ def sources_of(node: Node, module_of: ModuleOf) -> set[Node | None]:
         if node.op in ("placeholder", "get_attr"):
             found.add(None)
             continue
-        shared = _shared(node, module_of)
+        shared = shared_inputs(node, module_of)
         if shared is None:  # not known: something new, or any of what it reads
             found.update((node, None))
             waiting.extend(node.all_input_nodes)
@@ -56,8 +56,16 @@ def sources_of(node: Node, module_of: ModuleOf) -> set[Node | None]:
     return found
 
 
-def _shared(node: Node, module_of: ModuleOf) -> list[Node] | None:
-    """The values whose memory the value of a node may be; None where that is not known."""
+def shared_inputs(node: Node, module_of: ModuleOf) -> list[Node] | None:
+    """The values that a node reads whose memory its own value may be; None where that is not known.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> x = graph.placeholder("x")
+    >>> view, fresh = graph.call_method("view", (x, -1)), graph.call_method("neg", (x,))
+    >>> shared_inputs(view, lambda node: None), shared_inputs(fresh, lambda node: None)
+    ([x], [])
+    """
     module = module_of(node)
     if node.op == "call_module":
         known = module is not None and is_plain_module(module)

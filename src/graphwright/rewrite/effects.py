@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphwright.ir import Graph, Node, bodies_of
+from graphwright.analysis import written_values
+from graphwright.ir import Graph, Node
 from graphwright.ops import (
     enter_context,
     exit_context,
     is_impure,
     is_inplace,
     is_random,
-    is_region,
     may_share_memory,
     operator_of,
     raise_error,
     sources_of,
-    unpack,
 )
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
-from graphwright.runtime import is_guard
 
 __all__ = ["Effects"]
 
@@ -165,21 +163,7 @@ class Effects:
 
     def _writes(self, node: Node) -> list[Node]:
         """The values that an operation may write to."""
-        if node.op in ("placeholder", "get_attr", "output", "root") or is_guard(node):
-            return []
-        if is_region(node):
-            acts = any(self._writes(inner) for body in bodies_of(node) for inner in body.nodes)
-            return node.all_input_nodes if acts else []
-        module = self.calls.module(node)
-        if module is not None:
-            writes_input = bool(vars(module).get("inplace")) or not type(module).__module__.startswith("torch.nn.")
-            return node.all_input_nodes if writes_input and is_impure(node, module) else []
-        call = self.calls.of(node)
-        if call is not None:
-            return [value for name in call.writes if isinstance(value := call.arguments.get(name), Node)]
-        if node.target in (enter_context, exit_context, unpack, raise_error):
-            return []
-        return node.all_input_nodes if is_impure(node) and not is_random(node) else []
+        return written_values(node, self.calls.module, self.calls.of)
 
     def _number_regions(self) -> None:
         open_ones: list[Node] = []
