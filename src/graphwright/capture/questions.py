@@ -30,6 +30,7 @@ from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.obstacles import Category
 from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
 from graphwright.capture.outlining import outline
+from graphwright.capture.outside_modules import is_outside_call
 from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.said import tells
@@ -281,9 +282,12 @@ class Questions:
         codes: set[CodeType] = set()
         if frame is None or is_converted(frame.f_code):
             return codes
-        while frame is not None and frame.f_code not in BOUNDARIES:
+        shells = self._recorder.shells
+        while frame is not None and (frame.f_code not in BOUNDARIES or is_outside_call(frame, shells)):
             code = frame.f_code
-            if not (is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in NESTED):
+            if not (
+                code in BOUNDARIES or is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in NESTED
+            ):
                 if not can_convert(code):
                     return set()
                 codes.add(code)

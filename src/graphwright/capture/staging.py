@@ -30,6 +30,7 @@ from graphwright.capture.opaque import holds_values, record_foreign_call, record
 from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
 from graphwright.capture.orderings import is_ordering, ordering
 from graphwright.capture.outside import ObjectMethod, holds_objects, is_foreign, kind_of
+from graphwright.capture.outside_modules import call_outside
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import numbers, of_unknown, rows
 from graphwright.capture.running import refusal, running
@@ -193,8 +194,11 @@ class Runtime(Comprehensions):
         handler = None if recorder.transforms is None else recorder.transforms.handler(function)
         if handler is not None:
             return handler(*args, **kwargs)
-        if isinstance(function, nn.Module) and recorder.shells is not None:
-            function = recorder.shells.shell(function)
+        if isinstance(function, nn.Module):
+            function = recorder.shells.shell(function) if recorder.shells is not None else function
+            if recorder.shells is None or recorder.shells.path(function) is None:
+                codes = recorder.plan.converted
+                return call_outside(function, lambda forward: converted_function(forward, codes), args, kwargs)
         if recorder.states and type(function) is MethodType:
             owner = function.__self__
             for state in recorder.states if isinstance(owner, nn.Module) or not is_torch(type(owner)) else ():

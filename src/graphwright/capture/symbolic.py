@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
+from graphwright.capture.closures import Reached
 from graphwright.capture.tracer import Tracer
 from graphwright.runtime import GraphModule, make_graph_module
 
@@ -21,7 +23,8 @@ def symbolic_trace(
 ) -> GraphModule:
     """Capture a module or function by running it on proxies.
 
-    Everything whose answer needs no value is captured as torch.fx does. `concrete_args` specializes parameters to
+    Everything whose answer needs no value is captured as torch.fx does. Modules that a function reaches by its closure
+    or global variables become submodules, where their parameters are used. `concrete_args` specializes parameters to
     values; `PH` in it, also deep inside lists, tuples and dicts, stays an input. Raises TraceError, with the user's
     line, where the program asks for a value that only a run has; `control_flow` is as for `Tracer`.
 
@@ -34,6 +37,33 @@ def symbolic_trace(
     """
     tracer = Tracer()
     tracer.control_flow = control_flow
-    graph = tracer.trace(root, concrete_args)
+    try:
+        graph = tracer.trace(root, concrete_args)
+    except NameError:
+        reached = None if isinstance(root, nn.Module) else Reached(root)
+        if reached is None or not _can_be_children(reached.holder):
+            raise
+        graph = tracer.trace(_Reaching(reached), concrete_args)
     name = type(root).__name__ if isinstance(root, nn.Module) else getattr(root, "__name__", type(root).__name__)
     return make_graph_module(tracer.root, graph, name)
+
+
+def _can_be_children(holder: nn.Module) -> bool:
+    """Tell whether a function reaches modules, and none of TorchScript, whose state is not in Python."""
+    states = [vars(child) for child in holder.children()]
+    return bool(states) and not any(isinstance(state.get("_c"), torch.ScriptObject) for state in states)
+
+
+class _Reaching(nn.Module):
+    """A function as a module, the modules that it reaches being its children."""
+
+    def __init__(self, reached: Reached) -> None:
+        super().__init__()
+        self.__dict__["_reached"] = reached
+        self._modules.update(reached.holder._modules)
+
+    @property
+    def forward(self) -> Callable[..., Any]:  # type: ignore[override]
+        """The function, which calls the children of this module."""
+        reached: Reached = self.__dict__["_reached"]
+        return reached.function_for(self)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.runtime import GraphModule
 from graphwright.script.annotations import fields_of, is_named_tuple, type_from_annotation, type_of_constant
 from graphwright.script.tensors import tensor_attribute
 from graphwright.script.types import (
@@ -68,6 +69,8 @@ def wrap(c: Context, value: Any, at: ast.AST, name: str = "") -> Value:
     """What a Python object that the program names stands for."""
     if isinstance(value, nn.Module):
         path = c.paths.get(id(value))
+        if path is None and isinstance(value, GraphModule) and not [*value.parameters(), *value.buffers()]:
+            return Bound(Instance(value), value.forward.__func__)  # a function that was captured
         if path is None:
             return c.problem(
                 f"{name!r} is a module that is no part of the scripted one", at, "make it a submodule: self.layer = ..."

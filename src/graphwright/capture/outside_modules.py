@@ -1,0 +1,50 @@
+"""Modules that a program calls and that are no part of the captured one: held in a list, or named by a global variable.
+
+Those of the captured program have shells, which may run the conversion of a forward. For the others a stand-in is made
+when they are called: nothing is written to the module itself but what it writes to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType, MethodType
+from typing import Any
+
+from torch import nn
+
+from graphwright.runtime import Shells, copy_slots
+
+__all__ = ["call_outside", "is_outside_call"]
+
+
+def is_outside_call(frame: FrameType, shells: Shells | None) -> bool:
+    """Tell whether a frame is the call of a module that has no shell."""
+    module = frame.f_locals.get("self")
+    return isinstance(module, nn.Module) and (shells is None or shells.path(module) is None)
+
+
+def call_outside(module: nn.Module, converted: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
+    """Call a module that has no shell. `converted` gives what to call in place of its forward."""
+    forward: Any = module.forward
+    stand_in: nn.Module = object.__new__(type(module))
+    function = getattr(forward, "__func__", None)
+    bound = MethodType(function, stand_in) if function is not None and forward.__self__ is module else forward
+    mine = converted(bound)
+    if mine is bound:
+        return module(*args, **kwargs)
+    copy_slots(module, stand_in)
+    stand_in.__dict__.update(module.__dict__)
+    stand_in.__dict__["forward"] = mine
+    try:
+        return stand_in(*args, **kwargs)
+    finally:
+        _write_back(stand_in.__dict__, module.__dict__)
+
+
+def _write_back(changed: dict[str, Any], attributes: dict[str, Any]) -> None:
+    """Have a module keep what its stand-in has come to hold."""
+    for name in [name for name in attributes if name not in changed]:
+        del attributes[name]
+    for name, value in changed.items():
+        if name != "forward" and (name not in attributes or attributes[name] is not value):
+            attributes[name] = value
