@@ -407,3 +407,12 @@ def test_fused_modules_train() -> None:
     wanted = torch.autograd.grad(one, list(model.parameters()))
     for gradient, expected in zip(torch.autograd.grad(other, list(model.parameters())), wanted, strict=True):
         torch.testing.assert_close(gradient, expected)
+
+
+def test_a_relu_without_gradients_stays() -> None:
+    def run(m: Any, x: Tensor) -> Tensor:
+        y = m.layer(x)
+        with torch.no_grad():
+            return y.relu()  # type: ignore[no-any-return]
+
+    assert FuseConvReLU().run(symbolic_trace(Program(run, layer=nn.Linear(4, 4)))) == 0

@@ -31,7 +31,7 @@ from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
 from graphwright.ops.lookup import key_of, module_called, module_operator, operator_of, operator_of_target
 from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
-from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched
+from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched, positional_inputs
 from graphwright.ops.operators import Operator
 from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
@@ -68,6 +68,7 @@ __all__ = [
     "operator_of",
     "operator_of_target",
     "parameters_of",
+    "positional_inputs",
     "LoopParts",
     "TorchSpelling",
     "TransformKind",

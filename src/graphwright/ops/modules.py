@@ -19,7 +19,7 @@ from torch import nn
 from graphwright.ops.lookup import module_operator, operator_of_target
 from graphwright.ops.operators import Operator, forms_of
 
-__all__ = ["FunctionalForm", "functional_form", "is_plain_module", "is_untouched"]
+__all__ = ["FunctionalForm", "functional_form", "is_plain_module", "is_untouched", "positional_inputs"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,6 +101,33 @@ def is_untouched(module: nn.Module) -> bool:
     """
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return "forward" not in vars(module) and not any(vars(module).get(table) for table in hooks)
+
+
+def positional_inputs(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """What a module is called with, by position as far as its class takes it so: `conv(input=x)` is `conv(x)`.
+
+    >>> positional_inputs(nn.ReLU(), (), {"input": 1}), positional_inputs(nn.ReLU(), (1,), {"other": 2})
+    (((1,), {}), ((1,), {'other': 2}))
+    """
+    if not kwargs:
+        return args, kwargs
+    kind: Any = type(module)
+    left = dict(kwargs)
+    placed = list(args)
+    for name in _parameters(kind)[len(args) :]:
+        if name not in left:
+            break
+        placed.append(left.pop(name))
+    return tuple(placed), left
+
+
+@functools.lru_cache(256)
+def _parameters(kind: Any) -> tuple[str, ...]:
+    """The names by which the inputs of a class of modules can be given as well as by their places."""
+    parameters = list(inspect.signature(kind.forward).parameters.values())[1:]
+    return tuple([one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD])
 
 
 # ---- which function

@@ -118,7 +118,7 @@ class _Match:
 def _match_behind(norm_node: Node, calls: Calls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a batch norm that the layer before it can absorb."""
     norm = _norm(norm_node, calls)
-    layer_node = norm_node.args[0] if norm is not None else None
+    layer_node = calls.input(norm_node) if norm is not None else None
     layer = _layer(layer_node, calls)
     if norm is None or layer is None or not isinstance(layer_node, Node):
         return None
@@ -133,14 +133,14 @@ def _match_behind(norm_node: Node, calls: Calls, ownership: Ownership) -> _Match
 def _match_before(layer_node: Node, calls: Calls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a layer that can absorb the batch norm before it."""
     layer = _layer(layer_node, calls)
-    norm_node = layer_node.args[0] if layer is not None else None
+    norm_node = calls.input(layer_node) if layer is not None else None
     norm = _norm(norm_node, calls)
     if norm is None or layer is None or not isinstance(norm_node, Node):
         return None
     features = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
     if not _fit(layer, features, norm) or len(norm_node.users) != 1:
         return None
-    if not ownership.is_untouched_between(norm_node, layer_node, norm_node.args[0]):
+    if not ownership.is_untouched_between(norm_node, layer_node, calls.input(norm_node)):
         return None
     if not (_reads_only_inputs(layer) or not scale_and_shift(norm)[1].any()):
         return None
@@ -212,8 +212,8 @@ def _fold(group: list[_Match], calls: Calls) -> None:
     calls.replace([match.layer_node for match in group], folded, "folded")
     for match in group:
         if type(match.layer) in _RANK:
-            _expect_rank(match, _RANK[type(match.layer)])
-        stands_for_it = match.norm_node.args[0] if match.is_norm_first else match.layer_node
+            _expect_rank(match, _RANK[type(match.layer)], calls)
+        stands_for_it = calls.input(match.norm_node) if match.is_norm_first else match.layer_node
         match.norm_node.replace_all_uses_with(stands_for_it)
         calls.erase(match.norm_node)
 
@@ -231,10 +231,10 @@ def _folded_layer(match: _Match) -> LinearLike:
     return folded
 
 
-def _expect_rank(match: _Match, rank: int) -> None:
+def _expect_rank(match: _Match, rank: int, calls: Calls) -> None:
     """Guard the rank of what the first of the two reads: this graph does not say it."""
     graph, first = match.layer_node.graph, match.norm_node if match.is_norm_first else match.layer_node
     with graph.inserting_before(first):
-        dim = graph.call_method("dim", (first.args[0],))
+        dim = graph.call_method("dim", (calls.input(first),))
         where = f"batch norm {match.norm_node.target!r}, folded for inputs of {rank} dimensions"
         graph.call_function(expect, (dim, rank, where))

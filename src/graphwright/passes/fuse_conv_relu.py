@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from graphwright.ir import Node
-from graphwright.ops import is_inplace, is_untouched
+from graphwright.ops import call_of, is_inplace, is_untouched
+from graphwright.passes.ownership import Ownership
 from graphwright.passes.submodules import LINEAR_LIKE, Calls, LinearLike
 from graphwright.runtime import GraphModule, graph_of
 
@@ -67,8 +67,9 @@ class FuseConvReLU:
     """Join every ReLU to the convolution or linear layer before it: `ConvReLU`, `ConvAddReLU`.
 
     Knows `nn.ReLU`, `torch.relu`, `F.relu`, `Tensor.relu` and their in-place forms. Returns the number of ReLUs
-    joined. Left alone: a layer whose value has other readers too, subclasses, hooks; and a residual addition with
-    anything between it, the last layer that feeds it and the ReLU, which might write to what is added.
+    joined. Left alone: a layer whose value has other readers too, subclasses, hooks; a ReLU in another `with` block;
+    and a residual addition with anything between it, the last layer that feeds it and the ReLU, which might write to
+    what is added.
 
     >>> from graphwright import symbolic_trace
     >>> gm = symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
@@ -78,8 +79,8 @@ class FuseConvReLU:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        calls = Calls(gm)
-        matches = [match for node in graph_of(gm).all_nodes() if (match := _match(node, calls))]
+        calls, ownership = Calls(gm), Ownership(gm)
+        matches = [match for node in graph_of(gm).all_nodes() if (match := _match(node, calls, ownership))]
         groups: dict[tuple[int, _Form], list[_Match]] = {}
         for match in matches:
             groups.setdefault((id(match.layer), match.form), []).append(match)
@@ -105,7 +106,6 @@ def fuse_conv_relu(gm: GraphModule) -> int:
 # ---- finding
 
 _Form = Literal["relu", "add, relu", "add into, relu"]
-_RELU_FUNCTIONS = (torch.relu, torch.relu_, functional.relu, functional.relu_)
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
 _IN_PLACE = (operator.iadd, "add_")
 
@@ -121,21 +121,21 @@ class _Match:
     addition: Node | None = None
 
 
-def _match(relu: Node, calls: Calls) -> _Match | None:
+def _match(relu: Node, calls: Calls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a ReLU that the layer before it can take in."""
-    if not _is_relu(relu, calls):
+    read = _read(relu, calls)
+    if read is None or not ownership.effects(relu.graph).are_together(read, relu):
         return None
-    read = relu.args[0]
     layer = _layer(read, calls)
     if layer is None:
-        return _match_addition(relu, calls)
+        return _match_addition(relu, read, calls)
     # In place, at once: whoever reads the layer's value later reads what the ReLU made of it.
     if list(read.users) == [relu] or (_is_in_place(relu, calls) and read.next is relu):
         return _Match("relu", layer, read, relu)
-    return _match_addition(relu, calls)
+    return _match_addition(relu, read, calls)
 
 
-def _match_addition(relu: Node, calls: Calls) -> _Match | None:
+def _match_addition(relu: Node, read: Node, calls: Calls) -> _Match | None:
     """Return the match of a layer, an addition and a ReLU that come directly after one another."""
     addition, layer_node = relu.prev, relu.prev.prev
     layer = _layer(layer_node, calls)
@@ -147,7 +147,7 @@ def _match_addition(relu: Node, calls: Calls) -> _Match | None:
     # Captures differ in what later nodes read after `out += x`: what the operator returned, or `out` itself.
     writes = addition.target in _IN_PLACE
     sums = (addition, first) if writes else (addition,)
-    if relu.args[0] not in sums or any(set(node.users) - {addition, relu} for node in (*sums, layer_node)):
+    if read not in sums or any(set(node.users) - {addition, relu} for node in (*sums, layer_node)):
         return None
     if writes and first is layer_node:
         return _Match("add into, relu", layer, layer_node, relu, addition)
@@ -159,16 +159,16 @@ def _match_addition(relu: Node, calls: Calls) -> _Match | None:
     return _Match("add, relu", layer, layer_node, relu, addition)
 
 
-def _is_relu(node: Node, calls: Calls) -> bool:
-    """Tell whether a node is a ReLU of one value, in any spelling."""
-    if node.op == "call_module":
-        module = calls.module(node)
-        return type(module) is nn.ReLU and is_untouched(module)
-    if not node.args or set(node.kwargs) - {"inplace"}:
-        return False
-    return (node.op == "call_function" and node.target in _RELU_FUNCTIONS) or (
-        node.op == "call_method" and node.target in ("relu", "relu_")
-    )
+def _read(relu: Node, calls: Calls) -> Node | None:
+    """What a node reads that is a ReLU of one value, in any spelling; None for others."""
+    if relu.op == "call_module":
+        module = calls.module(relu)
+        value = calls.input(relu) if type(module) is nn.ReLU and is_untouched(module) else None
+    else:
+        call = call_of(relu)
+        is_relu = call is not None and call.key == "relu" and len(relu.all_input_nodes) == 1
+        value = call.arguments["input"] if call is not None and is_relu else None
+    return value if isinstance(value, Node) else None
 
 
 def _is_in_place(relu: Node, calls: Calls) -> bool:

@@ -168,13 +168,14 @@ class _Uses:
 
     def _of_module(self, node: Node) -> _Layer | None:
         module: Any = self._calls.module(node)
-        if type(module) is not nn.Linear or not is_untouched(module) or not isinstance(node.args[0], Node):
+        if type(module) is not nn.Linear or not is_untouched(module):
             return None
-        if len(self._calls.nodes(module)) != 1 or self._calls.is_read(module):
+        value = self._calls.input(node)
+        if not isinstance(value, Node) or len(self._calls.nodes(module)) != 1 or self._calls.is_read(module):
             return None
         if is_inside_used(self._gm, str(node.target)):
             return None
-        return _Layer(node, node.args[0], module.weight, module.bias, str(node.target))
+        return _Layer(node, value, module.weight, module.bias, str(node.target))
 
     def _of_function(self, node: Node) -> _Layer | None:
         call = call_of(node)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
+from graphwright.ir import Node
 from graphwright.ops import is_untouched
 from graphwright.passes.submodules import Calls
 
-__all__ = ["Slot", "free_path", "is_own", "like_now", "take_out"]
+__all__ = ["Slot", "call_with", "free_path", "is_own", "like_now", "take_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,12 @@ def free_path(gm: nn.Module, path: str) -> str:
     while hasattr(parent, free):
         free, number = f"{name}_{number}", number + 1
     return f"{owner}.{free}" if owner else free
+
+
+def call_with(node: Node, value: Any, names: Iterable[str] = ()) -> None:
+    """Have a node pass one value to its module: by position, or by a name where it was passed so."""
+    kwargs = dict.fromkeys(names, value)
+    node.args, node.kwargs = () if kwargs else (value,), kwargs
 
 
 def is_own(module: nn.Module, gm: nn.Module, calls: Calls, uses: int = 1) -> bool:

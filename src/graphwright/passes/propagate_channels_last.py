@@ -87,7 +87,7 @@ class PropagateChannelsLast:
                 del candidates[node]
         found: dict[Node, None] = {}
         for part in _connected(candidates):
-            counted = [node for node in part if _is_convolution(node, calls) and _differs(_image(node.args[0]))]
+            counted = [node for node in part if _is_convolution(node, calls) and _differs(_image(calls.input(node)))]
             if len(counted) >= self.at_least and not _is_disturbed(part, graph, gm):
                 found.update(dict.fromkeys(part))
         return {node: None for node in candidates if node in found}

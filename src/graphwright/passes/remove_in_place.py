@@ -99,7 +99,8 @@ def _written(node: Node, calls: Calls) -> Node | None:
     if node.op == "call_module":
         module = calls.module(node)
         flagged = module is not None and _is_in_place(module)
-        return node.args[0] if flagged and isinstance(node.args[0], Node) else None
+        value = calls.input(node) if flagged else None
+        return value if isinstance(value, Node) else None
     if node.op not in ("call_function", "call_method"):
         return None
     call = call_of(node)

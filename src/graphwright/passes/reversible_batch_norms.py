@@ -14,7 +14,7 @@ from graphwright.errors import PassError, TrainingModeError
 from graphwright.ir import Node
 from graphwright.passes.bodies import may_write, nodes_between, plain_graphs
 from graphwright.passes.fold_batch_norm import fold_batch_norm, scale_and_shift
-from graphwright.passes.module_slots import Slot, is_own, like_now, take_out
+from graphwright.passes.module_slots import Slot, call_with, is_own, like_now, take_out
 from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
 from graphwright.passes.submodules import Calls
@@ -37,6 +37,7 @@ class _Pair:
     meta: dict[str, Any]
     origin: Any
     next: str  # the name of the node that came after it
+    names: tuple[str, ...]  # by which the second got its input
 
 
 class _FuseBatchNorm(ReversibleTransformation):
@@ -62,7 +63,7 @@ class _FuseBatchNorm(ReversibleTransformation):
         for graph in plain_graphs(graph_of(graph_module)):
             effects = ownership.effects(graph)
             for node in graph.nodes:
-                before = node.args[0] if node.op == "call_module" and node.args else None
+                before = calls.input(node) if calls.module(node) is not None else None
                 first, second = calls.module(before), calls.module(node)
                 if not isinstance(before, Node) or list(before.users) != [node] or not self._is_pair(first, second):
                     continue
@@ -89,9 +90,10 @@ class _FuseBatchNorm(ReversibleTransformation):
         away = take_out(gm, gone)
         slots = (kept, away) if stays is before else (away, kept)
         folded.__dict__[_BEFORE] = _Pair(
-            *slots, before.name, dict(before.meta), before.origin, before.next.name
+            *slots, before.name, dict(before.meta), before.origin, before.next.name,
+            tuple(node.kwargs),
         )  # fmt: skip
-        node.target, node.args = path, before.args
+        node.target, node.args, node.kwargs = path, before.args, before.kwargs
         before.graph.erase_node(before)
         self.mark_as_transformed(node)
         self._guard(node)
@@ -133,11 +135,12 @@ class _FuseBatchNorm(ReversibleTransformation):
                 gm.get_submodule(owner)._modules[name] = like_now(slot.module, folded)
         place = _node_between(node, pair.next)
         with graph.inserting_before(place):
-            before = graph.create_node("call_module", pair.first.path, node.args, {}, pair.name)
+            before = graph.create_node("call_module", pair.first.path, node.args, node.kwargs, pair.name)
         before.name = pair.name if not _is_taken(before, pair.name) else before.name
         before.origin = pair.origin
         before.meta.update(pair.meta)
-        node.target, node.args = pair.second.path, (before,)
+        node.target = pair.second.path
+        call_with(node, before, pair.names)
         self.mark_as_restored(node)
 
 
@@ -254,7 +257,7 @@ class FuseBatchNorm1dInLinear(_FuseBatchNorm):
         return _with_weights(second, (weight * scale).to(second.weight.dtype), bias.to(second.weight.dtype))
 
     def _guard(self, call: Node) -> None:
-        graph, x = call.graph, call.args[0]
+        graph, (x,) = call.graph, call.all_input_nodes
         if sure_rank(x) == 2:
             return
         with graph.inserting_before(call):

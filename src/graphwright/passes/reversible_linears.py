@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from graphwright.ir import Graph, Node
+from graphwright.ir import Node
 from graphwright.passes.bodies import may_write, nodes_between, plain_graphs
 from graphwright.passes.layouts import reads_any_layout
-from graphwright.passes.module_slots import Slot, free_path, is_own, like_now, take_out
+from graphwright.passes.module_slots import Slot, call_with, free_path, is_own, like_now, take_out
 from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
 from graphwright.passes.submodules import Calls
@@ -57,7 +57,7 @@ class MergeLinears(ReversibleTransformation):
                 layer = calls.module(node)
                 if type(layer) is nn.Linear and is_own(layer, graph_module, calls):
                     kind = [(p.dtype, p.device, p.requires_grad) for p in layer.parameters()]
-                    groups.setdefault((node.args[0], effects.region_of(node), str(kind)), []).append(node)
+                    groups.setdefault((calls.input(node), effects.region_of(node), str(kind)), []).append(node)
             for nodes in groups.values():
                 if len(nodes) > 1 and not may_write(nodes_between(nodes[0], nodes[-1]), graph_module):
                     self._merge(nodes, graph_module)
@@ -77,7 +77,7 @@ class MergeLinears(ReversibleTransformation):
         setattr(gm.get_submodule(owner), path.rpartition(".")[2], merged)
         merged.__dict__[_BEFORE] = _Merged(tuple([take_out(gm, each) for each in paths]))
         with graph.inserting_before(nodes[0]):
-            call = graph.call_module(path, nodes[0].args)
+            call = graph.call_module(path, tuple(nodes[0].all_input_nodes))
         self.mark_as_transformed(call)
         call.origin = nodes[0].origin
         start = 0
@@ -85,7 +85,8 @@ class MergeLinears(ReversibleTransformation):
             any_layout = reads_any_layout(node) and not any(user.target == "view" for user in node.users)
             cut = (call, (Ellipsis, slice(start, start + _rows(layer))))
             start += _rows(layer)
-            node.meta[_PART] = i
+            node.meta[_PART] = i, tuple(node.kwargs)
+            node.kwargs = {}
             if any_layout:
                 node.op, node.target, node.args = "call_function", operator.getitem, cut
             else:
@@ -104,8 +105,9 @@ class MergeLinears(ReversibleTransformation):
             inner = [user for part in call.users if _PART not in part.meta for user in part.users]
             for node in [*call.users, *inner]:
                 if _PART in node.meta:
-                    node.op, node.target = "call_module", record.slots[node.meta.pop(_PART)].path
-                    node.args = call.args
+                    number, names = node.meta.pop(_PART)
+                    node.op, node.target = "call_module", record.slots[number].path
+                    call_with(node, call.args[0], names)
             for part in list(call.users):
                 part.graph.erase_node(part)
             call.graph.erase_node(call)
@@ -206,7 +208,7 @@ class FuseBiasInLinear(ReversibleTransformation):
             owner, _, name = slot.path.rpartition(".")
             graph_module.get_submodule(owner)._modules[name] = wide
             for node in nodes:
-                node.args = (_with_ones(node.graph, node),)
+                call_with(node, _with_ones(node, calls.input(node)), node.kwargs)
                 self.mark_as_transformed(node)
         return graph_module
 
@@ -218,10 +220,9 @@ class FuseBiasInLinear(ReversibleTransformation):
                 slot = wide.__dict__[_BEFORE]
                 owner, _, name = slot.path.rpartition(".")
                 graph_module.get_submodule(owner)._modules[name] = _without_bias_inside(wide, slot.module)
-            widened = node.args[0]
-            assert isinstance(widened, Node)
+            (widened,) = node.all_input_nodes
             x, ones = widened.args[0]
-            node.args = (x,)
+            call_with(node, x, node.kwargs)
             for made in (widened, ones, ones.args[0]):
                 if not made.users:
                     made.graph.erase_node(made)
@@ -229,9 +230,9 @@ class FuseBiasInLinear(ReversibleTransformation):
         return graph_module
 
 
-def _with_ones(graph: Graph, node: Node) -> Node:
+def _with_ones(node: Node, x: Node) -> Node:
     """The input of a layer with a 1 at the end of each row."""
-    x = node.args[0]
+    graph = node.graph
     with graph.inserting_before(node):
         column = graph.call_function(operator.getitem, (x, (Ellipsis, slice(0, 1))))
         ones = graph.call_function(torch.ones_like, (column,))

@@ -7,14 +7,17 @@ and binds it in the captured module, beside or instead of the old.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from torch import nn
 
 from graphwright.ir import Graph, Node
+from graphwright.ops import positional_inputs
 from graphwright.runtime import GraphModule, assign_attribute, graphs_of, has_attribute
 
 __all__ = [
-    "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "graphs_in", "install", "is_inside_used",
+    "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "graphs_in", "input_of", "install",
+    "is_inside_used",
 ]  # fmt: skip
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -58,6 +61,12 @@ def is_inside_used(gm: nn.Module, path: str) -> bool:
     )
 
 
+def input_of(node: Node, module: nn.Module) -> Any:
+    """The one value that a node calls a module with, by position or by name; None where there is no such value."""
+    args, kwargs = positional_inputs(module, node.args, node.kwargs)
+    return args[0] if len(args) == 1 and not kwargs else None
+
+
 class Calls:
     """Which nodes call which module. Made once per pass; `replace` keeps it up to date."""
 
@@ -78,10 +87,15 @@ class Calls:
                 self._read.update(_owners(gm, node.target))
 
     def module(self, node: object) -> nn.Module | None:
-        """The module that a node calls with one argument, or None where it is no such node."""
-        if not isinstance(node, Node) or node not in self._module or len(node.args) != 1 or node.kwargs:
+        """The module that a node calls with one value, or None where it is no such node."""
+        if not isinstance(node, Node) or node not in self._module:
             return None
-        return self._module[node]
+        module = self._module[node]
+        return None if input_of(node, module) is None else module
+
+    def input(self, node: Node) -> Any:
+        """The one value that a node calls its module with, None where there is no such value."""
+        return input_of(node, self._module[node])
 
     def find(self, node: Node) -> nn.Module | None:
         """The module that a node calls, with whatever arguments."""
@@ -107,6 +121,7 @@ class Calls:
         parent, _, name = path.rpartition(".")
         setattr(self._gm.get_submodule(parent), name, new)
         for node in nodes:
+            node.args, node.kwargs = positional_inputs(old, node.args, node.kwargs)  # its names may be other ones
             self._nodes[id(old)].remove(node)
             self._note(node, new)
             node.target = path

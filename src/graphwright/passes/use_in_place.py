@@ -85,7 +85,7 @@ def _overwritable(node: Node, calls: Calls) -> list[Node]:
         if type(module) not in _MODULES or not is_untouched(module) or module.inplace:  # type: ignore[arg-type, union-attr]
             return []
         rising = getattr(module, "negative_slope", 0) >= 0
-        return [value for value in node.args if isinstance(value, Node) and rising]
+        return [value for value in node.all_input_nodes if rising]
     call = call_of(node) if node.op in ("call_function", "call_method") else None
     if call is None or call.writes or node.kwargs.get("out") is not None:
         return []
@@ -165,7 +165,7 @@ def _layer_of(value: Node, calls: Calls) -> Node | None:
                 return value
             if not isinstance(module, (*_NORMS, *_MODULES)):
                 return None
-            before: Any = value.args[0]
+            before: Any = calls.input(value)
         else:
             call = call_of(value) if value.op in ("call_function", "call_method") else None
             if call is None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.ops import Call, is_untouched
+from graphwright.ops import Call, is_untouched, positional_inputs
 from graphwright.rewrite import words
 from graphwright.rewrite.steps import Attempt, Step, Then, match_all, show
 
@@ -126,7 +126,8 @@ class ModuleStep(Step):
             return attempt.no(lambda: f"{value.target} has hooks or a forward of its own", value)
         attempt.nodes[self] = value
         attempt.paths[self.word.name] = str(value.target)
-        pairs = [(self.args, value.args), (self.kwargs, value.kwargs)]
+        wanted = positional_inputs(module, self.args, self.kwargs)
+        pairs = list(zip(wanted, positional_inputs(module, value.args, value.kwargs), strict=True))
         if attempt.bind(self.word.name, module, lambda: match_all(pairs, 0, attempt, then)):
             return True
         del attempt.nodes[self]
