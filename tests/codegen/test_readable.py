@@ -179,6 +179,8 @@ def test_operators_inside_others_keep_their_operands() -> None:
         (lambda: do(operator.matmul, do(operator.matmul, x, y), do(operator.mul, x, y)), "x @ y @ (x * y)"),
         (lambda: do(torch.cat, [do(operator.add, x, 1), y], 1), "torch.cat([x + 1, y], 1)"),
         (lambda: do(len, {"a": do(operator.neg, x)}), "len({'a': -x})"),
+        (lambda: do(operator.not_, do(operator.contains, do(operator.neg, x), y)), "y not in -x"),
+        (lambda: do(operator.not_, do(operator.is_, do(operator.neg, x), None)), "-x is not None"),
     ]
     for make, _ in wanted:
         make()

@@ -15,7 +15,10 @@ _numbers = itertools.count()
 
 @dataclasses.dataclass
 class Writer:
-    """Writes a function; `draw` chooses. Variables are tensors, ints or pairs of both, and lists of tensors."""
+    """Writes a function; `draw` chooses. Variables are tensors, ints or pairs of both, and lists of tensors.
+
+    No loop takes more than four rounds, so that loops in loops come to an end.
+    """
 
     draw: Callable[[Any], Any]
     lines: list[str] = dataclasses.field(default_factory=list)
@@ -150,7 +153,9 @@ class Writer:
 
     def loop(self, depth: int, names: dict[str, str], loops: int) -> None:
         inner = dict(names)
-        form = self.choose("range({n})", "range({n})", "x", "enumerate(x)", "zip(x, y)", "xs", "range(3)")
+        form = self.choose(
+            "range(min({n}, 4))", "range(min({n}, 4))", "x", "enumerate(x)", "zip(x, y)", "xs", "range(3)"
+        )
         item = self.name("e")
         if form in ("enumerate(x)", "zip(x, y)"):
             other = self.name("e")
@@ -169,7 +174,7 @@ class Writer:
         counter = self.name("w")
         self.write(depth, f"{counter} = 0")
         names[counter] = "int"
-        test = self.choose(f"{counter} < 3", f"{counter} < 3 and {self.condition(names)}", "True")
+        test = self.choose(f"{counter} < 3", f"{counter} < 3 and ({self.condition(names)})", "True")
         self.write(depth, f"while {test}:")
         self.write(depth + 1, f"{counter} += 1")
         if test == "True":

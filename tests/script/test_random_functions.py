@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import signal
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from hypothesis import HealthCheck, given, note, reject, settings
+from hypothesis import HealthCheck, given, note, settings
 from tests.script.checking import check
 from tests.script.random_functions import forget, functions, made
 
@@ -21,41 +16,16 @@ INPUTS = [
 ]
 
 
-def ends_soon(function: Callable[..., Any], seconds: float = 1.0) -> bool:
-    """Tell whether a program comes to its end: loops inside of loops may take for ever."""
-
-    def stop(*args: Any) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        for args in INPUTS:
-            try:
-                function(*copy.deepcopy(args))
-            except TimeoutError:
-                return False
-            except Exception:  # what a program raises is compared later
-                continue
-        return True
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def run(source: str) -> None:
     note(source)
     function = made(source)
-    if not ends_soon(function):
-        forget(function)
-        reject()
     try:
         check(function, INPUTS, interpret=hash(source) % 5 == 0)
     finally:
         forget(function)
 
 
-_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=_CHECKS)

@@ -99,7 +99,7 @@ def statements_of(writer: _ReadableWriter) -> list[Statement]:
         if block is not None:
             read += writer.read_with(node, held)
         if waits:
-            inside[node] = writer.expression(node)
+            writer.keep_inside(node)
             reads[node] = read
         else:
             if node._op == "output":

@@ -108,6 +108,7 @@ class _ReadableWriter(Writer):
 
     def _prepare(self) -> None:
         self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
+        self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
         self.texts: dict[
             Node, tuple[str, int]
         ] = {}  # how inputs of a body are written, and names that are not node.name
@@ -401,19 +402,22 @@ class _ReadableWriter(Writer):
             return f"{self.operand(node._args[0], PRIMARY)}({self.call(node._args[1:], node._kwargs)})", PRIMARY
         return super().expression(node)
 
+    def keep_inside(self, node: Node) -> None:
+        """Write what a node computes and keep it to stand inside another, where `not` may stand before it."""
+        self.inside[node] = self.expression(node)
+        if (node._target is operator.is_ or node._target is operator.contains) and len(node._args) == 2:
+            symbol, step = _NEGATED[node._target]
+            left, right = node._args[::step]
+            self.negated[node] = f"{self.operand(left, COMPARISON + 1)} {symbol} {self.operand(right, COMPARISON + 1)}"
+
     def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
         """Write a call of a function, as the operator that it is where it is one."""
         if target is operator.not_ and len(args) == 1:
             inner = args[0]
             if type(inner) is Node and inner in self.inside and self.inside[inner][0].startswith("any(not "):
                 return f"all({self.inside[inner][0].removeprefix('any(not ')}", PRIMARY
-            if type(inner) is Node and inner in self.inside and inner._target in _NEGATED:
-                symbol, step = _NEGATED[inner._target]
-                left, right = inner._args[::step]
-                return (
-                    f"{self.operand(left, COMPARISON + 1)} {symbol} {self.operand(right, COMPARISON + 1)}",
-                    COMPARISON,
-                )
+            if type(inner) is Node and inner in self.negated and inner in self.inside:
+                return self.negated[inner], COMPARISON
             return f"not {self.operand(args[0], NOT)}", NOT
         is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node
         if is_one and args[0] in self.inside and args[0] in self.lists.values():
