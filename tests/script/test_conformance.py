@@ -456,6 +456,12 @@ def nested_comp(x, n: int):
     return [[i * j for j in range(i)] for i in range(n)], {i: [i] for i in range(n)}, {i % 2 for i in range(n)}
 
 
+@program(XS)
+def comp_of_two_loops(x):
+    pairs = [a * b for a in x[:, 0] for b in x[:, 1] if a > b]
+    return pairs, sum(v * v for row in x for v in row if v > 0), {int(v) for row in x for v in row if v > 0}
+
+
 @program(XN)
 def cond_nograd(x, n: int):
     with torch.set_grad_enabled(n > 1):

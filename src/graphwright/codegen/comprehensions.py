@@ -38,7 +38,9 @@ def comprehensions(nodes: list[Node]) -> dict[Node, Node]:
         if parts.carried or parts.breaks or origin is None or origin.source.startswith(("for ", "async ")):
             continue
         made = _list_made(parts.body, parts.operands)
-        if made is not None and made not in found.values() and all(u is node or node < u for u in made.users):
+        if made is None or made._op == "placeholder" or made in found.values():  # another body's list may hold more
+            continue
+        if all(user is node or node < user for user in made.users):
             found[node] = made
     return found
 
