@@ -7,8 +7,11 @@ from graphwright.analysis.costs import Cost, CostReport, costs
 from graphwright.analysis.effects import Effects, Place
 from graphwright.analysis.fake_modules import with_fake_tensors
 from graphwright.analysis.fake_regions import run_on_fake
+from graphwright.analysis.liveness import Liveness
+from graphwright.analysis.memory import MemoryReport, MemoryUse, memory
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
 from graphwright.analysis.shapes import Shapes
+from graphwright.analysis.storages import Storages
 from graphwright.analysis.tensor_metadata import (
     TensorMetadata,
     describe_tensors,
@@ -25,8 +28,12 @@ __all__ = [
     "CostReport",
     "Difference",
     "Effects",
+    "Liveness",
+    "MemoryReport",
+    "MemoryUse",
     "Place",
     "Shapes",
+    "Storages",
     "TensorMetadata",
     "VerifyReport",
     "costs",
@@ -35,6 +42,7 @@ __all__ = [
     "format_columns",
     "infer_tensor_metadata",
     "largest_difference",
+    "memory",
     "run_on_fake",
     "tensors_in",
     "verify",
