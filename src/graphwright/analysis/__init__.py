@@ -3,6 +3,7 @@
 Modules and example inputs come in, reports go out. Read verify.py first.
 """
 
+from graphwright.analysis.compare import Comparison, LayerComparison, compare
 from graphwright.analysis.costs import Cost, CostReport, costs
 from graphwright.analysis.effects import Effects, Place
 from graphwright.analysis.fake_modules import with_fake_tensors
@@ -24,10 +25,12 @@ from graphwright.analysis.writes import written_values
 
 __all__ = [
     "CaseReport",
+    "Comparison",
     "Cost",
     "CostReport",
     "Difference",
     "Effects",
+    "LayerComparison",
     "Liveness",
     "MemoryReport",
     "MemoryUse",
@@ -36,6 +39,7 @@ __all__ = [
     "Storages",
     "TensorMetadata",
     "VerifyReport",
+    "compare",
     "costs",
     "describe_tensors",
     "extract_tensor_metadata",

@@ -1,0 +1,136 @@
+"""Two modules compared layer by layer: the worst first, counterparts found after rewriting."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import GraphError
+from graphwright.analysis import compare
+from graphwright.passes import FuseConvBatchNorm
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.conv2, self.norm2 = nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)
+        self.drop, self.head = nn.Dropout(0.5), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.norm1(self.conv1(x)))
+        hidden = self.norm2(self.conv2(x)) * 2
+        for _ in range(2):
+            hidden = hidden.tanh()
+        return self.head(self.drop(hidden.mean((2, 3))))
+
+
+def models() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    model = Model().eval()
+    for norm in (model.norm1, model.norm2):
+        norm.running_mean.uniform_(-1, 1)
+        norm.running_var.uniform_(0.5, 2)
+    return model, torch.randn(2, 3, 10, 10)
+
+
+def test_a_fused_twin() -> None:
+    model, x = models()
+    gm, fused = graphwright.trace(model, (x,)), graphwright.trace(model, (x,))
+    assert FuseConvBatchNorm().run(fused) == 3
+    report = compare(gm, fused, x)
+    pairs = {layer.name: layer.other for layer in report.in_order}
+    assert len(pairs) == len([node for node in fused.graph.nodes if node.op.startswith("call")])
+    fused_kinds = {layer.kind for layer in report.in_order if " / " in layer.kind}
+    assert fused_kinds == {"relu / ConvReLU", "BatchNorm2d / Conv2d"}, "each stands for what it has swallowed"
+    assert all(layer.sqnr > 100 and layer.cosine > 0.999999 for layer in report.in_order)
+    kinds = {
+        node.name: gm.get_submodule(node.target)._get_name() for node in gm.graph.nodes if node.op == "call_module"
+    }
+    assert [kinds[name] for name in report.unmatched] == ["Conv2d", "BatchNorm2d", "Conv2d"]
+    with pytest.raises(KeyError, match="nowhere"):
+        report["nowhere"]
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_the_layer_that_went_wrong_comes_first(captured: bool) -> None:
+    model, x = models()
+    broken = copy.deepcopy(model)
+    broken.conv2.weight.data[0] += 1
+    one, other = (graphwright.trace(m, (x,)) if captured else m for m in (model, broken))
+    report = compare(one, other, (x,))
+    first = next(layer for layer in report.in_order if layer.sqnr < 100)
+    assert first.kind == "Conv2d"
+    assert report.worst is report.layers[0]
+    assert report.worst.sqnr == min(layer.sqnr for layer in report.in_order)
+    assert str(report).splitlines()[1].split()[0] == report.worst.name
+    before = [layer for layer in report.in_order if layer.sqnr == math.inf]
+    assert all(layer.max_error == 0 and layer.cosine == pytest.approx(1) for layer in before)
+    assert len(before) == (3 if captured else 2)
+    if not captured:
+        assert [layer.name for layer in report.in_order][:3] == ["conv1", "norm1", "conv2"]
+
+
+def test_the_figures() -> None:
+    class Scaled(nn.Module):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.by = by
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (x * self.by).neg()
+
+    x = torch.tensor([3.0, 4.0])
+    report = compare(graphwright.trace(Scaled(1.0), (x,)), graphwright.trace(Scaled(1.1), (x,)), x)
+    layer = report["neg"]
+    assert layer.sqnr == pytest.approx(20, abs=1e-4)
+    assert layer.max_error == pytest.approx(0.4, abs=1e-6)
+    assert layer.cosine == pytest.approx(1)
+
+
+def test_low_precision_and_quantized_twins() -> None:
+    model, x = models()
+    low = graphwright.trace(copy.deepcopy(model).to(torch.bfloat16), (x.to(torch.bfloat16),))
+    gm = graphwright.trace(model, (x,))
+    for node in low.graph.nodes:
+        if node.op == "placeholder":
+            with low.graph.inserting_after(node):
+                cast = low.graph.call_method("to", (node, torch.bfloat16))
+            node.replace_all_uses_with(cast, lambda user, cast=cast: user is not cast)
+    report = compare(gm, low, x)
+    assert 10 < report.worst.sqnr < 60
+    assert len(report.in_order) == len([node for node in gm.graph.nodes if node.op.startswith("call")])
+
+
+def test_training_mode_draws_the_same_and_leaves_buffers() -> None:
+    model, x = models()
+    gm = graphwright.trace(model.train(), (x,))
+    before, state = {k: v.clone() for k, v in gm.state_dict().items()}, torch.get_rng_state()
+    report = compare(gm, graphwright.trace(copy.deepcopy(model), (x,)), x)
+    assert report.worst.sqnr == math.inf
+    assert all(torch.equal(value, before[key]) for key, value in gm.state_dict().items())
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_what_cannot_be_compared() -> None:
+    def one(x: Tensor) -> Any:
+        return x.exp().sum(0)
+
+    def other(x: Tensor) -> Any:
+        return x.exp().sum(1)
+
+    x = torch.ones(2, 3)
+    report = compare(graphwright.trace(one, (x,)), graphwright.trace(other, (x,)), x)
+    assert report.worst.note == "shape (3,) against (2,)"
+    with pytest.raises(GraphError, match="no layers that belong together"):
+        compare(graphwright.symbolic_trace(lambda x: x.exp()), graphwright.symbolic_trace(lambda x: x + 1), x)
+    report = compare(
+        graphwright.symbolic_trace(lambda x: x.log()), graphwright.symbolic_trace(lambda x: x.log() + 0), -x
+    )
+    assert report.worst.sqnr in (math.inf, -math.inf)
