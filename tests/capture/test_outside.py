@@ -90,7 +90,10 @@ def test_a_list_of_an_array_has_the_length_of_the_example() -> None:
 
 
 def counted(x: torch.Tensor) -> torch.Tensor:
-    return x * len({round(value): 1 for value in x.tolist()})
+    counts = {}
+    for value in x.tolist():
+        counts[round(value)] = 1
+    return x * len(counts)
 
 
 def through_a_generator(x: torch.Tensor) -> torch.Tensor:
@@ -134,7 +137,10 @@ def test_what_cannot_be_traced_is_one_node(program: Any, name: str) -> None:
 def test_a_module_that_cannot_be_traced_is_one_node() -> None:
     class Keys(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * len({round(value): 1 for value in x.tolist()})
+            counts = {}
+            for value in x.tolist():
+                counts[round(value)] = 1
+            return x * len(counts)
 
     model = nn.Sequential(nn.Linear(3, 3), Keys())
     gm = trace(model, INPUTS[0])

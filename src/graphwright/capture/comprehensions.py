@@ -7,6 +7,7 @@ from typing import Any
 
 from graphwright.capture.deciding import Deciding, recorder_of
 from graphwright.capture.joining import Grows
+from graphwright.capture.loop_dicts import LoopDict, LoopSet
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.open_iterables import iterable_of
 from graphwright.capture.running import running
@@ -42,6 +43,14 @@ class Comprehensions(Deciding):
 
         recorder.loops.each(iterable, body, (), (), False, target)
         return out__gw
+
+    def as_dict(self, pairs: Any) -> Any:
+        """`{key: value for ...}`, of the list of its pairs."""
+        return LoopDict(pairs) if isinstance(pairs, LoopList) else dict(pairs)
+
+    def as_set(self, items: Any) -> Any:
+        """`{item for ...}`, of the list of its items."""
+        return LoopSet(items) if isinstance(items, LoopList) else set(items)
 
     def extended(self, values: Any, more: Any) -> Any:
         """`values += more` of what starts as a list."""

@@ -7,6 +7,7 @@ import collections
 import re
 from typing import Any
 
+from graphwright.capture.comprehension_loops import as_loop
 from graphwright.capture.loop_statements import (
     HIDDEN,
     ITEM,
@@ -123,6 +124,10 @@ class Converter(ast.NodeTransformer):
         out: list[ast.stmt] = []
         for i, statement in enumerate(statements):
             rest = statements[i + 1 :]
+            spelled_out = as_loop(statement, self._count, self._uses)
+            if spelled_out is not None:
+                self._count += 1
+                return out + self.block([*spelled_out, *rest], is_tail)
             if isinstance(statement, ast.If):
                 if not leaves_loop([statement]):  # only a loop that stays as it is has such a statement
                     if not holds([statement], ast.Return):
@@ -217,7 +222,7 @@ class Converter(ast.NodeTransformer):
             test = lambda_of(self._truth(lowered.test))
             call = self._call("repeat", loop.test, test, name_of(body), *tables)
         else:
-            target = ast.Constant(ast.unparse(loop.target))
+            target = ast.Constant(re.sub(rf"{HIDDEN}\d+", "", ast.unparse(loop.target)))
             call = self._call("each", loop.iter, self.visit(loop.iter), name_of(body), *tables, target)
         before = [self._statement(statement, False) for statement in lowered.before]
         if not lowered.broken:
@@ -434,6 +439,19 @@ class Converter(ast.NodeTransformer):
             return self.generic_visit(node) if parts is None else self._call("chained", node, *parts)
         parts = self._parts_of(node, self.visit)
         return self.generic_visit(node) if parts is None else self._call("listed", node, *parts)
+
+    def visit_DictComp(self, node: ast.DictComp) -> Any:
+        """`{k: v for row in x}`: the list of its pairs, and a dict made of that."""
+        pair = ast.Tuple([node.key, node.value], ast.Load())
+        return self._made_of_list(node, placed(ast.ListComp(pair, node.generators), node), "as_dict")
+
+    def visit_SetComp(self, node: ast.SetComp) -> Any:
+        """`{v for row in x}`: the list of its items, and a set made of that."""
+        return self._made_of_list(node, placed(ast.ListComp(node.elt, node.generators), node), "as_set")
+
+    def _made_of_list(self, node: ast.expr, listed: ast.ListComp, method: str) -> Any:
+        converted = self.visit_ListComp(listed)
+        return self._call(method, node, converted)
 
     def _decided(self, node: ast.Call) -> Any:
         """`any(f(row) for row in x)`: a loop that ends where that is known."""

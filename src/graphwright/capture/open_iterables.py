@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.joining import Sample
+from graphwright.capture.loop_dicts import LoopDict, LoopSet
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.proxy import Proxy
@@ -285,6 +286,8 @@ def iterable_of(value: Any, may_be_plain: bool = False) -> OpenIterable | None:
         return _Unknown(value)
     if isinstance(value, LoopList | LoopTuple):
         return _Grown(value)
+    if isinstance(value, LoopDict | LoopSet):
+        return _Grown(value.listed())
     if not may_be_plain:
         return None
     if isinstance(value, range):

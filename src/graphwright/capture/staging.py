@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
+import operator
 import sys
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
@@ -25,6 +26,7 @@ from graphwright.capture.deciding import held, recorder_of
 from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
 from graphwright.capture.joining import UNSET
+from graphwright.capture.loop_dicts import LoopDict, LoopSet
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
@@ -79,14 +81,16 @@ class Runtime(Comprehensions):
 
     def contains(self, item: Any, values: Any) -> Any:
         """`item in values`."""
-        if isinstance(values, GrowingDict):
+        if isinstance(values, GrowingDict | LoopDict | LoopSet):
             return values.has(item)
         if type(values) is TensorProxy:
             return values.recorder.numbers.truth(torch.eq(values, item).any())
-        if not isinstance(values, tuple | list) or not (recorder_of(item) is not None or _holds_symbolic(values)):
+        if isinstance(item, Proxy) and type(values) in (dict, set, frozenset):  # whose hash is another one when it runs
+            return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
+        if not isinstance(values, _SEARCHED) or not (recorder_of(item) is not None or _holds_symbolic(values)):
             return item in values
         result: Any = False
-        for value in reversed(values):
+        for value in reversed([*values]):
             result = self.either(item == value, functools.partial(lambda rest: rest, result))
         return result
 
@@ -143,6 +147,8 @@ class Runtime(Comprehensions):
             return kind_of(args[0])
         if (function is len or function is bool) and args and is_growing(args[0]):
             return args[0].length() if function is len else held(args[0])
+        if args and isinstance(args[0], LoopDict | LoopSet) and not (function is isinstance or function is dict):
+            args = (args[0].listed(), *args[1:])
         if (function is list or function is tuple) and len(args) == 1:
             is_open = type(args[0]) is TensorProxy or isinstance(args[0], Proxy)
             listed = rows(recorder, args[0]) if is_open else args[0]
@@ -169,6 +175,11 @@ class Runtime(Comprehensions):
                 return ordered
         if not recorder.examples.are_there and _would_look_for_proxies(function, args):
             return recorder.torch_function(function, args, kwargs)  # which would look for proxies in it
+        table = getattr(function, "__self__", None) if type(function) is _BUILTIN else None
+        if type(table) is dict and function.__name__ == "get":
+            found = _looked_up(recorder, table, *args)
+            if found is not NotImplemented:
+                return found
         if (function is all or function is any) and _holds_symbolic(args[0] if args else None):
             return _every(recorder, function, args, kwargs)
         opened = _ITERABLES.get(function) if type(function) is type else None
@@ -401,6 +412,20 @@ def _found(recorder: Recorder, function: Any, values: Any) -> Any:
     node = recorder.node("call_function", function, (recorder.argument(values),), {}, function.__name__)
     hint = function(recorder._to_examples(values)) if recorder.examples.is_real else UNKNOWN
     return recorder.numbers.of_node(node, hint, bool)
+
+
+def _looked_up(recorder: Recorder, table: dict[Any, Any], key: Any = None, default: Any = None) -> Any:
+    """`table.get(key, default)` with a key of the program, whose hash is another one when it runs."""
+    if isinstance(key, Proxy):
+        return key.tracer.create_proxy("call_method", "get", (table, key, default), {})
+    kinds = {type(value) for value in (*table.values(), default)}
+    if recorder_of(key) is None or len(kinds) > 1 or not kinds & {int, float, bool}:
+        return NotImplemented
+    node = recorder.node("call_method", "get", (table, recorder.argument(key), default), {}, "get")
+    return recorder.numbers.of_node(node, UNKNOWN, kinds.pop())
+
+
+_SEARCHED = (tuple, list, dict, set, frozenset)
 
 
 def _enumerated(iterable: Any, start: Any = 0) -> Any:
