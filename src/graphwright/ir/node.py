@@ -306,12 +306,12 @@ class Node:
                 "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
             )
         users = list(self.users) if delete_user_cb is None else [u for u in list(self.users) if delete_user_cb(u)]
-        swap = _swap(self, replace_with)
         if self.graph._hooks is not None and self.graph._hooks.replace:  # a name costs more than the rest
             self.graph._tell_of_replacement(self, replace_with.name, users)
         takes_over = replace_with.graph is self.graph and replace_with._position is not None
         for user in users:
             if not (takes_over and user._swap_flat(self, replace_with)):
+                swap = _swap(self, replace_with)
                 user._read(swap(user._args), swap(user._kwargs))
         if propagate_meta:
             replace_with.meta.update(self.meta)

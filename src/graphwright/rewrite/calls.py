@@ -68,7 +68,10 @@ class Calls:
 
     def never_writes(self, node: Node) -> bool:
         """Tell whether no call of what a node calls writes to an argument, but for `out=`; cheaper than the call."""
-        return self._is_never(node)[0]
+        try:
+            return self._never[node.op, node.target][0]
+        except (KeyError, TypeError):
+            return self._is_never(node)[0]
 
     def never_draws(self, node: Node) -> bool:
         """Tell whether no call of what a node calls draws random numbers; cheaper than asking of the node."""
@@ -76,7 +79,7 @@ class Calls:
 
     def never_acts(self, node: Node) -> bool:
         """Tell whether a node surely neither writes in place nor draws random numbers; cheaper than asking of it."""
-        return self._is_never(node) == (True, True) and not node.kwargs
+        return not node.kwargs and all(self._is_never(node))
 
     def _is_never(self, node: Node) -> tuple[bool, bool]:
         """Whether no call of this target ever writes in place, and whether none ever draws random numbers."""

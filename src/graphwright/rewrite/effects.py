@@ -31,8 +31,9 @@ class Effects:
         self._regions: dict[Node, int] = {}  # the `with` blocks that a node is inside of, where there are any
         self._writers: dict[Node, None] = {}
         has_regions = False
+        never_writes = calls.never_writes
         for node in graph.nodes:
-            if not calls.never_writes(node) or (node.kwargs and "out" in node.kwargs):
+            if not never_writes(node) or (node.kwargs and "out" in node.kwargs):
                 has_regions = has_regions or node.target is enter_context or _is_switch(node)
                 if self._writes(node):
                     self._writers[node] = None
@@ -44,7 +45,9 @@ class Effects:
 
         `late` are further nodes, which would be moved to before that node.
         """
-        nodes = match.nodes
+        nodes, calls = match.nodes, self.calls
+        if not (self._regions or self._writers or late) and all(map(calls.never_acts, nodes)):
+            return None
         if not self.are_together(*nodes, *late, before):
             return "some of its operations are inside a `with` block and others are not"
         first, last = nodes[0], nodes[-1]

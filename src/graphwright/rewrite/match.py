@@ -30,13 +30,13 @@ class Match:
     def __init__(self, attempt: Attempt, roots: Sequence[Node], module: nn.Module) -> None:
         self.roots = tuple(roots)
         graph = self.roots[0].graph
-        self.inside = {node for node in attempt.nodes.values() if type(node) is Node and node.graph is graph}
-        self.inside.difference_update([value for value in attempt.values.values() if type(value) is Node])
-        self.inside.update(self.roots)
-        self.nodes = tuple(sorted(self.inside))
-        self.values: Mapping[str, Any] = dict(attempt.values)
-        self.paths: Mapping[str, str] = dict(attempt.paths)
+        self.values: Mapping[str, Any] = attempt.values.copy()
+        self.paths: Mapping[str, str] = attempt.paths.copy()
         self.steps = {step: node for step, node in attempt.nodes.items() if type(node) is Node}
+        self.inside = {node for node in self.steps.values() if node.graph is graph}
+        self.inside.difference_update([value for value in self.values.values() if type(value) is Node])
+        self.inside.update(roots)
+        self.nodes = tuple(sorted(self.inside)) if len(self.inside) > 1 else self.roots
         self.module = module
         self.tracer: Any = None  # while a replacement is written
 

@@ -10,7 +10,7 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops import Call, is_untouched, positional_inputs
 from graphwright.rewrite import words
-from graphwright.rewrite.steps import Attempt, Step, Then, match_all, show
+from graphwright.rewrite.steps import Attempt, Step, Then, match_all, match_value, show
 
 __all__ = ["Attribute", "ModuleStep", "Operation"]
 
@@ -63,12 +63,15 @@ class Operation(Step):
         given = value.kwargs
         if len(args) != len(value.args) or ((kwargs or given) and kwargs.keys() != given.keys()):
             return False
-        pairs = list(zip(args, value.args, strict=True))
-        if kwargs:
-            pairs += [(wanted, given[name]) for name, wanted in kwargs.items()]
         attempt.nodes[self] = value
-        if match_all(pairs, 0, attempt, then):
-            return True
+        if len(args) == 1 and not kwargs:
+            if match_value(args[0], value.args[0], attempt, then):
+                return True
+        else:
+            pairs = list(zip(args, value.args, strict=True))
+            pairs += [(wanted, given[name]) for name, wanted in kwargs.items()]
+            if match_all(pairs, 0, attempt, then):
+                return True
         del attempt.nodes[self]
         return False
 

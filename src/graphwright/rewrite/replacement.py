@@ -11,7 +11,7 @@ from torch import nn
 
 from graphwright.capture import GraphAppendingTracer, Proxy
 from graphwright.errors import PatternError
-from graphwright.ir import Graph, Node, bodies_of, candidate_for, map_aggregate, map_arg
+from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_aggregate, map_arg
 from graphwright.rewrite import words
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
@@ -162,8 +162,8 @@ class Template:
         self._result = graph.output_node().args[0]
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
         self._nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
-        # Those whose copies may get their names when somebody asks for them.
-        self._plain = {node for node in self._nodes if node.name == candidate_for(node.target) and not bodies_of(node)}
+        # Those whose copies may get their names when somebody asks for them, and read plain values by position.
+        self._plain = {node for node in self._nodes if node.name == candidate_for(node.target) and _is_flat(node)}
         names = [str(node.target).lstrip("*") for node in inputs]
         if set(names) <= set(pattern.names) and not by_position:
             self._variables = dict(zip(inputs, names, strict=True))
@@ -183,12 +183,12 @@ class Template:
         values: dict[Node, Any] = {node: match[name] for node, name in self._variables.items()}
         for node in self._nodes:
             if node in self._plain:
-                args = map_arg(node.args, values.__getitem__)
-                kwargs = map_arg(node.kwargs, values.__getitem__) if node.kwargs else None
-                values[node] = graph.create_node(node.op, node.target, args, kwargs, None, node.type)
+                args = tuple([values[arg] if type(arg) is Node else arg for arg in node.args])
+                values[node] = graph.create_node(node.op, node.target, args, None, None, node.type)
             else:
                 values[node] = graph.node_copy(node, values.__getitem__)
-        return map_arg(self._result, values.__getitem__)
+        result = self._result
+        return values[result] if type(result) is Node else map_arg(result, values.__getitem__)
 
     def _bring(self, gm: nn.Module) -> None:
         for name in self._own:
@@ -198,3 +198,8 @@ class Template:
                 copy_attribute(self.module, gm, name)
             elif name in self.graph.constants:
                 assign_attribute(self.graph.constants[name], gm, name)
+
+
+def _is_flat(node: Node) -> bool:
+    """Tell whether a node has no arguments but nodes and atoms, none by name."""
+    return not node.kwargs and all(type(arg) is Node or type(arg) in ATOMS for arg in node.args)

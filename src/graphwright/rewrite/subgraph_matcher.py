@@ -43,12 +43,13 @@ class InternalMatch:
 def internal_match(pattern: Pattern, match: Match, output: Node | None = None) -> InternalMatch:
     """Write a match as torch.fx does; with `output`, the output node belongs to it."""
     nodes: dict[Node, Any] = {}
+    steps, values = match.steps, match.values
     for node, step in pattern.steps.items():
-        if step in match.steps:
-            nodes[node] = match.steps[step]
-        elif step.name in match.values:
-            nodes[node] = match.values[step.name]
-    inputs = [match.values[name] for name in pattern.variables]
+        if step in steps:
+            nodes[node] = steps[step]
+        elif step.name in values:
+            nodes[node] = values[step.name]
+    inputs = [values[name] for name in pattern.variables]
     if output is not None:
         nodes[pattern.graph.output_node()] = output
     anchors = [pattern.graph.output_node()] if output is not None else pattern.anchors
@@ -73,10 +74,11 @@ def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> It
 
             def is_closed(attempt: Attempt = attempt, found: list[Match] = found) -> bool:
                 match = Match(attempt, [attempt.nodes[root] for root in pattern.roots], gm)
-                closed = all(node in match.roots or match.inside.issuperset(node.users) for node in match.nodes)
-                if closed:
-                    found.append(match)
-                return closed
+                for node in match.nodes:
+                    if node not in match.roots and not match.inside.issuperset(node.users):
+                        return False
+                found.append(match)
+                return True
 
             find(pattern, node, attempt, is_closed)
             yield from found
