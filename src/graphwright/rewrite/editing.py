@@ -183,8 +183,7 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
         return
     sources = [NodeSource(node, name, NodeSourceAction.REPLACE) for node in match.nodes] if name else []
     roots = {value: root for root, value in pairs if type(value) is Node}
-    metas = [root._meta for root in match.roots if root._meta]
-    knows_examples = any(["tensor_meta" in meta for meta in metas])
+    knows_examples = any(root._meta and "tensor_meta" in root._meta for root in match.roots)
     for node in made:
         root = roots.get(node)
         like = root or match.roots[0]
