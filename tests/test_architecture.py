@@ -60,7 +60,7 @@ PUBLIC = [
         "has_side_effect",
         "map_arg",
     ),
-    *("UnknownNameError", "extract", "split"),
+    *("UnknownNameError", "extract", "prune", "split"),
     *("ScriptError", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
     *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "replace_pattern", "rewrite", "rule"),
 ]

@@ -34,7 +34,7 @@ from graphwright.errors import (
 )
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
-from graphwright.passes import extract, split
+from graphwright.passes import extract, prune, split
 from graphwright.rewrite import Any, Lit, Var, explain, maybe, mod, one_of, repeat, replace_pattern, rewrite, rule
 from graphwright.runtime import GraphModule, Interpreter, load, save
 from graphwright.script import script
@@ -87,6 +87,7 @@ __all__ = [
     "maybe",
     "mod",
     "one_of",
+    "prune",
     "repeat",
     "replace_pattern",
     "rewrite",

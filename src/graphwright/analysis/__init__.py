@@ -3,6 +3,10 @@
 Modules and example inputs come in, reports go out. Read verify.py first.
 """
 
+from graphwright.analysis.both_sides import BothSides
+from graphwright.analysis.channel_atoms import Atoms, Channels
+from graphwright.analysis.channel_grouping import ChannelGroup, ChannelGroups, Member, channel_groups
+from graphwright.analysis.channel_values import Knowledge, shape_of
 from graphwright.analysis.compare import Comparison, LayerComparison, compare
 from graphwright.analysis.costs import Cost, CostReport, costs
 from graphwright.analysis.effects import Effects, Place
@@ -24,6 +28,15 @@ from graphwright.analysis.verify import verify
 from graphwright.analysis.writes import written_values
 
 __all__ = [
+    "Atoms",
+    "BothSides",
+    "ChannelGroup",
+    "ChannelGroups",
+    "Channels",
+    "Knowledge",
+    "Member",
+    "channel_groups",
+    "shape_of",
     "CaseReport",
     "Comparison",
     "Cost",

@@ -12,7 +12,7 @@ from graphwright.passes.const_fold import (
     split_const_subgraphs,
 )
 from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
-from graphwright.passes.extract import extract
+from graphwright.passes.extraction import extract
 from graphwright.passes.feature_extractor import create_feature_extractor, get_graph_node_names
 from graphwright.passes.fold_batch_norm import fold_batch_norm, fold_batch_norm_before, scale_and_shift
 from graphwright.passes.fold_conditions import FoldConditions
@@ -53,6 +53,7 @@ from graphwright.passes.pass_order import (
 from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
 from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.propagate_channels_last import PropagateChannelsLast
+from graphwright.passes.pruning import prune
 from graphwright.passes.recognize_norms import RecognizeNorms
 from graphwright.passes.remove_dead_code import RemoveDeadCode
 from graphwright.passes.remove_guards import remove_guards
@@ -68,7 +69,7 @@ from graphwright.passes.reversible_batch_norms import FuseBatchNorm1dInLinear, F
 from graphwright.passes.reversible_linears import FuseBiasInLinear, MergeLinears
 from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 from graphwright.passes.simplify_algebra import SimplifyAlgebra
-from graphwright.passes.split import split
+from graphwright.passes.splitting import split
 from graphwright.passes.stages import Link, Split, Stage, Tied
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
@@ -150,6 +151,7 @@ __all__ = [
     "optimize_for_inference",
     "parent_name",
     "pass_result_wrapper",
+    "prune",
     "remove_dead_values",
     "remove_dropout",
     "remove_guards",

@@ -18,7 +18,7 @@ from graphwright.capture import Tracer
 from graphwright.errors import PassError
 from graphwright.ir import Graph
 from graphwright.ops import cond
-from graphwright.passes.extract import extract_from, with_notes
+from graphwright.passes.extraction import extract_from, with_notes
 from graphwright.passes.node_names import node_names
 from graphwright.passes.wanted_values import Names, read_names
 from graphwright.runtime import GraphModule, graph_of, make_graph_module, part_module
