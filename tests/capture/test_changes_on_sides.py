@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import trace
+from graphwright import trace, verify
 
 INPUTS = (torch.ones(2), 5 * torch.ones(3), torch.tensor([-3.0, 7.0]), -torch.ones(2))
 
@@ -149,3 +149,37 @@ def test_a_side_that_fails_for_one_layer_stays_for_another_and_leaves_no_cache()
     assert [guard.what for guard in gm.guards] == ["eq was False"]
     for n in (8, 12, 16, 5):
         assert torch.equal(gm(torch.ones(n)), model(torch.ones(n)))
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.training else x * 3
+
+
+class Checked(nn.Module):
+    """Reads a training flag for the first time where a side of a branch raises, and raises later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Doubled()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.max() > 0:
+            if x.min() > 0:
+                y = self.part(x)
+            else:
+                raise ValueError("some are negative")
+        else:
+            y = x
+        if y.sum() > 15:
+            raise ValueError("too large")
+        return y
+
+
+def test_flags_that_are_first_read_beside_an_error_are_not_written() -> None:
+    model = Checked()
+    gm = trace(model, (torch.ones(3),))
+    assert "training =" not in gm.code
+    report = verify(model, gm, [(x,) for x in INPUTS], modes=("train", "eval"))
+    assert report.ok, report
+    assert [case.verdict for case in report.cases] == ["equal"] * 2 + ["raises"] * 4 + ["equal"] * 2

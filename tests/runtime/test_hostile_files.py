@@ -138,6 +138,8 @@ HOSTILE = [
     # Names that are none.
     pytest.param(target("torch.nn.functional:relu.__globals__"), "Python's own", id="__globals__"),
     pytest.param(target("torch.nn.functional:_pad"), "not|no", id="a private name"),
+    pytest.param(target("torch:_import_dotted_name", "os.system"), "private", id="a private function of torch"),
+    pytest.param(target("torch.ops:_load_library", "/tmp/owned.so"), "not|no", id="what is no operator"),
     pytest.param(target("tests.runtime.saved_models:f.<locals>.g"), "not all names", id="<locals>"),
     pytest.param(target("tests.runtime.saved_models:<lambda>"), "not all names", id="a lambda"),
     pytest.param(target("../../evil:f"), "not all names", id="a path"),

@@ -227,6 +227,15 @@ def test_operators_belong_to_their_namespace(tmp_path: Path) -> None:
     assert torch.equal(again(torch.ones(2)), torch.full((2,), 2.0))
 
 
+def test_operators_with_an_underscore_are_operators(tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    inner = graph.call_function(torch._softmax, (graph.placeholder("x"), 0, False))
+    graph.output(graph.call_function(torch.ops.aten._softmax.default, (inner, 0, False)))
+    graphwright.save(graphwright.GraphModule(nn.Module(), graph), tmp_path / "model.gw")
+    x = torch.randn(3)
+    assert torch.equal(graphwright.load(tmp_path / "model.gw")(x), x.softmax(0).softmax(0))
+
+
 @pytest.mark.parametrize("number", [numpy.sqrt(3), numpy.float16(0.1), numpy.int64(3), numpy.bool_(True)], ids=repr)
 def test_numbers_of_numpy_keep_their_type(number: Any, tmp_path: Path) -> None:
     graph = graphwright.Graph()

@@ -131,7 +131,7 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
     if len(going) == 1:
         joined = going[0].values
         leaves: list[tuple[Any, Any]] = []
-        made = _leaves_from(recorder, going[0], joined, leaves)
+        made = _leaves_from(recorder, going[0], joined, [EMPTY, *state.values_before()], leaves)
     else:
         leaves = []
         try:
@@ -453,10 +453,17 @@ def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
     return _Slot(len(leaves) - 1)
 
 
-def _leaves_from(recorder: Recorder, side: _Side, values: list[Any], leaves: list[tuple[Any, Any]]) -> list[Any]:
-    """The values of the one side that goes on: those computed inside it leave it through the branch."""
+def _leaves_from(
+    recorder: Recorder, side: _Side, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
+) -> list[Any]:
+    """The values of the one side that goes on: those computed inside it leave it through the branch.
 
-    def outside(value: Any) -> Any:
+    What is as it was `before` the branch stays so, where the side is the first to read it, too.
+    """
+
+    def outside(value: Any, was: Any) -> Any:
+        if value is was:
+            return value
         if type(value) is BoundIf:
             return value.unbound()
         if recorder.joining.is_open(value):
@@ -465,16 +472,18 @@ def _leaves_from(recorder: Recorder, side: _Side, values: list[Any], leaves: lis
                 return _slot(value, value, leaves)
             return value
         if isinstance(value, tuple | list):
-            items = [outside(item) for item in value]
+            known = dict(enumerate(was)) if type(was) is type(value) else {}
+            items = [outside(item, known.get(i, EMPTY)) for i, item in enumerate(value)]
             if all(map(operator.is_, items, value)):
                 return value
             return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
         if type(value) is dict:
-            held = {key: outside(item) for key, item in value.items()}
+            known = was if type(was) is dict else {}
+            held = {name: outside(item, known.get(name, EMPTY)) for name, item in value.items()}
             return value if all(held[key] is value[key] for key in held) else _Container(dict, held)
         return value
 
-    return [outside(value) for value in values]
+    return [outside(*pair) for pair in zip(values, before, strict=True)]
 
 
 def _is_inner(node: Node, region: Region) -> bool:

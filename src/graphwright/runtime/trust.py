@@ -191,7 +191,7 @@ class Trust:
     def find(self, name: Any, is_class: bool = False) -> Any:
         """Return what `module:qualified.name` names; with `is_class` only a class will do.
 
-        Only names of classes may start with an underscore. Raises LoadError, for a module that is not allowed before
+        Only names of classes and of torch's operators, as `torch._grouped_mm`, may start with an underscore. Raises LoadError, for a module that is not allowed before
         it is imported.
         """
         if not isinstance(name, str) or name not in self._found:
@@ -223,7 +223,8 @@ class Trust:
                 value = getattr(value, atom)
             except AttributeError:
                 _refuse(name, f"there is no {atom!r}", fix="load it with the versions it was saved with")
-        if any(atom.startswith("_") for atom in atoms) and not isinstance(value, type) and name != "torch:_assert":
+        is_known = isinstance(value, type) or _is_operator(value) or name == "torch:_assert"
+        if any(atom.startswith("_") for atom in atoms) and not is_known:
             _refuse(name, "it is private")
         self.check(name, value)
         if isinstance(value, type) and not self._is_open_type(value):
@@ -293,10 +294,8 @@ class Trust:
             return getattr(value, "__name__", None) in _BUILTINS and getattr(builtins, value.__name__) is value
         if own in ("torch", "torch._C"):
             name = getattr(value, "__name__", "")
-            of_operators = getattr(torch._C, "_VariableFunctions", None)
-            is_operator = getattr(of_operators, name, None) == value and not name.startswith("_")
-            is_context = isinstance(value, type) and issubclass(value, torch.Tensor | torch._C.TensorBase)
-            return is_operator or is_context or name in _OPEN_TORCH
+            is_tensor = isinstance(value, type) and issubclass(value, torch.Tensor | torch._C.TensorBase)
+            return _is_operator(value) or is_tensor or name in _OPEN_TORCH
         if own.startswith("graphwright.runtime.") and isinstance(value, type) and issubclass(value, nn.Module):
             return True
         if value in (torch.autocast, torch.utils.checkpoint.checkpoint, torch.func.functional_call):
@@ -334,6 +333,15 @@ def _is_closed(module: str) -> bool:
     if module.partition(".")[0] in _CLOSED:
         return True
     return any(module == family or module.startswith(f"{family}.") for family in _CLOSED_FAMILIES)
+
+
+def _is_operator(value: Any) -> bool:
+    """Tell whether a function is an operator of torch, as `torch.ops.aten.add`, or calls one, as `torch.add`."""
+    if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return True
+    name = getattr(value, "__name__", "")
+    is_bound = getattr(getattr(torch._C, "_VariableFunctions", None), name, None) == value
+    return is_bound and (not name.startswith("_") or hasattr(torch.ops.aten, name))
 
 
 def _are_names(path: str) -> bool:
