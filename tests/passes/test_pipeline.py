@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import nn
 
 from graphwright import rewrite, rule, symbolic_trace
 from graphwright.errors import PassError
-from graphwright.passes import MergeSubexpressions, Pipeline
+from graphwright.passes import ChangeTrueDivToMulByInverse, MergeSubexpressions, Pipeline
 
 X = torch.linspace(-2.0, 2.0, 8).view(2, 4)
 
@@ -101,3 +102,11 @@ def test_a_module_that_is_broken_before_is_told_so() -> None:
     add.prepend(gm.graph.output_node())
     with pytest.raises(PassError, match="the module, before any pass, is not well formed"):
         Pipeline(double_negation).run(gm)
+
+
+def test_passes_that_give_the_module_back_are_counted_as_one_change() -> None:
+    gm = symbolic_trace(lambda x: x / 4)
+    result = Pipeline(ChangeTrueDivToMulByInverse(), ChangeTrueDivToMulByInverse()).run(gm)
+    assert [step.changes for step in result.steps] == [1, 0]
+    with pytest.raises(PassError, match="<lambda> gave another module"):
+        Pipeline(lambda gm: copy.deepcopy(gm)).run(gm)

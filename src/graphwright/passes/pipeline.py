@@ -49,7 +49,8 @@ class PipelineResult:
 class Pipeline:
     """Runs passes over a captured module, in place.
 
-    passes: objects with `run(gm)`, or functions of the module; each answers with how many changes it made, or nothing.
+    passes: objects with `run(gm)`, or functions of the module; each answers with how many changes it made, with the
+        module itself, or nothing.
     inputs: calls as `verify` takes them. With these, what the module computes is compared with what it computed before
         the first pass: after the last one, and, if that differs, after those in between.
     modes, grads, rtol, atol: how they are compared; see `verify`.
@@ -143,7 +144,7 @@ def _run(each: Any, gm: nn.Module) -> Step:
     """Run one pass and check the structure of what it leaves."""
     function: Callable[[nn.Module], Any] = getattr(each, "run", each)
     name = _name(each)
-    start = time.perf_counter()
+    start, before = time.perf_counter(), _versions(gm)
     try:
         changes = function(gm)
     except GraphwrightError:
@@ -153,8 +154,17 @@ def _run(each: Any, gm: nn.Module) -> Step:
     seconds = time.perf_counter() - start
     if isinstance(changes, PassResult):
         changes = int(changes.modified)
+    elif changes is gm:
+        changes = int(_versions(gm) != before)
+    elif isinstance(changes, nn.Module):
+        raise PassError(f"{name} gave another module", fix="let it edit the module that it is given")
     _check(gm, f"{name} left a module that")
     return Step(name, int(changes or 0), seconds)
+
+
+def _versions(gm: nn.Module) -> list[int]:
+    """What tells whether a graph was edited."""
+    return [inner.version for graph in graphs_of(gm) for inner in graph.all_graphs()]
 
 
 def _check(gm: nn.Module, who: str) -> None:

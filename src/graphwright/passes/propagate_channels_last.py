@@ -47,6 +47,8 @@ class PropagateChannelsLast:
 
     at_least: so many convolutions a part needs to be worth the conversions.
 
+    Run it before `FuseConvReLU` and `FuseActivations`, whose modules it does not look into.
+
     Left alone: programs that write in place to what enters or leaves a part, random operations, subclasses, hooks,
     padding modes other than zeros, functions of weights (see `UseModules`), bodies of branches and loops. Weights with
     several names, or that the program reads, are not copied.
