@@ -191,8 +191,8 @@ class Trust:
     def find(self, name: Any, is_class: bool = False) -> Any:
         """Return what `module:qualified.name` names; with `is_class` only a class will do.
 
-        Only names of classes and of torch's operators, as `torch._grouped_mm`, may start with an underscore. Raises LoadError, for a module that is not allowed before
-        it is imported.
+        Only names of classes and of torch's operators, as `torch._grouped_mm`, may start with an underscore. Raises
+        LoadError, for a module that is not allowed before it is imported.
         """
         if not isinstance(name, str) or name not in self._found:
             found = self._find(name)
