@@ -13,7 +13,7 @@ from graphwright.analysis.effects import Effects, Place
 from graphwright.analysis.fake_modules import with_fake_tensors
 from graphwright.analysis.fake_regions import run_on_fake
 from graphwright.analysis.liveness import Liveness
-from graphwright.analysis.memory import MemoryReport, MemoryUse, memory
+from graphwright.analysis.memory import MemoryReport, MemoryUse, memory, peak_memory
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
 from graphwright.analysis.shapes import Shapes
 from graphwright.analysis.storages import Storages
@@ -60,6 +60,7 @@ __all__ = [
     "infer_tensor_metadata",
     "largest_difference",
     "memory",
+    "peak_memory",
     "run_on_fake",
     "tensors_in",
     "verify",

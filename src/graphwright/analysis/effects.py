@@ -206,9 +206,10 @@ class Effects:
 
     def _meet(self, ones: Iterable[Place], others: Iterable[Place]) -> Place | None:
         others = set(others)
-        return next((one for one in sorted(ones) if any(self._may_be_same(one, other) for other in others)), None)
+        return next((one for one in sorted(ones) if any(self.may_be_same(one, other) for other in others)), None)
 
-    def _may_be_same(self, one: Place, other: Place) -> bool:
+    def may_be_same(self, one: Place, other: Place) -> bool:
+        """Tell whether two places may be one: what is given may be anything, two parameters may share memory."""
         if one == other:
             return True
         kinds = {one.kind, other.kind}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import linecache
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +25,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import Interpreter, graph_of, read_attribute
 
-__all__ = ["MemoryReport", "MemoryUse", "memory"]
+__all__ = ["MemoryReport", "MemoryUse", "memory", "peak_memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,25 @@ def memory(
     )
 
 
+def peak_memory(
+    gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, backward: bool = False
+) -> int:
+    """Predict the peak that `memory` reports, without the nodes: in less than half of the time. Raises as it does.
+
+    >>> from graphwright import trace
+    >>> x = torch.ones(8, 16)
+    >>> peak_memory(trace(nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)), (x,)), x)
+    4096
+    """
+    given = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    try:
+        return _peaks_of_code(gm, given, backward)[1]
+    except GraphError:
+        raise
+    except Exception:  # says more about what it is that cannot do without data
+        return memory(gm, args, kwargs, backward=backward).peak
+
+
 class _Run(Interpreter):
     """Runs a copy of a module on fake tensors and notes what memory there is."""
 
@@ -202,11 +223,14 @@ def _peaks_of_code(gm: nn.Module, given: Any, backward: bool) -> tuple[int, int]
 
 
 class _Deciding(Storages):
-    """Answers what code asks of the data of truth values: yes at first, then no, line by line, so that loops end."""
+    """Answers what code asks of the data of truth values: yes, but each `while` ends after one round.
+
+    What is run again in backward asks again, and gets the same answers.
+    """
 
     def __init__(self, known: Iterable[Tensor]) -> None:
         super().__init__(known)
-        self._asked: set[Any] = set()
+        self._asked: Counter[Any] = Counter()
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -216,12 +240,14 @@ class _Deciding(Storages):
             while frame.f_back is not None and frame.f_code.co_filename.startswith(_TORCH):
                 frame = frame.f_back
             line = frame.f_code, frame.f_lineno
-            is_first = line not in self._asked
-            self._asked.add(line)
-            return is_first
+            self._asked[line] += 1
+            if linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("while "):
+                return self._asked[line] % 2 == 1
+            return self._asked[line] <= _PATIENCE
         return super().__torch_dispatch__(function, types, args, kwargs)
 
 
+_PATIENCE = 256  # a loop that ends where something is not so would go on for ever
 _TORCH = str(Path(torch.__file__).parent)
 
 

@@ -22,6 +22,7 @@ from graphwright.passes.fuse_activations import FuseActivations
 from graphwright.passes.fuse_conv_batch_norm import FuseConvBatchNorm, fuse_conv_batch_norm
 from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
 from graphwright.passes.hoist_invariants import HoistInvariants
+from graphwright.passes.insert_checkpoints import InsertCheckpoints
 from graphwright.passes.merge_conditions import MergeConditions
 from graphwright.passes.merge_matmul import are_nodes_independent, may_depend_on, merge_matmul, split_result_tensors
 from graphwright.passes.merge_parallel_linears import MergeParallelLinears
@@ -74,6 +75,7 @@ from graphwright.passes.stages import Link, Split, Stage, Tied
 from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.unroll_loops import UnrollLoops
 from graphwright.passes.use_in_place import UseInPlace
+from graphwright.passes.use_mixed_precision import UseMixedPrecision
 from graphwright.passes.use_sdpa import UseScaledDotProductAttention
 
 __all__ = [
@@ -96,6 +98,7 @@ __all__ = [
     "FuseConvBatchNorm",
     "FuseConvReLU",
     "HoistInvariants",
+    "InsertCheckpoints",
     "HolderModule",
     "Link",
     "MergeConditions",
@@ -126,6 +129,7 @@ __all__ = [
     "UseFunctions",
     "UseModules",
     "UseInPlace",
+    "UseMixedPrecision",
     "UseScaledDotProductAttention",
     "are_nodes_independent",
     "compare_graphs",

@@ -1,0 +1,232 @@
+"""Checkpoints: the budget is kept when it is measured, gradients and random numbers stay, the rest is left alone."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import pytest
+import torch
+from tests.runtime.declare_torchvision import declare_torchvision
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import GraphModule
+from graphwright.analysis import Effects, Storages, peak_memory, verify
+from graphwright.errors import PassError
+from graphwright.ops import TRANSFORMS, TransformKind, transformed
+from graphwright.passes import InsertCheckpoints
+
+CHECKPOINT = "torch.utils.checkpoint.checkpoint"
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.wide, self.narrow = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+        )
+        self.drop = nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.drop(self.narrow(torch.relu_(self.wide(self.norm(x)))))
+
+
+class Tower(nn.Module):
+    def __init__(self, depth: int = 6, width: int = 16) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x), x.mean()
+
+
+def checkpoints(gm: GraphModule) -> list[Any]:
+    return [node for node in gm.graph.nodes if node.target is transformed and node.args[0] == CHECKPOINT]
+
+
+def train(model: nn.Module, *args: Any) -> list[Any]:
+    """Values, gradients and the next random number of a step of training."""
+    model = copy.deepcopy(model)
+    torch.manual_seed(3)
+    args = tuple([arg.clone().requires_grad_(arg.requires_grad) if isinstance(arg, Tensor) else arg for arg in args])
+    result = model(*args)
+    values = [value for value in (result if isinstance(result, tuple) else (result,)) if isinstance(value, Tensor)]
+    sum(value.sum() for value in values).backward()  # type: ignore[union-attr]
+    grads = [parameter.grad for parameter in model.parameters()]
+    return [*values, *grads, torch.rand(2), *model.buffers()]
+
+
+def check_alike(one: nn.Module, other: nn.Module, *args: Any) -> None:
+    for a, b in zip(train(one, *args), train(other, *args), strict=True):
+        assert (a is None and b is None) or torch.equal(a, b)
+
+
+def measured(gm: nn.Module, *args: Any) -> int:
+    gm = copy.deepcopy(gm)
+    with Storages([*gm.parameters(), *gm.buffers(), *args]) as storages:
+        result = gm(*args)
+        values = result if isinstance(result, tuple) else (result,)
+        sum(value.sum() for value in values).backward()
+    return storages.peak
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.42])
+def test_the_measured_peak_is_within_the_budget(share: float) -> None:
+    x = torch.randn(256, 16)
+    model = Tower().train()
+    gm, plain = graphwright.trace(model, (x,)), graphwright.trace(model, (x,))
+    before = measured(gm, x)
+    names = {name for name, _ in gm.named_parameters()}
+    changes = InsertCheckpoints(budget=int(before * share), args=(x,)).run(gm)
+    gm.graph.lint()
+    assert changes == len(checkpoints(gm)) > 0
+    assert measured(gm, x) <= before * share * 1.02
+    check_alike(plain, gm, x)
+    check_alike(model, gm, x)
+    assert verify(model, gm, [x, torch.randn(3, 16)], modes=("train", "eval"), grads=True).ok
+    assert {name for name, _ in gm.named_parameters()} == names
+    assert InsertCheckpoints(budget=int(before * share), args=(x,)).run(gm) == 0
+
+
+def test_a_larger_budget_runs_less_again() -> None:
+    x = torch.randn(256, 16)
+    again = []
+    for share in (0.9, 0.6, 0.42):
+        gm = graphwright.trace(Tower().train(), (x,))
+        InsertCheckpoints(budget=int(peak_memory(gm, x, backward=True) * share), args=x).run(gm)
+        again.append(sum(len(node.args[1].nodes) for node in checkpoints(gm)))
+    assert again == sorted(again)
+    assert again[0] < again[-1]
+
+
+def test_a_budget_that_is_kept_anyway_or_never() -> None:
+    x = torch.randn(64, 16)
+    gm = graphwright.trace(Tower().train(), (x,))
+    text, peak = str(gm.graph), peak_memory(gm, x, backward=True)
+    assert InsertCheckpoints(budget=peak, args=(x,)).run(gm) == 0
+    with pytest.raises(PassError, match="training cannot stay within 1,000 bytes") as caught:
+        InsertCheckpoints(budget=1000, args=(x,)).run(gm)
+    assert str(gm.graph) == text, "nothing half done"
+    gm(x)
+    smallest = int(str(caught.value.fix).split()[6])
+    assert 1000 < smallest < peak
+    assert InsertCheckpoints(budget=smallest, args=(x,)).run(gm) > 0
+    assert peak_memory(gm, x, backward=True) <= smallest
+    with pytest.raises(PassError, match="a budget of 0 bytes"):
+        InsertCheckpoints(budget=0, args=(x,)).run(gm)
+
+
+# ---- what stays outside
+
+
+def long(x: Tensor) -> Tensor:
+    x = x.sigmoid().exp().tanh().sigmoid().exp().tanh()
+    return x.sigmoid().exp().tanh().sigmoid().exp().tanh()
+
+
+class Various(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = (nn.Linear(16, 16) for _ in range(3))
+        self.norm = nn.BatchNorm1d(16)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = long(torch.tanh(self.first(x)))
+        self.count += 1
+        z = self.norm(long(torch.tanh(self.second(y))))
+        with torch.no_grad():
+            scale = z.exp().tanh().mean()
+        late = torch.cos(z + scale)
+        scale.add_(1)
+        return long(torch.tanh(self.third(late))) + scale
+
+
+def inner_targets(gm: GraphModule) -> set[str]:
+    return {str(getattr(n.target, "__name__", n.target)) for c in checkpoints(gm) for n in c.args[1].nodes}
+
+
+def smallest_budget(gm: GraphModule, x: Tensor) -> int:
+    with pytest.raises(PassError) as caught:
+        InsertCheckpoints(budget=1, args=(x,)).run(gm)
+    return int(str(caught.value.fix).split()[6])
+
+
+def test_writes_norms_and_blocks_stay_outside() -> None:
+    x = torch.randn(64, 16)
+    model = Various().train()
+    gm = graphwright.trace(model, (x,))
+    assert InsertCheckpoints(budget=smallest_budget(gm, x), args=(x,)).run(gm) > 0
+    inside = inner_targets(gm)
+    assert inside >= {"sigmoid"}
+    assert not inside & {"norm", "iadd", "add_", "enter_context", "mean", "cos"}
+    check_alike(model, gm, x)
+
+
+def test_loops_and_branches_go_inside_as_they_are() -> None:
+    def program(x: Tensor, weight: Tensor) -> Tensor:
+        for _ in range(3):
+            x = torch.tanh(x @ weight).exp().sin() if x.sum() > 0 else torch.tanh(x @ weight).cos()
+        y = torch.dropout(x.sigmoid().tanh(), 0.5, True)
+        return (y.exp().sin() + y).cos()
+
+    x, weight = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    gm = graphwright.trace(program, (x, weight))
+    plain = copy.deepcopy(gm)
+    assert (
+        InsertCheckpoints(budget=int(peak_memory(gm, (x, weight), backward=True) * 0.9), args=(x, weight)).run(gm) > 0
+    )
+    gm.graph.lint()
+    check_alike(plain, gm, x, weight)
+    assert "checkpoint.checkpoint(" in gm.code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "share"), [("swin_t", 0.92), ("convnext_tiny", 0.75)])
+def test_models_of_torchvision(name: str, share: float) -> None:
+    declare_torchvision()
+    models = pytest.importorskip("torchvision").models
+    model = getattr(models, name)(weights=None).train()
+    x = torch.randn(2, 3, 224, 224)
+    gm = graphwright.trace(model, (x,))
+    before = measured(gm, x)
+    assert InsertCheckpoints(budget=int(before * share), args=(x,)).run(gm) > 0
+    assert measured(gm, x) <= before * share * 1.02
+    check_alike(model, gm, x)
+
+
+# ---- broken twins
+
+
+def test_a_checkpoint_that_draws_others_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(function: Any, *args: Any, **options: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(function, *args, **{**options, "preserve_rng_state": False})
+
+    x = torch.randn(256, 16)
+    gm = graphwright.trace(Tower().train(), (x,))
+    plain = copy.deepcopy(gm)
+    InsertCheckpoints(budget=int(peak_memory(gm, x, backward=True) * 0.5), args=(x,)).run(gm)
+    monkeypatch.setitem(TRANSFORMS, CHECKPOINT, TransformKind(careless, "call", deferred=True))
+    node = checkpoints(gm)[0]
+    node.args = (*node.args[:4], {**node.args[4], "preserve_rng_state": False})
+    with pytest.raises(AssertionError):
+        check_alike(plain, gm, x)
+
+
+def test_a_norm_that_runs_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = sys.modules["graphwright.passes.checkpoint_segments"]
+    monkeypatch.setattr(segments, "_keeps_statistics", lambda module: False)
+    monkeypatch.setattr(Effects, "writes", lambda self, node: frozenset())
+    x = torch.randn(64, 16)
+    model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Tanh())])
+    gm = graphwright.trace(model.train(), (x,))
+    assert InsertCheckpoints(budget=int(peak_memory(gm, x, backward=True) * 0.8), args=(x,)).run(gm) > 0
+    with pytest.raises(AssertionError):
+        check_alike(model, gm, x)
