@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.passes.zoo_models import zoo_model
 from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 
@@ -359,6 +360,23 @@ def test_a_view_that_cannot_be_mended() -> None:
     assert str(gm.graph) == before
 
 
+def test_what_longer_inputs_would_read() -> None:
+    class Placed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.places, self.a, self.b = nn.Parameter(torch.rand(16, 6)), nn.Linear(4, 6), nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.b(self.a(x) + self.places[: x.size(1)])
+
+    gm, groups = of(Placed(), torch.rand(2, 5, 4))
+    assert all("depends on the inputs" in (group.reason or "") for group in groups.of("places", 0))
+    group = groups["places", 1]
+    pruned = prune(gm, group, [2])
+    x = torch.rand(1, 9, 4)
+    torch.testing.assert_close(pruned(x), masked(gm, group, [2])(x))
+
+
 def test_loops_keep_their_channels() -> None:
     class Repeated(nn.Module):
         def __init__(self) -> None:
@@ -376,30 +394,38 @@ def test_loops_keep_their_channels() -> None:
     assert "is a loop" in (groups["b"].reason or "")
 
 
+ZOO = [
+    *[("torchvision", name) for name in ("resnet18", "mobilenet_v2", "mobilenet_v3_small", "convnext_tiny", "swin_t")],
+    *[("torchvision", name) for name in ("shufflenet_v2_x0_5", "resnext50_32x4d", "densenet121")],
+    *[("timm", name) for name in ("efficientnet_lite0", "ghostnet_100", "levit_128s", "vit_tiny_patch16_224")],
+    *[("transformers", name) for name in ("bert", "gpt2", "opt", "distilbert")],
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["resnet18", "mobilenet_v2", "mobilenet_v3_small", "convnext_tiny", "swin_t", "shufflenet_v2_x0_5"]
-)
-def test_models_of_torchvision(name: str) -> None:
+@pytest.mark.parametrize(("library", "name"), ZOO)
+def test_models_of_libraries(library: str, name: str) -> None:
     declare_torchvision()
-    models = pytest.importorskip("torchvision.models")
     torch.manual_seed(0)
-    model = models.get_model(name, weights=None).eval()
-    x = torch.rand(1, 3, 64, 64)
+    model, x = zoo_model(library, name)
+    model.eval()
+    if library == "torchvision":
+        x = x[:1, :, :64, :64]
     gm = graphwright.trace(model, (x,))
     groups = channel_groups(gm, x)
     possible = [group for group in groups if group.reason is None and len(group) > 1]
-    assert len(possible) > 10
+    assert len(possible) >= 8
     with torch.no_grad():
-        for group in possible[:: max(1, len(possible) // 8)]:
+        for group in possible[:: max(1, len(possible) // 6)]:
             indices = list(range(0, len(group), 3))[: len(group) - 1]
             pruned = prune(gm, group, indices)
             assert count(pruned) < count(model)
-            got = pruned(x)
+            got = first(pruned(x))
             if not group.notes:
-                torch.testing.assert_close(got, masked(model, group, indices)(x), rtol=1e-3, atol=1e-4)
+                torch.testing.assert_close(got, first(masked(model, group, indices)(x)), rtol=1e-3, atol=1e-4)
         half = prune(gm, {group: range(0, len(group), 2) for group in possible})
-        assert count(half) < 0.6 * count(model) and half(x).isfinite().all()
+        assert first(half(x)).isfinite().all()
+        assert count(half) < (0.75 if library != "transformers" else 0.95) * count(model)
 
 
 def test_llama() -> None:

@@ -25,7 +25,7 @@ def _rule(*keys: str) -> Callable[[Rule], Rule]:
     return add
 
 
-@_rule("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel", "_unsafe_view")
+@_rule("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel", "view_as", "reshape_as")
 def _reshape(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
     if not isinstance(values["input"], Tensor) or values["input"].dtype != out.dtype:
         known.fix_all(known.of(given["input"]), f"{node.name} reads it as another type")
@@ -95,7 +95,7 @@ def _movedim(known: Knowledge, node: Node, given: Mapping[str, Any], values: Map
     return tuple([moved[i] if i in moved else next(rest) for i in range(rank)])
 
 
-@_rule("expand", "broadcast_to")
+@_rule("expand", "broadcast_to", "expand_as")
 def _expand(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
     dims: Dims = known.of(given["input"])
     return (*[None] * (out.dim() - len(dims)), *dims)
@@ -161,6 +161,8 @@ def _pieces(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapp
     dims: Dims = known.of(given[owner])
     place = values.get("dim", 0) % len(dims)
     channels = dims[place]
+    if not known.are_of_channels([arg for name, arg in given.items() if name != owner]):
+        known.atoms.fix(channels, f"{node.name} takes pieces of it that depend on the inputs")
     pieces, begin = [], 0
     for item in out:
         end = begin + item.shape[place]
@@ -213,6 +215,8 @@ def _getitem(known: Knowledge, node: Node, given: Mapping[str, Any], values: Map
         channels = next(rest)
         if isinstance(item, slice):
             if channels is not None and item != slice(None):
+                if not known.are_of_channels(given["index"]):
+                    known.atoms.fix(channels, f"{node.name} takes a piece of it that depends on the inputs")
                 channels = Channels(channels.atoms[item], channels.mixed)
             result.append(channels)
         elif isinstance(item, int) and not isinstance(item, bool):

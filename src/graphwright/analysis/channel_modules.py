@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis.channel_rules import convolution, embedding, linear, normalized, transposed
+from graphwright.analysis.channel_rules import (
+    convolution,
+    embedding,
+    grouped,
+    linear,
+    normalized,
+    per_channel,
+    transposed,
+)
 from graphwright.analysis.channel_values import Dims, Knowledge
 from graphwright.ir import Node
 from graphwright.ops import is_plain_module
@@ -38,41 +46,18 @@ def of_module(known: Knowledge, node: Node, module: nn.Module, inputs: Mapping[N
             known, node, dims, tensors[0], tensors[1] if bias is not None else None, module.groups, module.weight.shape
         )
     if isinstance(module, _NORMS):
-        return _batch_norm(known, node, module, dims, tensors)
+        statistics = [getattr(module, name) for name in ("running_mean", "running_var")]
+        tensors += [known.of_tensor(each) for each in statistics if isinstance(each, torch.Tensor)]
+        return per_channel(known, node, dims, tensors)
     if isinstance(module, nn.LayerNorm | nn.RMSNorm):
         return normalized(known, node, dims, len(module.normalized_shape), tensors)
     if isinstance(module, nn.GroupNorm):
-        return _group_norm(known, node, module, dims, tensors)
+        return grouped(known, node, dims, module.num_groups, tensors)
     if isinstance(module, nn.Embedding):
-        return embedding(known, node, tensors[0], value)
+        return embedding(known, node, dims, tensors[0], value)
     if isinstance(module, nn.PReLU):
         return _prelu(known, node, dims, tensors[0])
     return None
-
-
-def _batch_norm(known: Knowledge, node: Node, module: Any, dims: Dims, tensors: list[Dims]) -> Dims:
-    """Each channel has its own of everything; in training, too, it is a matter of its own."""
-    statistics = [getattr(module, name, None) for name in ("running_mean", "running_var")]
-    tensors = [*tensors, *[known.of_tensor(each) for each in statistics if isinstance(each, torch.Tensor)]]
-    channels = dims[1]
-    for tensor in tensors:
-        if channels is not None or tensor[0] is not None:
-            channels = known.same(channels, tensor[0], node)
-    return (dims[0], channels, *dims[2:])
-
-
-def _group_norm(known: Knowledge, node: Node, module: nn.GroupNorm, dims: Dims, tensors: list[Dims]) -> Dims:
-    """As many channels of each group go as of the others: the same places of each."""
-    channels = dims[1]
-    for tensor in tensors:
-        if channels is not None or tensor[0] is not None:
-            channels = known.same(channels, tensor[0], node)
-    if channels is not None:
-        each = len(channels) // module.num_groups
-        for i, atom in enumerate(channels.atoms):
-            known.atoms.join(channels.atoms[i % each], atom)
-        known.atoms.note(channels, f"{node.name} is computed over it")
-    return (dims[0], channels, *dims[2:])
 
 
 def _prelu(known: Knowledge, node: Node, dims: Dims, weight: Dims) -> Dims:

@@ -65,11 +65,6 @@ def _elementwise(known: Knowledge, node: Node, given: Mapping[str, Any], values:
     return untracked(out)
 
 
-@_rule("dropout1d", "dropout2d", "dropout3d", "feature_dropout", "expand_as", "view_as")
-def _as_first(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
-    return _elementwise(known, node, given, values, out)
-
-
 @_rule("softmax", "log_softmax", "normalize", "cumsum")
 def _over_one(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
     dims: Dims = known.of(given["input"])
@@ -163,6 +158,16 @@ def _matmul(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapp
     _contracted(known, node, one[-1], other[-2])
     batch = known.broadcast([(one[:-2], left[:-2]), (other[:-2], right[:-2])], node)
     return (*batch, one[-2], other[-1])
+
+
+@_rule("addmm", "baddbmm")
+def _addmm(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
+    one, other = [name for name, value in values.items() if isinstance(value, Tensor) and name != "input"]
+    left, right = known.of(given[one]), known.of(given[other])
+    _contracted(known, node, left[-1], right[-2])
+    batch = known.broadcast([(left[:-2], values[one].shape[:-2]), (right[:-2], values[other].shape[:-2])], node)
+    product = (*batch, left[-2], right[-1])
+    return known.broadcast([(known.of(given["input"]), values["input"].shape), (product, out.shape)], node)
 
 
 def _contracted(known: Knowledge, node: Node, one: Channels | None, other: Channels | None) -> None:
@@ -296,12 +301,46 @@ def normalized(known: Knowledge, node: Node, dims: Dims, count: int, tensors: li
     return tuple(result)
 
 
+@_rule("batch_norm")
+def _batch_norm(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
+    names = [name for name in ("running_mean", "running_var", "weight", "bias") if values.get(name) is not None]
+    return per_channel(known, node, known.of(given["input"]), [known.of(given[name]) for name in names])
+
+
+@_rule("group_norm")
+def _group_norm(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
+    tensors = [known.of(given[name]) for name in ("weight", "bias") if values.get(name) is not None]
+    return grouped(known, node, known.of(given["input"]), values["num_groups"], tensors)
+
+
+def per_channel(known: Knowledge, node: Node, dims: Dims, tensors: list[Dims]) -> Dims:
+    """Each channel, the second dimension, has its own of everything."""
+    channels = dims[1]
+    for tensor in tensors:
+        if channels is not None or tensor[0] is not None:
+            channels = known.same(channels, tensor[0], node)
+    return (dims[0], channels, *dims[2:])
+
+
+def grouped(known: Knowledge, node: Node, dims: Dims, groups: int, tensors: list[Dims]) -> Dims:
+    """A norm over groups of channels. As many of each group go as of the others: the same places of each."""
+    result = per_channel(known, node, dims, tensors)
+    channels = result[1]
+    if channels is not None:
+        each = len(channels) // groups
+        for i, atom in enumerate(channels.atoms):
+            known.atoms.join(channels.atoms[i % each], atom)
+        known.atoms.note(channels, f"{node.name} is computed over it")
+    return result
+
+
 @_rule("embedding")
 def _embedding(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
-    return embedding(known, node, known.of(given["weight"]), out)
+    return embedding(known, node, known.of(given["input"]), known.of(given["weight"]), out)
 
 
-def embedding(known: Knowledge, node: Node, weight: Dims, out: Tensor) -> Dims:
+def embedding(known: Knowledge, node: Node, index: Dims, weight: Dims, out: Tensor) -> Dims:
     """Rows of a table."""
+    known.fix_all(index, f"{node.name} takes its elements as numbers")
     known.atoms.fix(weight[0], f"{node.name} looks up its elements by number")
     return (*[None] * (out.dim() - 1), weight[1])

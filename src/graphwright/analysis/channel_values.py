@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis.channel_atoms import Atoms, Channels
-from graphwright.ir import Node
+from graphwright.ir import Node, nodes_in
+from graphwright.ops import call_of
 
 __all__ = ["Dims", "Knowledge", "Slot", "shape_of", "untracked"]
 
@@ -80,6 +81,20 @@ class Knowledge:
         if isinstance(arg, dict):
             return {key: self.of(item) for key, item in arg.items()}
         return None
+
+    def are_of_channels(self, args: Any) -> bool:
+        """Tell whether the numbers among arguments are the same for all inputs: literals, and made of channels."""
+        return all(map(self._is_of_channels, nodes_in(args)))
+
+    def _is_of_channels(self, number: Node) -> bool:
+        call = call_of(number)
+        if call is not None and call.key in ("size", "getitem") and number.args:
+            owner, dim = number.args[0], call.arguments.get("dim", call.arguments.get("index"))
+            while isinstance(owner, Node) and not isinstance(self.dims.get(owner), tuple) and owner.args:
+                owner = owner.args[0]  # its shape
+            dims = self.dims.get(owner) if isinstance(owner, Node) else None
+            return isinstance(dims, tuple) and isinstance(dim, int) and dims[dim] is not None
+        return bool(number.all_input_nodes) and all(map(self._is_of_channels, number.all_input_nodes))
 
     def tensor(self, key: int) -> Tensor:
         """The tensor that slots belong to."""

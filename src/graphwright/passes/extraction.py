@@ -39,7 +39,8 @@ def extract(
     The result is for training and evaluation; a value that is computed on one side of a branch only is None where the
     other side is taken. Each value is as it was when it was computed, whatever is written to it later. Parameters and
     buffers are shared with the model, under their names; modules that are not needed are not there. The model is not
-    changed. Raises UnknownNameError for a name that no value has, PassError for a value inside of a loop.
+    changed. Raises UnknownNameError for a name that no value has, PassError for a value inside of a loop, and for the
+    whole value of a branch or loop that is written to later.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

@@ -17,7 +17,7 @@ from graphwright.runtime import is_guard
 
 __all__ = ["Fitting"]
 
-_SIZED = frozenset({"view", "reshape", "expand", "unflatten", "broadcast_to", "_unsafe_view"})
+_SIZED = frozenset({"view", "reshape", "expand", "unflatten", "broadcast_to"})
 _TAKES_SIZES = _SIZED | {
     "zeros", "ones", "full", "empty", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full", "arange",
     "repeat", "chunk", "split", "tensor_split", "split_with_sizes", "getitem", "narrow", "eye", "tril", "triu",

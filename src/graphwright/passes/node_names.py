@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable
 
 from graphwright.capture import noted
-from graphwright.ir import Graph, Namespace, Node, candidate_for
-from graphwright.ops import enter_context, exit_context
+from graphwright.ir import Graph, Namespace, Node, bodies_of, candidate_for
+from graphwright.ops import cond, enter_context, exit_context
 from graphwright.runtime import is_guard
 
 __all__ = ["Counts", "is_unnamed", "node_names"]
@@ -43,8 +43,20 @@ def node_names(graph: Graph, drops_numbers: bool = False) -> dict[Node, str]:
     >>> list(node_names(symbolic_trace(nn.Sequential(Block())).graph).values())
     ['input', '0.relu', '0.linear', '0.add', '0.relu_1']
     """
-    counts = Counts(drops_numbers)
-    return {node: counts.name(node) for node in graph.nodes if node.op != "output" and not is_unnamed(node)}
+    return _names(graph, Counts(drops_numbers))
+
+
+def _names(graph: Graph, counts: Counts) -> dict[Node, str]:
+    names = {}
+    for node in graph.nodes:
+        if node.op != "output" and not is_unnamed(node):
+            names[node] = counts.name(node)
+        if node.target is cond:  # what its sides hold counts for what comes behind it
+            copies = [counts.copy() for _ in bodies_of(node)]
+            for body, copied in zip(bodies_of(node), copies, strict=True):
+                _names(body, copied)
+            counts.join(copies)
+    return names
 
 
 def is_unnamed(node: Node) -> bool:

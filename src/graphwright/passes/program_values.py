@@ -96,7 +96,8 @@ class ProgramValues:
     def keep_only(self, outputs: Mapping[str, str]) -> None:
         """Have the program give a dict of these values, by what they are called, and compute nothing else.
 
-        Raises PassError, before anything is changed, for what is inside of a loop only.
+        Raises PassError for what is inside of a loop only, before anything is changed, and for the value of a branch
+        or loop that is written to later.
         """
         for name in outputs.values():
             loop = self._table.hidden_at(name)
@@ -247,6 +248,12 @@ class ProgramValues:
             if not known.has_writers or known.writer_of(node, between=(copied, graph.output_node())) is None:
                 copied.replace_all_uses_with(node)
                 graph.erase_node(copied)
+            elif is_region(node):
+                raise PassError(
+                    f"{node.name} is what a branch or loop gives, and it is written to later",
+                    at=node.origin,
+                    fix="ask for the values that are computed inside, or behind it",
+                )
 
 
 def _last_of_modules(values: Mapping[str, _Value], known: set[Any]) -> dict[str, _Value]:
