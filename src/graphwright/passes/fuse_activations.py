@@ -16,6 +16,7 @@ from graphwright.errors import PassError
 from graphwright.ir import Node
 from graphwright.ops import call_of, is_region, is_untouched
 from graphwright.passes.bodies import may_write, nodes_between
+from graphwright.passes.fuse_conv_add import fuse_conv_add
 from graphwright.passes.fuse_conv_batch_norm import FuseConvBatchNorm
 from graphwright.passes.submodules import Calls, graphs_in
 from graphwright.runtime import GraphModule
@@ -29,10 +30,11 @@ class FuseActivations:
 
     For inference, batch norms are folded into the layers before them, as `FuseConvBatchNorm` does, and what is left
     becomes `ConvReLU1d` to `3d`, `LinearReLU`, `BNReLU2d` and `3d`. With `training`, batch norms stay themselves:
-    `ConvBn1d` to `3d`, `ConvBnReLU1d` to `3d`, `LinearBn1d`. With `onednn`, also `LinearLeakyReLU` and `LinearTanh`.
-    Activations count in all spellings. A fused module is a container of the modules that were there, so that their
-    parameters stay the very objects, below names with a number: `conv.0.weight`. Returns the number of operations
-    that went into others.
+    `ConvBn1d` to `3d`, `ConvBnReLU1d` to `3d`, `LinearBn1d`. With `onednn`, also `LinearLeakyReLU` and `LinearTanh`,
+    and for inference `ConvAdd2d` and `ConvAddReLU2d`, where the value of a convolution is added to another. Activations
+    count in all spellings. A fused module is a container of the modules that were there, so that their parameters stay
+    the very objects, below names with a number: `conv.0.weight`. Returns the number of operations that went into
+    others.
 
     The table is that of torch.ao's FX mode; a ReLU behind a batch norm that was folded joins, too, which it does not
     there behind linear layers, and such batch norms are folded into transposed convolutions rather than joined to it.
@@ -56,9 +58,12 @@ class FuseActivations:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        table = self._table()
+        fused = _fused_modules()
+        table = self._table(fused)
         count = 0 if self.training else FuseConvBatchNorm(relu=False, into_next=False).run(gm)
         calls = Calls(gm)
+        if self.onednn and not self.training:
+            count += fuse_conv_add(gm, calls, fused)
         groups: dict[Any, list[_Chain]] = {}  # the same modules may follow each other in many places
         for chain in _chains(gm, table, calls):
             groups.setdefault(chain.identity, []).append(chain)
@@ -67,12 +72,8 @@ class FuseActivations:
             _fuse(group, table, calls)
         return count
 
-    def _table(self) -> Mapping[tuple[type[nn.Module], ...], type[nn.Module]]:
+    def _table(self, fused: Any) -> Mapping[tuple[type[nn.Module], ...], type[nn.Module]]:
         """The fused class for each sequence of classes."""
-        try:
-            fused = importlib.import_module("torch.ao.nn.intrinsic")
-        except ImportError:
-            raise PassError("this version of torch has no torch.ao.nn.intrinsic", fix="use FuseConvReLU") from None
         table: dict[tuple[type[nn.Module], ...], type[nn.Module]] = {(nn.Linear, nn.ReLU): fused.LinearReLU}
         for n in (1, 2, 3):
             conv, norm = getattr(nn, f"Conv{n}d"), getattr(nn, f"BatchNorm{n}d")
@@ -88,6 +89,13 @@ class FuseActivations:
             table[nn.Linear, nn.LeakyReLU] = fused.LinearLeakyReLU
             table[nn.Linear, nn.Tanh] = fused.LinearTanh
         return table
+
+
+def _fused_modules() -> Any:
+    try:
+        return importlib.import_module("torch.ao.nn.intrinsic")
+    except ImportError:
+        raise PassError("this version of torch has no torch.ao.nn.intrinsic", fix="use FuseConvReLU") from None
 
 
 # ---- finding
