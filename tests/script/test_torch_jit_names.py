@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pathlib
 import re
+import types
 from typing import Any, List
 
 import pytest
@@ -26,6 +27,16 @@ def test_every_public_name_has_a_row() -> None:
     named = {name for row in ROWS for name in re.findall(r"`([\w.]+)", row[0])}
     assert set(torch.jit.__all__) <= named
     assert {"is_scripting", "is_tracing", "Final", "TracerWarning"} <= named
+
+
+def test_every_name_that_can_be_imported_has_a_row() -> None:
+    named = {name for row in ROWS for name in re.findall(r"`([\w.]+)", row[0])}
+    helpers = {"Iterator", "contextmanager"}  # of Python's
+    found = {name for name, value in vars(torch.jit).items() if not isinstance(value, types.ModuleType)}
+    assert {name for name in found - helpers if not name.startswith("_")} <= named
+    for kind in (torch.jit.ScriptModule, torch.jit.ScriptFunction):
+        own = {name for name in dir(kind) if not name.startswith("_")} - set(dir(torch.nn.Module))
+        assert {f"{kind.__name__}.{name}" for name in own} <= named
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: re.sub(r"\W+", "-", row[0]))
