@@ -190,8 +190,13 @@ class Subject:
         return getattr(module, self._method or entry)  # type: ignore[no-any-return]
 
     def signature(self, entry: str) -> inspect.Signature:
-        """The signature of an entry point, without `self`. Raises CaptureError for what tells none."""
+        """The signature of an entry point, without `self`. Raises CaptureError for what tells none, and coroutines."""
         function: Any = self.function(self.root_module, entry)
+        if inspect.iscoroutinefunction(function):
+            raise CaptureError(
+                f"{self.name(entry)} is a coroutine: a call of it runs nothing yet",
+                fix="capture a function that runs it: lambda x: asyncio.run(f(x))",
+            )
         try:
             return inspect.signature(function)
         except (TypeError, ValueError):

@@ -35,6 +35,7 @@ from graphwright.capture.plan import Restart
 from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.said import tells
 from graphwright.capture.slices import is_of_slice
+from graphwright.capture.sources import source_of
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
@@ -570,6 +571,9 @@ class Questions:
     def _reason(self, fork: Fork) -> str:
         """Why a branch or loop forks, for an error."""
         why = self._recorder.plan.reasons.get(fork.place)
+        file = fork.place[0] if isinstance(fork.place, tuple) and fork.place else None
+        if not why and isinstance(file, str) and file != "attribute" and not source_of(file).lines:
+            why = f"{file} has no source that could be read"
         return f": {why}" if why else ""
 
 

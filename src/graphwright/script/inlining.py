@@ -63,6 +63,8 @@ def inline(
         return _in_context(c, context, function, args, kwargs, node, scope)
     if _is_cache(function):
         return inline(c, function.__wrapped__, args, kwargs, node, scope, named)  # type: ignore[attr-defined]
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return c.problem(f"{function.__qualname__} is a coroutine", node, "write an ordinary function")
     code = code_of(function)
     if code is None:
         return c.problem(f"{function.__qualname__} has no source", node, "mark it by `ignore`, to call it as it is")

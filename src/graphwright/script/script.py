@@ -122,7 +122,7 @@ def _compiled(
     """Compile one entry point."""
     started = time.perf_counter()
     root = subject.root_module
-    function = subject.function(root, name)
+    function, signature = subject.function(root, name), subject.signature(name)
     c = Context(Compiler(), root, is_leaf, names)
     arguments: list[Value] = []
     plain: Any = function
@@ -136,8 +136,8 @@ def _compiled(
             fix="trace it with example inputs: trace(model, args)",
         )
     frame = c.frame = Frame(code, Scope("", type(root) if root is not None else None))
-    given = _parameters(c, subject.signature(name), original, code, len(arguments))
-    parameters = subject.signature(name).parameters.values()
+    given = _parameters(c, signature, original, code, len(arguments))
+    parameters = signature.parameters.values()
     keyword_only = {each.name for each in parameters if each.kind not in _BY_PLACE}
     if not c.problems:
         arguments += [value for key, value in given.items() if key not in keyword_only]
