@@ -237,6 +237,19 @@ def test_refusals(options: Any, error: type[Exception], message: str) -> None:
     assert str(gm.graph) == before
 
 
+def test_inputs_that_a_stage_writes_to() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(inplace=True), nn.Conv2d(2, 2, 1), nn.ReLU())
+    x = torch.rand(1, 1, 3, 3)
+    gm = graphwright.trace(model, (x,))
+    assert [stage.writes for stage in split(gm, at=["1", "3"])] == [(), (gm_name(gm, "0"),), ()]
+    check(model, split(gm, at=["1", "3"]), x)
+
+
+def gm_name(gm: Any, target: str) -> str:
+    """The name of the value that a module gives."""
+    return next(node.name for node in gm.graph.nodes if node.target == target)
+
+
 def test_attributes_that_are_written() -> None:
     class Counting(nn.Module):
         def __init__(self) -> None:

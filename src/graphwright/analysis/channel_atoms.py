@@ -83,8 +83,10 @@ class Atoms:
     def unify(self, one: Channels, other: Channels) -> None:
         """Two dimensions are the same, element by element."""
         if one is not other:
+            root = self.root
             for a, b in zip(one.atoms, other.atoms, strict=True):
-                self.join(a, b)
+                if a != b and root(a) != root(b):
+                    self.join(a, b)
 
     def join(self, one: int, other: int) -> None:
         """Two elements go together."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.analysis import format_columns
+from graphwright.analysis import Effects, format_columns
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node, map_arg, nodes_in
 from graphwright.ops import write_attribute
-from graphwright.runtime import GraphModule, part_module
+from graphwright.runtime import GraphModule, graph_of, part_module
 
 __all__ = ["Link", "Split", "Stage", "Tied", "make_stages"]
 
@@ -44,6 +44,23 @@ class Stage:
     nodes: int
     parameters: int
     cost: float = 0.0
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The inputs that it may write to in place: another stage that is given the same sees that in one process only.
+
+        >>> from graphwright import split, symbolic_trace
+        >>> stages = split(symbolic_trace(lambda x: (y := x + 1).relu_() + y), parts=2)
+        >>> [stage.writes for stage in stages]
+        [(), ()]
+        >>> split(symbolic_trace(lambda x: (x + 1).relu_().neg_()), at=["neg_"])[1].writes
+        ('relu_',)
+        """
+        effects = Effects(self.module)
+        nodes = graph_of(self.module).nodes
+        written = {place.name for node in nodes for place in effects.writes(node) if place.kind == "input"}
+        inputs = [node for node in nodes if node.op == "placeholder"]
+        return tuple([link.name for link, node in zip(self.inputs, inputs, strict=True) if node.target in written])
 
 
 @dataclass(frozen=True, slots=True)
