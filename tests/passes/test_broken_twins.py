@@ -4,6 +4,7 @@ catch the twin. A pass without one fails here."""
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import inspect
 import operator
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 import graphwright.passes
 from graphwright import Graph, GraphModule, symbolic_trace, trace
 from graphwright.analysis import verify
-from graphwright.ops import cond, for_loop
+from graphwright.ops import cond, for_loop, transformed
 from graphwright.passes import (
     ChangeTrueDivToMulByInverse,
     CollapseChains,
@@ -33,6 +34,7 @@ from graphwright.passes import (
     FuseConvBatchNorm,
     FuseConvReLU,
     HoistInvariants,
+    InsertCheckpoints,
     MergeConditions,
     MergeLinears,
     MergeParallelLinears,
@@ -48,13 +50,15 @@ from graphwright.passes import (
     UnrollLoops,
     UseFunctions,
     UseInPlace,
+    UseMixedPrecision,
     UseModules,
     UseScaledDotProductAttention,
+    checkpoint_segments,
     reversible,
 )
-from graphwright.rewrite import Effects
 
-ROWS, IMAGE = torch.rand(3, 4) + 0.5, torch.randn(2, 4, 6, 6)
+OTHER_ROOMS = ("analysis", "rewrite")
+ROWS, IMAGE, WIDE = torch.rand(3, 4) + 0.5, torch.randn(2, 4, 6, 6), torch.randn(512, 32)
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,14 @@ class Twin:
     """A pass, what is put in the place of which part of it, and a program where that part is needed."""
 
     each: Any
-    place: str  # what is replaced: a file of passes, or a class, and a name in it
+    place: str  # what is replaced: a file of passes or another room, and what is in it
     wrong: Any
     model: Callable[[], nn.Module]
     inputs: tuple[Any, ...] = (ROWS,)
     traced: bool = True
     modes: Any = ("train", "eval")
     grads: bool = False
+    close: float = 1e-4
 
     def holds(self) -> bool:
         """Run the pass, whole or broken, and tell whether the program still does what it did."""
@@ -84,7 +89,9 @@ class Twin:
         try:
             self.each.run(gm) if hasattr(self.each, "run") else self.each(gm)
             gm.graph.lint()
-            return bool(verify(model, gm, [inputs], modes=self.modes, grads=self.grads, rtol=1e-4, atol=1e-4))
+            return bool(
+                verify(model, gm, [inputs], modes=self.modes, grads=self.grads, rtol=self.close, atol=self.close)
+            )
         except RuntimeError:
             return False
 
@@ -172,6 +179,27 @@ def unscaled(weight: Tensor, bias: Any, norm: Any, **_: Any) -> tuple[Tensor, Te
     return weight.detach().clone(), norm.bias.detach().clone()
 
 
+def products_of_what_changes(m: Any, x: Tensor) -> Tensor:
+    y = x * 1
+    first = m.q(y)
+    y += 8
+    return first + m.q(y)  # type: ignore[no-any-return]
+
+
+def dropping_layers() -> nn.Module:
+    return nn.Sequential(*[each for _ in range(6) for each in (nn.Linear(32, 32), nn.Dropout(), nn.GELU())])
+
+
+def without_random_state(segment: Any, gm: Any, right: Any = checkpoint_segments.put_in_checkpoint) -> None:
+    right(segment, gm)
+    for node in gm.graph.find_nodes(op="call_function", target=transformed):
+        node.args = (*node.args[:4], {**node.args[4], "preserve_rng_state": False})
+
+
+def nothing(*_: Any) -> frozenset[Any]:
+    return frozenset()
+
+
 def linears(*names: str) -> dict[str, nn.Module]:
     return {name: nn.Linear(4, 4) for name in names}
 
@@ -218,8 +246,15 @@ TWINS = [
     Twin(
         FuseConvBatchNorm(), "fuse_conv_batch_norm.fold_batch_norm", unscaled, conv_and_norm, (IMAGE,), modes=("eval",)
     ),
-    Twin(FuseConvReLU(), "Effects.are_together", always, program(relu_without_gradients, **linears("q")), grads=True),
+    Twin(
+        FuseConvReLU(), "rewrite.Effects.are_together", always, program(relu_without_gradients, **linears("q")),
+        grads=True,
+    ),
     Twin(HoistInvariants(), "hoist_invariants.may_write", never, graph_module("x", exponentials_of_what_changes)),
+    Twin(
+        InsertCheckpoints(870_000, (WIDE,)), "insert_checkpoints.put_in_checkpoint", without_random_state,
+        dropping_layers, (WIDE,), modes=("train",), grads=True,
+    ),
     Twin(MergeConditions(), "merge_conditions.may_write", never, graph_module("x", condition_that_changes)),
     Twin(
         MergeLinears(), "reversible_linears.may_write", never, program(written_between_layers, **linears("q", "k")),
@@ -246,11 +281,23 @@ TWINS = [
         grads=True,
     ),
     Twin(
+        UseMixedPrecision((ROWS,)), "analysis.Effects.writes", nothing,
+        program(products_of_what_changes, **linears("q")), close=0.05,
+    ),
+    Twin(
         UseModules(), "functional_to_module._is_same", always,
         program(lambda m, x: nn.functional.softmax(x, -1, dtype=torch.float64)),
     ),
     Twin(UseScaledDotProductAttention(), "use_sdpa._scale", lambda graph, plan: 1.0, program(attention)),
 ]  # fmt: skip
+
+
+def owner_of(place: str) -> tuple[Any, str]:
+    """The file or class that has what a path means, and its name there."""
+    home, *inside, name = place.split(".")
+    if home in OTHER_ROOMS:
+        return functools.reduce(getattr, inside, importlib.import_module(f"graphwright.{home}")), name
+    return importlib.import_module(f"graphwright.passes.{home}"), name
 
 
 def name_of(twin: Twin) -> str:
@@ -260,10 +307,7 @@ def name_of(twin: Twin) -> str:
 @pytest.mark.parametrize("twin", TWINS, ids=name_of)
 def test_the_checks_tell_a_pass_from_its_broken_twin(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     assert twin.holds()
-    home, _, name = twin.place.rpartition(".")
-    monkeypatch.setattr(
-        Effects if home == "Effects" else importlib.import_module(f"graphwright.passes.{home}"), name, twin.wrong
-    )
+    monkeypatch.setattr(*owner_of(twin.place), twin.wrong)
     assert not twin.holds()
 
 
