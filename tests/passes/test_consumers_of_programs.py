@@ -14,7 +14,9 @@ import pytest
 import torch
 from tests.capture.loop_programs import ROWS
 from tests.capture.order_programs import ORDERS
+from tests.capture.test_comprehensions import NOT_CAPTURED, PROGRAMS, XS
 from tests.passes.test_region_consumers import CONSUMERS
+from tests.script.test_attempts import FUNCTIONS
 from tests.zoo.judging import JUDGE
 from torch.utils._pytree import tree_leaves
 
@@ -29,7 +31,21 @@ def programs() -> list[tuple[str, Any, Any]]:
     for program in ORDERS:
         name = getattr(program, "__name__", type(program).__name__)
         found.append((name, graphwright.trace(program, ROWS[0]), [(x,) for x in ROWS]))
+    for program, inputs in FUNCTIONS:  # with `try`
+        name = getattr(program, "__name__", type(program).__name__)
+        found.append((name, graphwright.script(program), [args for args in inputs if _runs(program, args)][::3]))
+    for program in PROGRAMS:
+        if not any(program.__name__ in names.split() for names in NOT_CAPTURED.values()):
+            found.append((program.__name__, graphwright.trace(program, (XS[0],)), [(x,) for x in XS[::2]]))
     return [*found, *_of_the_zoo()]
+
+
+def _runs(program: Any, args: Any) -> bool:
+    try:
+        copy.deepcopy(program)(*args)
+    except (RuntimeError, ValueError):
+        return False
+    return True
 
 
 def _of_the_zoo() -> Iterator[tuple[str, Any, Any]]:
@@ -75,6 +91,23 @@ def test_files_hold_them(tmp_path: Path) -> None:
         return graphwright.load(tmp_path / "net.gw", allow=["tests", "zoo_classic"])
 
     agrees(through_a_file)
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+def test_folders_hold_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made: list[str] = []
+
+    def through_a_folder(gm: Any) -> Any:
+        made.append(f"package_{len(made)}")
+        gm.to_folder(tmp_path / made[-1], "Captured")
+        return importlib.import_module(made[-1]).Captured()
+
+    try:
+        agrees(through_a_folder)
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in made]:
+            del sys.modules[name]
 
 
 def test_lint_and_tables_take_them() -> None:
