@@ -11,24 +11,20 @@ import dataclasses
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterable
-from types import CellType, FunctionType
+from collections.abc import Callable
+from types import CellType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
-from graphwright.capture.contents import changeable, content, refill
-from graphwright.capture.growing import is_growing
+from graphwright.capture.branch_state import EMPTY, Bound, OneSided, State, content_of, set_cell
 from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal
-from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
-from graphwright.capture.trees import PREFIX
 from graphwright.capture.unbound import BoundIf, Unbound
 from graphwright.ir import Node
 from graphwright.ops import cond
@@ -36,15 +32,11 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["EMPTY", "Raised", "State", "branch", "cells_of", "make_growing"]
+__all__ = ["Raised", "branch", "make_growing"]
 
 
 class Raised(BaseException):
     """A side of a branch ends in an exception, which is in the graph."""
-
-
-EMPTY: Any = object()  # the content of a cell without one
-_DEPTH = 4  # how far inside of each other the objects are that a branch may change
 
 
 def branch(
@@ -94,7 +86,7 @@ def make_growing(
     a whole, `fallback` is what is done about the branch or loop instead.
     """
     whole = growth.content
-    holders = [name for name, cell in state.cells.items() if _content(cell) is whole]
+    holders = [name for name, cell in state.cells.items() if content_of(cell) is whole]
     if not holders:
         raise Unlike(f"{growth.name or 'a list'} gets longer in a loop, and other parts of the program see it")
     items = [*whole]
@@ -216,7 +208,7 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
         raise recorder.questions.restart(why)
     values = [result, *state.read()]
     for cell, content_before in bound:
-        _set(cell, content_before)
+        set_cell(cell, content_before)
     state.restore()
     return _Side(region, raised, values)
 
@@ -225,14 +217,14 @@ def _bind(recorder: Recorder, subject: Any, value: bool, state: State) -> list[t
     """Give the variables that have a value where a loop was left that value, on the side where it was."""
     questions, bound = recorder.questions, []
     for cell in state.cells.values():
-        before = _content(cell)
+        before = content_of(cell)
         if type(before) is BoundIf:
             held, decider = before.parts()
             key = questions.key_of(questions.subject_of(decider))
             is_opposite = key == questions.opposite(subject)
             if is_opposite or key == questions.key_of(subject):
                 bound.append((cell, before))
-                _set(cell, held if value is not is_opposite else EMPTY)
+                set_cell(cell, held if value is not is_opposite else EMPTY)
     return bound
 
 
@@ -338,7 +330,7 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
     if a is b:
         return a
     if a is EMPTY or b is EMPTY:
-        return _OneSided
+        return OneSided
     if a is UNSET or b is UNSET:
         return _set_on_one_side(recorder, b if a is UNSET else a, leaves, a is UNSET)
     if isinstance(a, Unbound) or isinstance(b, Unbound):
@@ -422,19 +414,8 @@ def _bound_at_exit(recorder: Recorder, results: Any, pair: Any, leaves: list[tup
         return None
     a, b = held
     if a is MISSING or b is MISSING:
-        return _Bound(_set_on_one_side(recorder, b if a is MISSING else a, leaves, a is MISSING))
-    return _Bound(_join(recorder, a, b, leaves))
-
-
-class _Bound:
-    """In joined values: a variable that has a value where the branch is true."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _OneSided:
-    """In joined values: a variable that one side left without a value."""
+        return Bound(_set_on_one_side(recorder, b if a is MISSING else a, leaves, a is MISSING))
+    return Bound(_join(recorder, a, b, leaves))
 
 
 @dataclasses.dataclass
@@ -498,8 +479,8 @@ def _is_inner(node: Node, region: Region) -> bool:
 def _fill(value: Any, values: list[Any]) -> Any:
     if isinstance(value, _Slot):
         return values[value.number]
-    if isinstance(value, _Bound):
-        return _Bound(_fill(value.value, values))
+    if isinstance(value, Bound):
+        return Bound(_fill(value.value, values))
     if isinstance(value, _Container):
         if isinstance(value.items, dict):
             items = {key: _fill(item, values) for key, item in value.items.items()}
@@ -508,151 +489,3 @@ def _fill(value: Any, values: list[Any]) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*[_fill(item, values) for item in value])
     return value
-
-
-# ---- state
-
-
-class State:
-    """What the sides of a branch may change: variables, containers that these reach, attributes of modules.
-
-    Modules are watched from when they are first reached: from the variables of the branch, or called on a side of it.
-    """
-
-    def __init__(
-        self,
-        functions: tuple[Callable[[], Any], ...],
-        names: tuple[str, ...],
-        alive: tuple[str, ...],
-        is_loop: bool = False,
-    ) -> None:
-        self.is_loop = is_loop
-        everything = cells_of(functions)
-        inner = _cells_inside(everything)
-        names, alive = (*names, *inner), (*alive, *inner)
-        everything.update(inner)
-        cells = {name: everything[name] for name in everything if name in names}
-        self._cells = cells
-        self.cells = everything  # those that the sides only read, too
-        self.names = tuple(name for name in cells if name in alive)
-        self._before = [_content(cell) for cell in cells.values()]
-        self._containers: list[tuple[Any, Any]] = []
-        self._growing: list[tuple[Any, Any]] = []  # what is written to these is in the graph, and not joined
-        self._seen: set[int] = set()
-        for value in map(_content, everything.values()):
-            self.watch(value)
-            if isinstance(value, nn.Module):
-                for child in value._modules.values():
-                    self.watch(child)
-
-    def watch(self, value: Any, depth: int = _DEPTH) -> None:
-        """Note what a container, module or object holds, to put it back."""
-        seen = self._seen
-        if id(value) in seen:
-            return
-        if type(value) is tuple:
-            for item in value:
-                self.watch(item, depth)
-            return
-        if is_growing(value):
-            seen.add(id(value))
-            if not value.is_local:
-                self._growing.append((value, content(value)))
-            return
-        containers = changeable(value)
-        if not containers:
-            return
-        seen.add(id(value))
-        is_module = isinstance(value, nn.Module)
-        for container in containers:
-            self._containers.append((container, content(container)))
-            held = container.values() if isinstance(container, dict) else container
-            for item in list(held) if depth and not (is_module and container is not value.__dict__) else ():
-                if not isinstance(item, nn.Module):  # those are watched when they are called
-                    self.watch(item, depth - 1)
-
-    def is_outermost(self, recorder: Recorder, container: Any) -> bool:
-        """Tell whether no other branch or loop around this one has a container as part of its state."""
-        return self.watches(container) and self is next(s for s in recorder.states if s.watches(container))
-
-    def watches(self, container: Any) -> bool:
-        """Tell whether a container is part of the state."""
-        return any(now is container for now, _ in self._containers)
-
-    def values_before(self) -> list[Any]:
-        """The state before the branch, as `read` gives that now."""
-        values = dict(zip(self._cells, self._before, strict=True))
-        return [*map(values.__getitem__, self.names), *[before for _, before in self._containers]]
-
-    def contents_before(self, count: int) -> list[Any]:
-        """What the containers that were watched after `count` others held: a side that did not reach them left it."""
-        return [before for _, before in self._containers[count - len(self.names) :]]
-
-    def read(self) -> list[Any]:
-        """The state now: the variables, then the containers' contents."""
-        return [*[_content(self._cells[name]) for name in self.names], *[content(now) for now, _ in self._containers]]
-
-    def restore(self) -> None:
-        """Put everything back to how it was before the branch."""
-        for cell, value in zip(self._cells.values(), self._before, strict=True):
-            _set(cell, value)
-        for now, before in (*self._containers, *self._growing):
-            refill(now, before)
-
-    def write(self, values: list[Any], where: str | None, place: Any, result: Any = None) -> None:
-        """Give the variables and containers their values after the branch, whose own value is the result."""
-        count = len(self.names)
-        for name, value in zip(self.names, values[:count], strict=True):
-            if value is _OneSided:
-                value = Unbound(name, where, place)
-            elif type(value) is _Bound:
-                value = value.value if result is True else BoundIf(name, where, place, value.value, result)
-            _set(self._cells[name], value)
-        for (now, _), value in zip(self._containers, values[count:], strict=True):
-            refill(now, value)
-
-
-def cells_of(functions: Iterable[Callable[..., Any]]) -> dict[str, CellType]:
-    """The variables that functions made from statements close over, through each other too."""
-    cells: dict[str, CellType] = {}
-    waiting = [*functions]
-    while waiting:
-        function = waiting.pop()
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            if name.startswith(PREFIX):  # what comes after the branch, a function that both sides call
-                waiting.append(_content(cell))
-            else:
-                cells[name] = cell
-    return cells
-
-
-def _cells_inside(cells: dict[str, CellType]) -> dict[str, CellType]:
-    """The variables that functions defined around a branch assign: `def add(v): nonlocal total; total += v`."""
-    known = {id(cell) for cell in cells.values()}
-    found: dict[str, CellType] = {}
-    waiting = [_content(cell) for cell in cells.values()]
-    while waiting:
-        function = waiting.pop()
-        if not isinstance(function, FunctionType) or function.__closure__ is None or is_torch(function):
-            continue
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
-            if id(cell) not in known:
-                known.add(id(cell))
-                waiting.append(_content(cell))
-                if not name.startswith(PREFIX):
-                    found[name if name not in cells else f"{name} of {function.__name__}"] = cell
-    return found
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return EMPTY
-
-
-def _set(cell: CellType, value: Any) -> None:
-    if value is EMPTY:
-        del cell.cell_contents
-    else:
-        cell.cell_contents = value

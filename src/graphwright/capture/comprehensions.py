@@ -17,7 +17,7 @@ __all__ = ["Comprehensions"]
 
 
 class Comprehensions(Deciding):
-    """List comprehensions, and `any` and `all` of generator expressions."""
+    """Comprehensions of lists, dicts and sets, and `any` and `all` of generator expressions."""
 
     def listed(
         self,
@@ -28,18 +28,14 @@ class Comprehensions(Deciding):
         condition: Callable[..., Any] | None = None,
     ) -> Any:
         """`[element(item) for item in iterable if condition(item)]`; `is_tuple`: both take an item's parts."""
-        if is_tuple:
-            return self.listed(iterable, target, False, _of_parts(element), condition and _of_parts(condition))
+        element, condition = _of_items(is_tuple, element, condition)
         recorder = running()
         if recorder is None or iterable_of(iterable) is None:
             return [element(item) for item in iterable if condition is None or condition(item)]
         out__gw: list[Any] = []  # in the graph it has the name that the program gives it
 
         def body(item: Any) -> None:
-            if condition is None:
-                out__gw.append(element(item))
-            else:
-                self.branch(condition(item), lambda: out__gw.append(element(item)), lambda: None)
+            self._where(condition, item, lambda: out__gw.append(element(item)), lambda: None)
 
         recorder.loops.each(iterable, body, (), (), False, target)
         return out__gw
@@ -51,6 +47,17 @@ class Comprehensions(Deciding):
     def as_set(self, items: Any) -> Any:
         """`{item for ...}`, of the list of its items."""
         return LoopSet(items) if isinstance(items, LoopList) else set(items)
+
+    def _where(
+        self,
+        condition: Callable[[Any], Any] | None,
+        item: Any,
+        then: Callable[[], Any],
+        other: Callable[[], Any],
+        names: tuple[str, ...] = (),
+    ) -> Any:
+        """What a comprehension does with an item where its condition, if it has one, holds, and where not."""
+        return then() if condition is None else self.branch(condition(item), then, other, names)
 
     def extended(self, values: Any, more: Any) -> Any:
         """`values += more` of what starts as a list."""
@@ -74,10 +81,7 @@ class Comprehensions(Deciding):
         condition: Callable[..., Any] | None = None,
     ) -> Any:
         """`any(element(item) for item in iterable if condition(item))`, or `all`; `is_tuple` as in `listed`."""
-        if is_tuple:
-            return self.decided(
-                function, iterable, target, False, _of_parts(element), condition and _of_parts(condition)
-            )
+        element, condition = _of_items(is_tuple, element, condition)
         recorder = running()
         if recorder is None or (function is not any and function is not all):
             return function(element(item) for item in iterable if condition is None or condition(item))
@@ -87,9 +91,7 @@ class Comprehensions(Deciding):
             return self.truth(found) if function is any else self.negation(found)
 
         def body(item: Any) -> Any:
-            return (
-                stops(item) if condition is None else self.branch(condition(item), lambda: stops(item), lambda: False)
-            )
+            return self._where(condition, item, lambda: stops(item), lambda: False)
 
         if iterable_of(iterable) is None:
             found = self._first(iter(iterable), body)
@@ -116,8 +118,7 @@ class Comprehensions(Deciding):
         condition: Callable[..., Any] | None = None,
     ) -> Any:
         """`[element for item in iterable for ... in ...]`: `elements` gives those of an item; the rest is as above."""
-        if is_tuple:
-            return self.chained(iterable, target, False, _of_parts(elements), condition and _of_parts(condition))
+        elements, condition = _of_items(is_tuple, elements, condition)
         recorder = running()
         out__gw: list[Any] = []
 
@@ -126,10 +127,7 @@ class Comprehensions(Deciding):
             out__gw = self.extended(out__gw, elements(item))
 
         def body(item: Any) -> None:
-            if condition is None:
-                add(item)
-            else:
-                self.branch(condition(item), lambda: add(item), lambda: None, ("out__gw",))
+            self._where(condition, item, lambda: add(item), lambda: None, ("out__gw",))
 
         if recorder is not None and iterable_of(iterable) is not None:
             recorder.loops.each(iterable, body, ("out__gw",), (), False, target)
@@ -137,6 +135,11 @@ class Comprehensions(Deciding):
             for item in iterable:
                 body(item)
         return out__gw
+
+
+def _of_items(is_tuple: bool, *functions: Callable[..., Any] | None) -> Any:
+    """Functions of an item's parts, where they are that, as functions of the item; None stays None."""
+    return [function and _of_parts(function) for function in functions] if is_tuple else functions
 
 
 def _of_parts(function: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.branches import EMPTY, Raised, State, cells_of, make_growing
+from graphwright.capture.branch_state import EMPTY, State, cells_of
+from graphwright.capture.branches import Raised, make_growing
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.joining import MISSING, UNSET, Grows, Sample, Unlike
 from graphwright.capture.loop_lists import LoopList, LoopTuple

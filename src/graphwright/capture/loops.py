@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.branches import State
+from graphwright.capture.branch_state import State
 from graphwright.capture.loop_regions import LoopRegion, is_open
 from graphwright.capture.open_iterables import iterable_of
 from graphwright.capture.regions import Region

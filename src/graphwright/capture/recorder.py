@@ -20,7 +20,8 @@ from torch.overrides import TorchFunctionMode
 from graphwright.capture.ambient import Ambient
 from graphwright.capture.answers import asked, data_of, measure, read_property
 from graphwright.capture.arguments import checks_items, drained, made_again
-from graphwright.capture.branches import Raised, State
+from graphwright.capture.branch_state import State
+from graphwright.capture.branches import Raised
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.containers import is_named_result

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from graphwright.capture.branches import Raised, State
+from graphwright.capture.branch_state import State
+from graphwright.capture.branches import Raised
 from graphwright.capture.calls import Calls
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Sample, Unlike, Verdict, are_of_run
