@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 from tests.passes.checks import noted
+from tests.passes.test_source_partitions import facts_of
 from tests.rewrite.test_on_models import bert, llama
 from tests.runtime.declare_torchvision import declare_torchvision
 from torch import nn
+from torch.fx.passes.utils import source_matcher_utils as torch_fx_sources
 
 from graphwright import trace, verify
 from graphwright.errors import PassError
@@ -36,6 +38,7 @@ from graphwright.passes import (
     UseModules,
     UseScaledDotProductAttention,
     compose,
+    source_partitions,
 )
 
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
@@ -128,3 +131,14 @@ def test_there_and_back(make: Any, transformation: ReversibleTransformation, cha
     assert transformation(gm, reverse=True).code == code
     assert list(gm.state_dict()) == keys
     assert verify(model, gm, [inputs])
+
+
+@pytest.mark.parametrize(("make", "linears"), [(bert, 12), (llama, 14)], ids=["bert", "llama"])
+def test_sources_are_found_as_in_torch_fx(make: Any, linears: int) -> None:
+    model, gm, inputs = captured(make)
+    exported = torch.export.export(model, inputs).graph
+    for wanted in ([nn.Linear], [nn.LayerNorm, "softmax"], ["add", "mul", torch.matmul], [nn.Dropout]):
+        expected = torch_fx_sources.get_source_partitions(exported, wanted)
+        assert facts_of(source_partitions.get_source_partitions(exported, wanted)) == facts_of(expected)
+    found = source_partitions.get_source_partitions(gm.graph, [nn.Linear, torch.nn.functional.softmax])
+    assert [len(parts) for parts in found.values()] == [linears, 2]
