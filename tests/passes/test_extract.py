@@ -266,6 +266,28 @@ class Loop(nn.Module):
         return x.relu()
 
 
+def test_what_a_branch_gives_and_is_written_to_later() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 2 if x.sum() > 0 else x * 3
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.inner(x)
+            y += 1
+            return y.neg()
+
+    model = Outer()
+    features = extract(model, ["inner", "neg"], torch.ones(2))
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert torch.equal(features(x)["inner"], model.inner(x))
+        assert torch.equal(features(x)["neg"], model(x))
+
+
 def test_refusals_change_nothing() -> None:
     model = Net()
     with pytest.raises(UnknownNameError, match="no value is called 'layer5'") as caught:

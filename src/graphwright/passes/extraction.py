@@ -76,11 +76,12 @@ def extract_from(
 
 def with_notes(model: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> nn.Module:
     """A second tree of the same modules, in the capture of which it is noted what each entered module gives."""
-    shell = Shells(model).root
-    for path, module in shell.named_modules():
-        if path and not is_leaf(module, path):
-            note_output(module, path)
-    return shell
+    shells = Shells(model)
+    for original, shell in shells.all():
+        path = shells.path(shell)
+        if path and shell is not original and not is_leaf(shell, path):
+            note_output(shell, path)
+    return shells.root
 
 
 def _captured(

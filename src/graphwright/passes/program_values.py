@@ -248,12 +248,18 @@ class ProgramValues:
             if not known.has_writers or known.writer_of(node, between=(copied, graph.output_node())) is None:
                 copied.replace_all_uses_with(node)
                 graph.erase_node(copied)
-            elif is_region(node):
+            elif is_region(node) and not _gives_one_value(node):
                 raise PassError(
-                    f"{node.name} is what a branch or loop gives, and it is written to later",
+                    f"{node.name} is several values that a branch or loop gives, which may be written to later",
                     at=node.origin,
                     fix="ask for the values that are computed inside, or behind it",
                 )
+
+
+def _gives_one_value(node: Node) -> bool:
+    """Tell whether the sides of a branch each give one value of the program."""
+    sides = [body for body in own_bodies(node) if not ends_by_raising(body)]
+    return node.target is cond and all(isinstance(body.output_node().args[0], Node) for body in sides)
 
 
 def _last_of_modules(values: Mapping[str, _Value], known: set[Any]) -> dict[str, _Value]:
