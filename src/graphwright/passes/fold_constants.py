@@ -14,7 +14,7 @@ from graphwright.ops import functional_form, is_impure, is_random, is_region, mo
 from graphwright.passes.bodies import substitute
 from graphwright.passes.ownership import Ownership
 from graphwright.passes.tensor_facts import made_by
-from graphwright.runtime import assign_attribute, graphs_of, has_attribute, read_attribute
+from graphwright.runtime import assign_attribute, free_path, graphs_of, has_attribute, read_attribute
 
 __all__ = ["FoldConstants"]
 
@@ -83,7 +83,7 @@ def _replace(node: Node, gm: nn.Module, ownership: Ownership, values: dict[Node,
     if type(value) in (int, float, bool):
         substitute(node, value)
     elif _is_to_be_kept(value, values, max_bytes) and ownership.may_be_kept(node):
-        graph, path = node.graph, _free_path(gm, node.name)
+        graph, path = node.graph, free_path(gm, node.name)
         assign_attribute(value, gm, path)
         with graph.inserting_before(node):
             kept = graph.get_attr(path)
@@ -195,13 +195,6 @@ def _is_to_be_kept(value: Any, values: dict[Node, Any], max_bytes: int) -> bool:
 
 
 # ---- editing
-
-
-def _free_path(gm: nn.Module, name: str) -> str:
-    free, number = name, 1
-    while has_attribute(gm, free):
-        free, number = f"{name}_{number}", number + 1
-    return free
 
 
 def _erase_unread(nodes: Iterable[Node]) -> None:

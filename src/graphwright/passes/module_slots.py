@@ -14,7 +14,7 @@ from graphwright.ir import Node
 from graphwright.ops import is_untouched
 from graphwright.passes.submodules import Calls
 
-__all__ = ["Slot", "call_with", "free_path", "is_own", "like_now", "take_out"]
+__all__ = ["Slot", "call_with", "is_own", "like_now", "take_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,6 @@ def take_out(gm: nn.Module, path: str) -> Slot:
     else:
         del parent._modules[name]
     return slot
-
-
-def free_path(gm: nn.Module, path: str) -> str:
-    """A path that nothing has yet: this one, or it with a number."""
-    owner, _, name = path.rpartition(".")
-    parent = gm.get_submodule(owner)
-    free, number = name, 1
-    while hasattr(parent, free):
-        free, number = f"{name}_{number}", number + 1
-    return f"{owner}.{free}" if owner else free
 
 
 def call_with(node: Node, value: Any, names: Iterable[str] = ()) -> None:

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from graphwright.ir import Node
 from graphwright.passes.bodies import may_write, nodes_between, plain_graphs
 from graphwright.passes.layouts import reads_any_layout
-from graphwright.passes.module_slots import Slot, call_with, free_path, is_own, like_now, take_out
+from graphwright.passes.module_slots import Slot, call_with, is_own, like_now, take_out
 from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
 from graphwright.passes.submodules import Calls
-from graphwright.runtime import GraphModule, graph_of
+from graphwright.runtime import GraphModule, free_path, graph_of
 
 __all__ = ["FuseBiasInLinear", "MergeLinears"]
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import positional_inputs
-from graphwright.runtime import GraphModule, assign_attribute, graphs_of, has_attribute
+from graphwright.runtime import GraphModule, assign_attribute, free_path, graphs_of, has_attribute
 
 __all__ = [
     "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "graphs_in", "input_of", "install",
@@ -157,13 +157,7 @@ class Calls:
         return is_inside_used(self._gm, path)
 
     def _free_path(self, path: str) -> str:
-        if self._is_inside_used(path):
-            path = path.replace(".", "_")
-        parent = self._gm.get_submodule(path.rpartition(".")[0])
-        free, number = path, 1
-        while hasattr(parent, free.rpartition(".")[2]):
-            free, number = f"{path}_{number}", number + 1
-        return free
+        return free_path(self._gm, path.replace(".", "_") if self._is_inside_used(path) else path)
 
 
 def _owners(gm: nn.Module, path: str) -> Iterable[int]:

@@ -15,7 +15,7 @@ from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_aggregate, map
 from graphwright.rewrite import words
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
-from graphwright.runtime import assign_attribute, copy_attribute, delete_attribute, has_attribute
+from graphwright.runtime import assign_attribute, copy_attribute, delete_attribute, free_path, has_attribute
 
 __all__ = ["Function", "Installed", "Template", "replacement_of"]
 
@@ -102,14 +102,6 @@ class _Tracer(GraphAppendingTracer):
         if isinstance(a, torch.Tensor):
             return self.create_node("get_attr", self._put(a, "constant"), (), {})
         return super().create_arg(a)
-
-
-def free_path(gm: nn.Module, path: str) -> str:
-    """A dotted path that leads to nothing yet: this one, or it with a number."""
-    free, number = path, 1
-    while has_attribute(gm, free):
-        free, number = f"{path}_{number}", number + 1
-    return free
 
 
 def _given(match: Match, name: str, tracer: GraphAppendingTracer) -> Any:

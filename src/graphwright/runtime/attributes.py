@@ -14,6 +14,7 @@ __all__ = [
     "assign_attribute",
     "copy_attribute",
     "delete_attribute",
+    "free_path",
     "has_attribute",
     "read_attribute",
     "read_attributes",
@@ -48,6 +49,18 @@ def has_attribute(module: nn.Module, path: str) -> bool:
     except AttributeError:
         return False
     return True
+
+
+def free_path(module: nn.Module, path: str) -> str:
+    """A dotted path that leads to nothing yet: this one, or it with a number.
+
+    >>> free_path(nn.Linear(2, 3), "weight"), free_path(nn.Linear(2, 3), "scale")
+    ('weight_1', 'scale')
+    """
+    free, number = path, 1
+    while has_attribute(module, free):
+        free, number = f"{path}_{number}", number + 1
+    return free
 
 
 def delete_attribute(module: nn.Module, path: str) -> None:
