@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import pytest
@@ -128,6 +129,17 @@ def test_what_is_not_known_may_be_anything() -> None:
     assert "unknown" in texts(effects.writes(own))
     assert effects.conflict(own, relu) is not None
     assert not effects.is_pure(own)
+
+
+def test_classes_that_hold_what_they_are_given_write_nothing() -> None:
+    graph = graphwright.Graph()
+    x = graph.placeholder("x")
+    record = graph.call_function(collections.OrderedDict, (), {"x": x})
+    other = graph.call_function(pytest.approx, (x,))
+    graph.output((record, other))
+    effects = Effects(GraphModule(nn.Module(), graph))
+    assert not effects.writes(record)
+    assert texts(effects.writes(other)) == ["input x", "unknown"]
 
 
 def test_answers_follow_edits() -> None:

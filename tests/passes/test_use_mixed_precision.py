@@ -184,7 +184,7 @@ def test_tied_hooked_and_enclosed_modules_stay() -> None:
     x = torch.randn(2, 8)
     gm = captured(Blocks(), x)
     UseMixedPrecision(x).run(gm)
-    assert [layer.weight.dtype for layer in (gm.a, gm.b, gm.c)] == [torch.float32, torch.float32, LOW]
+    assert [layer.weight.dtype for layer in (gm.a, gm.b, gm.c)] == [torch.float32, LOW, LOW]
     gm(x), gm(-x.abs())
     hooked = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     hooked[0].register_forward_hook(lambda module, args, output: output + 1)
@@ -204,6 +204,30 @@ def writes(x: Tensor, w: Tensor) -> Any:
     y += 1
     second = y @ w
     return low.sum(), kept, first, second, rows
+
+
+def gated(x: Tensor, w: Tensor) -> Tensor:
+    x = x @ w
+    if x.sum() > 0:
+        x = torch.softmax(x @ w, -1) @ w
+    else:
+        x = x @ w @ w
+    for _ in range(int(x.shape[0])):
+        x = (x @ w).relu() + 0.1
+    return x
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_and_loops_are_given_float32(sign: int) -> None:
+    torch.manual_seed(0)
+    x, w = sign * torch.rand(3, 4), torch.rand(4, 4) / 4
+    gm = captured(gated, x, w)
+    assert UseMixedPrecision((x, w)).run(gm) >= 6
+    gm.graph.lint()
+    result = gm(x, w)
+    assert result.dtype is torch.float32
+    torch.testing.assert_close(result, gated(x, w), rtol=0.05, atol=0.05)
+    assert not torch.equal(result, gated(x, w))
 
 
 def test_writes_in_place() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
 import torch
@@ -144,7 +144,7 @@ class Effects:
         found: set[Place] = set()
         for inner in _inner_nodes(node):
             found |= self.writes(inner)
-        if not bodies_of(node):
+        if not bodies_of(node) and not _is_record(node.target):
             for written in written_values(node, self._module):
                 found |= self._memory(written)
         module = self._module(node)
@@ -271,7 +271,14 @@ class Effects:
         if node.op == "call_module":
             return module is None or not all(is_plain_module(one) for one in module.modules())
         known = operator_of(node)
-        return is_impure(node) and (known is None or known.acts) and not any(node.target is one for one in _QUIET)
+        if any(node.target is one for one in _QUIET) or _is_record(node.target):
+            return False
+        return is_impure(node) and (known is None or known.acts)
+
+
+def _is_record(target: Any) -> bool:
+    """Tell whether a target is a class whose objects hold what they are given: a dataclass, a named tuple, a dict."""
+    return isinstance(target, type) and (is_dataclass(target) or issubclass(target, tuple | dict | list | set))
 
 
 def _returned(node: Node) -> list[Node]:

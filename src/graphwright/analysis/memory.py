@@ -8,7 +8,7 @@ import linecache
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class MemoryUse:
     kept: how much more there is after it than before, negative where it is the last to use something.
     inside: how much more there was at most while it ran: what a module or operator makes for itself counts.
     live: how much there is after it.
+    node: the node itself.
     """
 
     name: str
@@ -45,6 +46,7 @@ class MemoryUse:
     kept: int = 0
     inside: int = 0
     live: int = 0
+    node: Node | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ def _named(use: MemoryUse, node: Node, gm: nn.Module) -> MemoryUse:
     module, kind = origin.module if origin is not None else "", getattr(node.target, "__name__", str(node.target))
     if node.op == "call_module":
         module, kind = str(node.target), type(read_attribute(gm, str(node.target))).__name__
-    return replace(use, name=node.name, kind=kind, module=module)
+    return replace(use, name=node.name, kind=kind, module=module, node=node)
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

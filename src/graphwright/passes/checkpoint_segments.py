@@ -9,7 +9,7 @@ from torch import nn
 
 from graphwright.analysis import Effects, Place
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import enter_context, exit_context, transformed
+from graphwright.ops import enter_context, exit_context, is_region, transformed
 from graphwright.runtime import graph_of, is_guard
 
 __all__ = ["Segments", "put_in_checkpoint"]
@@ -26,16 +26,31 @@ class Segments:
     def __init__(self, gm: nn.Module, weights: Mapping[Node, int], crossing: Mapping[Node, int]) -> None:
         self._gm, self._weights, self._crossing = gm, weights, crossing
         self._effects = Effects(gm)
-        nodes = list(graph_of(gm).nodes)
+        nodes = list(graph_of(gm).all_nodes())
         self._number = {node: i for i, node in enumerate(nodes)}
-        self._by_name = {node.name: node for node in nodes}
         self._writes = {node: self._effects.writes(node) for node in nodes if node.op.startswith("call")}
+        self._total = sum(weights.values())
         self._no_cut: set[Node] = set()  # nodes before which a segment may not begin
-        self._stretches = [stretch for stretch in self._find(nodes) if len(stretch) > 1]
+        graphs = self._opened(graph_of(gm))
+        self._stretches = [each for graph in graphs for each in self._find(list(graph.nodes)) if len(each) > 1]
+
+    def _opened(self, graph: Graph) -> Iterator[Graph]:
+        """A graph, and the bodies of branches and loops that keep too much to be run again as a whole."""
+        yield graph
+        for node in graph.nodes if graph.has_bodies else ():
+            if self._is_opened(node):
+                for body in bodies_of(node):
+                    yield from self._opened(body)
+
+    def _is_opened(self, node: Node) -> bool:
+        if not is_region(node):
+            return False
+        inner = (inner for body in bodies_of(node) for inner in body.all_nodes())
+        return 3 * sum(self._weights.get(each, 0) for each in inner) > self._total
 
     def split(self, count: int) -> list[list[Node]]:
         """Split what may be run again into about so many segments that keep about as much, where little crosses."""
-        total = sum(self._weights.get(node, 0) for stretch in self._stretches for node in stretch)
+        total = self._total
         target = max(1.0, total / count)
         found = []
         for stretch in self._stretches:
@@ -64,17 +79,16 @@ class Segments:
     def _may_repeat(self, node: Node, stretch: list[Node]) -> bool:
         if not node.op.startswith("call") or is_guard(node):
             return False
-        if node.target is transformed and node.args[0] == _CHECKPOINT:
+        if (node.target is transformed and node.args[0] == _CHECKPOINT) or self._is_opened(node):
             return False
         for inner in (node, *(inner for body in bodies_of(node) for inner in body.all_nodes())):
             if inner.op == "call_module" and _keeps_statistics(self._gm.get_submodule(str(inner.target))):
                 return False
         written = [place for place in self._writes[node] if place.kind != "random"]
-        made = set(stretch)
-        owners = [self._by_name.get(place.name) if place.kind == "value" else None for place in written]
-        if any(owner is None or owner not in made for owner in owners):
+        made = {each.name: each for each in stretch}
+        if any(place.kind != "value" or place.name not in made for place in written):
             return False
-        first = min((self._number[owner] for owner in owners if owner is not None), default=self._number[node])
+        first = min((self._number[made[place.name]] for place in written), default=self._number[node])
         self._no_cut.update(each for each in (*stretch, node) if self._number[each] > first)
         return True
 
@@ -84,10 +98,15 @@ class Segments:
         read = {used for node in segment for used in node.all_input_nodes if used not in inside}
         memory: set[Place] = set().union(*(self._effects.memory(used) for used in read)) if read else set()
         for node, written in self._writes.items():
-            is_later = self._number[node] > self._number[segment[0]] and node not in inside
-            if is_later and any(self._effects.may_be_same(a, b) for a in written for b in memory if a.kind != "random"):
+            is_before = node.graph is segment[0].graph and node < segment[0]
+            is_later = not (is_before or node in inside or bodies_of(node) or _is_torch_block(node))
+            if is_later and any(self._may_meet(one, other) for one in written for other in memory):
                 return False
         return True
+
+    def _may_meet(self, written: Place, read: Place) -> bool:
+        """Tell whether a write may concern a value; what is not known reaches those of the graph that it is given."""
+        return self._effects.may_be_same(written, read) and not (written.kind == "unknown" and read.kind == "value")
 
     # ---- cutting
 
@@ -151,6 +170,14 @@ def put_in_checkpoint(segment: Sequence[Node], owner: nn.Module) -> Node:
     for value, name in renamed:
         value.name = name
     return made
+
+
+def _is_torch_block(node: Node) -> bool:
+    """Tell whether a node enters or leaves a `with` block of torch's, such as `no_grad`: that writes to no value."""
+    entered = node.args[0] if node.target is exit_context else node
+    if not isinstance(entered, Node) or entered.target is not enter_context:
+        return False
+    return str(getattr(entered.args[0], "__module__", "")).partition(".")[0] == "torch"
 
 
 def _keeps_statistics(module: nn.Module) -> bool:

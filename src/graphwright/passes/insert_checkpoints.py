@@ -10,7 +10,7 @@ import torch
 
 from graphwright.analysis import Shapes, memory, peak_memory, tensors_in
 from graphwright.errors import GraphError, PassError
-from graphwright.ir import Node
+from graphwright.ir import Node, bodies_of
 from graphwright.passes.checkpoint_segments import Segments, put_in_checkpoint
 from graphwright.runtime import GraphModule, Snapshot, graph_of
 
@@ -32,7 +32,8 @@ class InsertCheckpoints:
 
     What must not run twice stays outside: what writes to inputs, buffers or attributes, batch norms that keep
     statistics, functions and modules that are not known, checks; and what reads something that is written to later.
-    What is in `with` blocks, or in a checkpoint already, stays as it is. Returns the number of checkpoints; 0 where
+    What is in `with` blocks, or in a checkpoint already, stays as it is. Of a branch that data decides, the side for
+    true is taken to run. Returns the number of checkpoints; 0 where
     the program is within the budget. Raises PassError with the smallest peak that was reached where none is.
 
     Source: Chen et al., arXiv:1604.06174.
@@ -88,15 +89,11 @@ class InsertCheckpoints:
 
     def _segments(self, gm: GraphModule) -> Segments:
         report = memory(gm, self.args, self.kwargs, backward=True)
-        kept = {use.name: max(0, use.kept) for use in report.nodes}
+        weights = {use.node: max(0, use.kept) for use in report.nodes if use.node and not bodies_of(use.node)}
         args = self.args if isinstance(self.args, tuple) else (self.args,)
         shapes = Shapes(gm, *args, **self.kwargs)
-        graph = graph_of(gm)
-        return Segments(
-            gm,
-            {node: kept.get(node.name, 0) for node in graph.nodes},
-            {node: _bytes(shapes, node) for node in graph.nodes if node.op.startswith("call")},
-        )
+        nodes = [node for node in graph_of(gm).all_nodes() if node.op.startswith("call")]
+        return Segments(gm, weights, {node: _bytes(shapes, node) for node in nodes})
 
     def _fewest(self, gm: GraphModule, plan: Sequence[list[Node]]) -> list[list[Node]]:
         """The fewest segments, from the first on, that stay within the budget; all of them do."""

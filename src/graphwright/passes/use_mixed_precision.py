@@ -14,6 +14,7 @@ from graphwright.analysis import Effects, Place, Shapes, TensorMetadata
 from graphwright.errors import GraphError
 from graphwright.ir import Node, bodies_of
 from graphwright.ops import enter_context, exit_context
+from graphwright.passes.bodies import plain_graphs
 from graphwright.passes.module_slots import is_own
 from graphwright.passes.precision_rules import Choice, PrecisionRules
 from graphwright.passes.submodules import Calls
@@ -35,9 +36,9 @@ class UseMixedPrecision:
     in place. Inputs and outputs of the program keep their dtypes. Modules that run in low precision are new ones with
     parameters in low precision; the original's stay as they are.
 
-    Modules that others share parameters with, that have hooks or are called in branches and loops, what is in `with`
-    blocks, and values that something else writes to stay in float32. Returns how many nodes run in low precision.
-    Raises PassError for a rule that concerns nothing.
+    Modules that others share parameters with or that have hooks, what is in `with` blocks, what branches and loops are
+    given and give, and values that something else writes to stay in float32. Returns how many nodes run in low
+    precision. Raises PassError for a rule that concerns nothing.
 
     >>> from graphwright import trace
     >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Softmax(-1))
@@ -72,15 +73,17 @@ class _Facts:
         self.gm, self.calls = gm, Calls(gm)
         self._shapes, self._rules = shapes, rules
         self._effects = Effects(gm)
-        self.nodes = list(graph_of(gm).nodes)
+        graphs = list(plain_graphs(graph_of(gm)))
+        self.nodes = [node for graph in graphs for node in graph.nodes]
         self.floats = {node for node in self.nodes if self._is_float(node)}
         self.choices: dict[Node, Choice] = {}
-        open_blocks = 0
-        for node in self.nodes:
-            open_blocks -= node.target is exit_context
-            if node.op.startswith("call"):
-                self.choices[node] = "full" if open_blocks or _is_fixed(node) else rules.choose(node)
-            open_blocks += node.target is enter_context
+        for graph in graphs:
+            open_blocks = 0
+            for node in graph.nodes:
+                open_blocks -= node.target is exit_context
+                if node.op.startswith("call"):
+                    self.choices[node] = "full" if open_blocks or _is_fixed(node) else rules.choose(node)
+                open_blocks += node.target is enter_context
         self.writes = {node: self._effects.writes(node) for node in self.choices}
         self._pinned: set[Place] = set()
         for node, written in self.writes.items():
