@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import symbolic_trace, trace, verify
+from graphwright import split, symbolic_trace, trace, verify
+from graphwright.errors import PassError
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -89,6 +90,25 @@ def test_a_captured_model_equals_the_original(
     assert list(gm.state_dict()) == list(model.state_dict())
     report = verify(model, gm, [inputs(2, 6), inputs(3, 9)], grads=True)
     assert report.ok, str(report)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_with_one_path_each_layer_of_a_decoder_is_there_once() -> None:
+    torch.manual_seed(0)
+    transformers = _transformers()
+    config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)
+    model = transformers.LlamaForCausalLM(config).eval()
+    args = (_ids(2, 6),)
+    forked, single = (trace(model, args, max_paths=paths) for paths in (8, 1))
+    counts = []
+    for gm in (forked, single):
+        assert verify(model, gm, [args, (_ids(3, 9),)], grads=True).ok
+        counts.append(sum(node.target == "model.layers.1.self_attn.q_proj" for node in gm.graph.all_nodes()))
+    assert counts == [2, 1]
+    with pytest.raises(PassError, match="max_paths=1"):
+        split(forked, at=["model.layers.1"])
+    stages = split(single, at=["model.layers.1"])
+    assert torch.equal(stages.module(*args).logits, single(*args).logits)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v3_small", "swin_t"])

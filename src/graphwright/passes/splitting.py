@@ -146,10 +146,13 @@ def _unknown(graph: Graph, name: str, known: Iterable[str]) -> Exception:
         for body in bodies_of(node):
             for inner in body.all_nodes():
                 if name in (inner.name, *_paths(inner)):
+                    is_fork = all(user.op == "output" for user in node.users)  # the rest of the program, once per side
                     return PassError(
                         f"{name!r} is inside of {getattr(node.target, '__name__', 'a region')}, which cannot be cut",
-                        at=inner.origin,
-                        fix="cut before or behind it",
+                        at=node.origin,
+                        fix="cut before it, or capture with max_paths=1, so that what follows is captured once"
+                        if is_fork
+                        else "cut before or behind it",
                     )
     return UnknownNameError(f"no module and no value is called {name!r}", fix=close_names(name, known))
 
