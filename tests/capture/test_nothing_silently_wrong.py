@@ -627,3 +627,38 @@ def test_arrays_that_no_tensor_can_hold_are_refused() -> None:
     names = numpy.array(["a", "b"])
     with pytest.raises(CaptureError, match="cannot write this array into the graph"):
         trace(lambda x: {"x": x, "names": names}, torch.ones(2))
+
+
+STEPS = 0
+
+
+def steps_by_sign(x: Tensor) -> Tensor:
+    global STEPS
+    before = STEPS
+    STEPS += 1
+    if x.sum() > 0:
+        STEPS += 10
+    for row in x:
+        if row.sum() > 2:
+            STEPS += 100
+    made, STEPS = STEPS, before
+    return x * made
+
+
+def counts_calls(x: Tensor) -> Tensor:
+    global STEPS
+    STEPS += 1
+    return x + STEPS
+
+
+def test_a_global_that_is_assigned_on_one_way_has_its_value_on_each() -> None:
+    gm = trace(steps_by_sign, torch.ones(2, 2))
+    for x in (torch.ones(2, 2), -torch.ones(2, 2), torch.ones(2, 2) * 2, torch.tensor([[-9.0, 1.0], [2.0, 2.0]])):
+        torch.testing.assert_close(gm(x), steps_by_sign(x))
+
+
+def test_a_global_counter_is_left_as_it_was() -> None:
+    with pytest.warns(graphwright_warning(), match="assigns the global 'STEPS'"):
+        gm = trace(counts_calls, torch.ones(2))
+    assert STEPS == 0
+    torch.testing.assert_close(gm(torch.ones(2)), torch.full((2,), 2.0))

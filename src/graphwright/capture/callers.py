@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.caches import cache_around
+from graphwright.capture.closures import stored_globals
 from graphwright.capture.drawing import MAKERS
 from graphwright.capture.globals_kept import Globals
 from graphwright.capture.origins import user_frame
@@ -51,12 +52,21 @@ class Callers:
         self._looked_at: set[CodeType] = set()
         self._followed: set[Any] = set()  # autograd functions whose operations are recorded after all
 
-    def forget(self) -> None:
-        """Keep no frame alive, nor values of the capture in caches and globals."""
+    def forget(self, is_over: bool = True) -> None:
+        """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
         self._last = None
-        self._globals.put_back()
+        self._globals.put_back(is_over)
         while self._entered:
             self._entered.pop().cache_clear()
+
+    def start(self, function: Any) -> None:
+        """Note the global variables of the program before it runs: of the function itself, and of its modules."""
+        shells = self._recorder.shells
+        functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
+        for each in functions:
+            plain = getattr(each, "__func__", each)
+            if type(plain) is FunctionType and stored_globals(plain.__code__):
+                self._globals.note(plain.__code__, plain.__globals__)
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""

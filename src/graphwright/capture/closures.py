@@ -18,7 +18,7 @@ from torch import nn
 from graphwright.capture.objects import is_plain_object
 from graphwright.runtime import new_object
 
-__all__ = ["Reached"]
+__all__ = ["Reached", "stored_globals"]
 
 
 class Reached:
@@ -121,7 +121,16 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _stores_globals(code: CodeType) -> bool:
-    return any(step.opname == "STORE_GLOBAL" for part in _codes(code) for step in dis.get_instructions(part))
+    return bool(stored_globals(code))
+
+
+def stored_globals(code: CodeType) -> set[str]:
+    """The global variables that a function assigns."""
+    steps = [step for part in _codes(code) if _STORES in part.co_code[::2] for step in dis.get_instructions(part)]
+    return {str(step.argval) for step in steps if step.opname == "STORE_GLOBAL"}
+
+
+_STORES = dis.opmap["STORE_GLOBAL"]
 
 
 class _Copy:

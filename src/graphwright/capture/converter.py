@@ -128,7 +128,9 @@ class Converter(ast.NodeTransformer):
             if spelled_out is not None:
                 self._count += 1
                 return out + self.block([*spelled_out, *rest], is_tail)
-            if isinstance(statement, ast.If):
+            if self._global and self._global & assigned([statement]).keys():
+                pass  # a branch or loop that stays as it is: what it asks forks, each way with its own globals
+            elif isinstance(statement, ast.If):
                 if not leaves_loop([statement]):  # only a loop that stays as it is has such a statement
                     if not holds([statement], ast.Return):
                         out += self._branch(statement)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
+from graphwright.capture.closures import stored_globals
 from graphwright.capture.drawing import GENERATORS
 from graphwright.capture.opaque import holds_values
 from graphwright.capture.questions import TracerWarning
@@ -23,6 +24,7 @@ class Globals:
         self._codes: set[CodeType] = set()
         self._found: dict[tuple[int, str], tuple[dict[str, Any], Any, Any]] = {}  # names, value, a copy of a table
         self._searched: set[int] = set()  # globals of modules, by id
+        self._counted: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # numbers and texts that it assigns
         self.generators: dict[int, Any] = {}  # of random numbers, that functions of the program can reach, by id
 
     def note(self, code: CodeType, names: dict[str, Any]) -> None:
@@ -33,6 +35,9 @@ class Globals:
         if id(names) not in self._searched:
             self._searched.add(id(names))
             self.search(names)
+        for name in stored_globals(code):
+            if type(names.get(name)) in _PLAIN:
+                self._counted.setdefault((id(names), name), (names, names[name]))
         for name in code.co_names:
             value = names.get(name, _MISSING)
             if (id(names), name) not in self._found and (value is _MISSING or isinstance(value, _KEPT)):
@@ -45,8 +50,20 @@ class Globals:
             (id(value), value) for value in [*values.values()] if issubclass(type(value), GENERATORS)
         )
 
-    def put_back(self) -> None:
-        """Take values of the capture out again, with a TracerWarning for each name."""
+    def put_back(self, is_over: bool) -> None:
+        """Take values of the capture out again, and give numbers back, with a TracerWarning for each name."""
+        for (_, name), (names, before) in self._counted.items():
+            now = names.get(name, _MISSING)
+            if type(now) in _PLAIN and now is not before and now != before:
+                names[name] = before
+                if not is_over:  # it might have given it back itself
+                    continue
+                warnings.warn(
+                    f"the program assigns the global {name!r} of {names.get('__name__')}: the captured one does not",
+                    TracerWarning,
+                    stacklevel=2,
+                )
+        self._counted.clear()
         for (_, name), (names, before, copied) in self._found.items():
             now = names.get(name, _MISSING)
             if now is _MISSING or not holds_values(now):
@@ -69,5 +86,6 @@ class Globals:
         self._codes.clear()
 
 
+_PLAIN = (int, float, bool, str)
 _TABLES = (dict, list, set)
 _KEPT = (*_TABLES, int, float, str, type(None))

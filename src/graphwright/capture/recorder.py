@@ -128,10 +128,11 @@ class Recorder:
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run the program with everything recorded."""
-        self.is_running = True
+        self.is_running, is_over = True, False
         try:
             with capturing(self), _RecordingMode(self):
                 result = drained(run(self.questions.converted(function), args, kwargs))
+            is_over = True
         except Raised:
             if self.pending is None:
                 raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
@@ -142,7 +143,7 @@ class Recorder:
             pass
         finally:
             self.is_running = False
-            self.callers.forget()
+            self.callers.forget(is_over)
         pending, self.pending = self.pending, None
         if pending is not None:
             raise pending.error.with_traceback(pending.__traceback__) if isinstance(pending, Refusal) else pending

@@ -336,6 +336,7 @@ class Program:
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
         self.held = HeldObjects(recorder.shells, function)
+        recorder.callers.start(function)
         draws = PythonDraws(recorder)
         with (
             self._watch(recorder),
