@@ -12,7 +12,7 @@ from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 
 import graphwright
-from graphwright import GraphModule
+from graphwright import GraphError, GraphModule
 from graphwright.analysis import Effects, Storages, peak_memory, verify
 from graphwright.errors import PassError
 from graphwright.ops import TRANSFORMS, TransformKind, transformed
@@ -121,6 +121,8 @@ def test_a_budget_that_is_kept_anyway_or_never() -> None:
     assert peak_memory(gm, x, backward=True) <= smallest
     with pytest.raises(PassError, match="a budget of 0 bytes"):
         InsertCheckpoints(budget=0, args=(x,)).run(gm)
+    with pytest.raises(GraphError, match="Expected positional argument for parameter x"):
+        InsertCheckpoints(budget=1000).run(gm)
 
 
 # ---- what stays outside

@@ -49,7 +49,7 @@ class UseMixedPrecision:
     ['to', '0', '1', '2', 'to', '3']
     """
 
-    args: Any = ()
+    args: Any
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     dtype: torch.dtype = torch.bfloat16
     rules: Mapping[Any, torch.dtype] = field(default_factory=dict)
