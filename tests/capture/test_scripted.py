@@ -1,7 +1,9 @@
 """What TorchScript has compiled, inside of programs that are traced; and what no tracing can enter."""
 
+import copy
 import functools
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any, Dict, List, Optional, Tuple  # noqa: UP035 - as programs write them
 
@@ -45,6 +47,66 @@ def test_a_scripted_part_of_a_program_is_called() -> None:
     for x in (torch.ones(2, 3), -torch.ones(2, 3)):
         torch.testing.assert_close(ours(x), model(x))
         torch.testing.assert_close(graphwright.Transformer(ours).transform()(x), model(x))
+
+
+def jit_traced(model: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.trace(model, torch.randn(4, 3))  # type: ignore[no-any-return]
+
+
+class Layers(nn.Module):
+    """Has a scripted module, whose weights are also read, and one that torch.jit traced, which keeps statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = torch.jit.script(Gate())
+        self.norm = jit_traced(nn.BatchNorm1d(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.gate(x)) + self.gate.linear.weight.sum()
+
+
+@pytest.mark.parametrize("capture", [graphwright.trace, lambda model, x: graphwright.script(model)])
+def test_compiled_modules_are_nodes(capture: Callable[..., Any]) -> None:
+    model, x = Layers(), torch.randn(4, 3)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    gm = capture(model, x)
+    assert [node.target for node in gm.graph.nodes if node.op == "call_module"] == ["gate", "norm"]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert isinstance(gm.gate, torch.jit.ScriptModule) and "training" not in vars(model.gate)
+    for inputs in (x, -torch.ones(2, 3), torch.ones(7, 3)):
+        assert torch.equal(gm(inputs), copy.deepcopy(model)(inputs))
+        model.load_state_dict(before)
+
+
+def test_a_method_of_a_compiled_module_is_called_on_it() -> None:
+    class Encoder(nn.Module):
+        @torch.jit.export
+        def encode(self, x: Tensor) -> Tensor:
+            return x * 2
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = torch.jit.script(Encoder())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.encoder.encode(x) + 1
+
+    gm = graphwright.trace(Model(), torch.ones(2))
+    assert "self.encoder.encode(x) + 1" in gm.code
+    assert torch.equal(gm(torch.full((3,), 2.0)), torch.full((3,), 5.0))
+
+
+@pytest.mark.parametrize("door", [lambda model: graphwright.trace(model, torch.ones(3)), graphwright.script])
+@pytest.mark.parametrize("make", [torch.jit.script, jit_traced])
+def test_a_compiled_module_itself_cannot_be_captured(door: Callable[..., Any], make: Callable[..., Any]) -> None:
+    with pytest.raises(graphwright.CaptureError, match="what TorchScript compiled"):
+        door(make(nn.Linear(3, 3)))
 
 
 @torch.jit.script

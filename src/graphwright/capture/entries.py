@@ -14,7 +14,7 @@ from graphwright.capture.closures import Reached
 from graphwright.capture.objects import is_object
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
-from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, refuse_call
+from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, is_compiled, refuse_call
 
 __all__ = [
     "EntryPoint",
@@ -161,6 +161,11 @@ class Subject:
     """The program that is captured: a module, a method of a module, or something else that can be called."""
 
     def __init__(self, root: nn.Module | Callable[..., Any]) -> None:
+        if isinstance(root, nn.Module) and is_compiled(root):
+            raise CaptureError(
+                f"{type(root).__name__} is what TorchScript compiled, without the Python that it was made of",
+                fix="capture the module that it was made of; inside of another module it stays one node",
+            )
         self.root = root
         self.root_module: nn.Module | None = root if isinstance(root, nn.Module) else None
         self._method = ""  # where the root is a method of a module

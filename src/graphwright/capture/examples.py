@@ -6,6 +6,7 @@ indexing) fake tensors cannot answer, and copies of the real inputs are used ins
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 from graphwright.capture.draws import OwnDraws
 from graphwright.capture.replays import Replays
 from graphwright.capture.running import stopping
-from graphwright.runtime import copy_slots
+from graphwright.runtime import copy_slots, is_compiled
 
 __all__ = ["Examples", "NeedsRealValues"]
 
@@ -113,6 +114,10 @@ class Examples:
         known = self._modules.get(id(module))
         if known is not None:
             return known
+        if is_compiled(module):
+            self._modules[id(module)] = copied = copy.deepcopy(module)
+            self._originals[id(copied)] = module
+            return copied
         shadow: nn.Module = object.__new__(type(module))
         self._modules[id(module)] = shadow
         self._originals[id(shadow)] = module

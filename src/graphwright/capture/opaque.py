@@ -11,6 +11,7 @@ from torch import nn
 from graphwright.capture.calls import CountingMode
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.outside import holds_objects
+from graphwright.capture.running import refusal
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "holds_values",
+    "record_compiled_method",
     "record_foreign_call",
     "record_leaf_function",
     "record_leaf_module",
@@ -46,6 +48,34 @@ def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: A
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def record_compiled_method(recorder: Recorder, method: Any, args: Any, kwargs: Any) -> Any:
+    """Record the call of a method of a module that TorchScript has compiled, which runs on real values only."""
+    path, module = _owner_of(recorder, method)
+    if not recorder.examples.is_real:
+        raise NeedsRealValues(f"{path} was compiled by TorchScript")
+    run = getattr(recorder.examples.module(module), method.name)
+    if method.name == "forward":
+        return record_opaque(recorder, "call_module", path, run, args, kwargs)
+    node = recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
+    return record_opaque(recorder, "call_method", method.name, run, args, kwargs, (node,))
+
+
+def _owner_of(recorder: Recorder, method: Any) -> tuple[str, nn.Module]:
+    """The path and the module that a compiled method belongs to."""
+    for original, shell in recorder.shells.all() if recorder.shells is not None else ():
+        if shell is original:
+            for path, module in original.named_modules(prefix=recorder.shells.path(original)):
+                if getattr(module, method.name, None) is method:
+                    return path, module
+    raise refusal(
+        CaptureError(
+            f"the program calls {method.name!r} of a TorchScript module that is no part of it",
+            at=recorder.where(),
+            fix="make it a submodule",
+        )
+    )
 
 
 def record_outlined_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:

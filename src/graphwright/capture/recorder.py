@@ -36,7 +36,7 @@ from graphwright.capture.loop_lists import check_items
 from graphwright.capture.loops import Loops
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change
-from graphwright.capture.opaque import record_leaf_module, record_outlined_module
+from graphwright.capture.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.open_iterables import OpenIterable
 from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
@@ -155,6 +155,8 @@ class Recorder:
         for module, shell in shells.all():
             path = shells.path(module)
             prefix = f"{path}." if path else ""
+            if shell is module:  # compiled by TorchScript: one node, whatever it has
+                continue
             shell.__dict__["_apply"] = functools.partial(convert_module, self, shell)
             shell.__dict__["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
             tables = (module._parameters, module._buffers, module.__dict__)
@@ -231,6 +233,8 @@ class Recorder:
         prop = property_name(function)
         if prop is not None:
             return read_property(self, prop, function, args)
+        if isinstance(function, torch._C.ScriptMethod):
+            return record_compiled_method(self, function, args, kwargs)
         name = tensor_method_name(function)
         if name is None:
             if function is torch._C._set_grad_enabled:

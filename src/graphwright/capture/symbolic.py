@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from graphwright.capture.closures import Reached
 from graphwright.capture.tracer import Tracer
-from graphwright.runtime import GraphModule, make_graph_module
+from graphwright.runtime import GraphModule, is_compiled, make_graph_module
 
 __all__ = ["symbolic_trace"]
 
@@ -50,8 +49,8 @@ def symbolic_trace(
 
 def _can_be_children(holder: nn.Module) -> bool:
     """Tell whether a function reaches modules, and none of TorchScript, whose state is not in Python."""
-    states = [vars(child) for child in holder.children()]
-    return bool(states) and not any(isinstance(state.get("_c"), torch.ScriptObject) for state in states)
+    children = [*holder.children()]
+    return bool(children) and not any(map(is_compiled, children))
 
 
 class _Reaching(nn.Module):

@@ -227,7 +227,7 @@ class Tracer(TracerBase):
         return {
             value: f"{path}.{name}" if path else name
             for path, module in self.root.named_modules()
-            for name, value in vars(module).items()
+            for name, value in vars(vars(module).get("_actual_script_module", module)).items()
             if isinstance(value, (torch.Tensor, torch.ScriptObject, pytree.TreeSpec))
         }
 

@@ -9,6 +9,7 @@ from graphwright.runtime.attributes import (
     delete_attribute,
     free_path,
     has_attribute,
+    is_compiled,
     read_attribute,
     read_attributes,
 )
@@ -58,6 +59,7 @@ from graphwright.runtime.shells import Shells, copy_slots, copy_tensors
 from graphwright.runtime.transaction import Snapshot, transaction
 
 __all__ = [
+    "is_compiled",
     "CAPTURE",
     "PRESERVED_ATTRIBUTES",
     "BareModule",

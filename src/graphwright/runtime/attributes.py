@@ -16,6 +16,7 @@ __all__ = [
     "delete_attribute",
     "free_path",
     "has_attribute",
+    "is_compiled",
     "read_attribute",
     "read_attributes",
 ]
@@ -88,6 +89,12 @@ def assign_attribute(value: Any, module: nn.Module, path: str) -> None:
     _set(module, field, value)
 
 
+def is_compiled(module: nn.Module) -> bool:
+    """Tell whether a module is one of TorchScript, scripted or traced, whose state is not in Python."""
+    state = module.__dict__
+    return isinstance(state.get("_c"), torch.ScriptObject) or "_actual_script_module" in state
+
+
 def copy_attribute(source: nn.Module, destination: nn.Module, path: str) -> None:
     """Take over what a dotted path names, with plain modules for the containers on the way.
 
@@ -97,7 +104,7 @@ def copy_attribute(source: nn.Module, destination: nn.Module, path: str) -> None
     *parents, field = path.split(".")
     for atom in parents:
         below = source._modules.get(atom)
-        if below is None or isinstance(below.__dict__.get("_c"), torch.ScriptObject):
+        if below is None or is_compiled(below):
             if not hasattr(source, atom):
                 raise _missing(source, atom, path)
             _set(destination, atom, getattr(source, atom))

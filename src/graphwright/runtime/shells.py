@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.runtime.attributes import is_compiled
+
 __all__ = ["Shells", "copy_slots", "copy_tensors"]
 
 
@@ -72,7 +74,7 @@ class Shells:
 
         A compiled module of TorchScript, whose state is not in Python, is its own shell.
         """
-        if isinstance(module.__dict__.get("_c"), torch.ScriptObject):
+        if is_compiled(module):
             self._of[id(module)] = self._original[id(module)] = module
             self._paths[id(module)] = path
             return module

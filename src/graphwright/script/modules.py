@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.runtime import GraphModule, graph_of
+from graphwright.runtime import GraphModule, graph_of, is_compiled
 from graphwright.script.frames import Scope
 from graphwright.script.inlining import inline, modifier_of
 from graphwright.script.lookups import child, wrap
@@ -34,6 +34,8 @@ def call_module(
 ) -> Value:
     """Compile the call of a module."""
     module = ref.module
+    if is_compiled(module):  # by TorchScript
+        return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
     if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
         value = args[0]
         children = list(module._modules)
