@@ -64,9 +64,10 @@ def record_compiled_method(recorder: Recorder, method: Any, args: Any, kwargs: A
 
 def _owner_of(recorder: Recorder, method: Any) -> tuple[str, nn.Module]:
     """The path and the module that a compiled method belongs to."""
-    for original, shell in recorder.shells.all() if recorder.shells is not None else ():
-        if shell is original:
-            for path, module in original.named_modules(prefix=recorder.shells.path(original)):
+    shells = recorder.shells
+    for original, shell in shells.all() if shells is not None else ():
+        if shells is not None and shell is original:
+            for path, module in original.named_modules(prefix=shells.path(original) or ""):
                 if getattr(module, method.name, None) is method:
                     return path, module
     raise refusal(
