@@ -56,6 +56,12 @@ class Growing:
         node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
         return as_number(self.recorder.numbers.input_symbol(node, self._known_length()))
 
+    def __len__(self) -> int:
+        return int(self.length())
+
+    def __bool__(self) -> bool:
+        return bool(self.length() > 0)
+
     def _known_length(self) -> int:
         raise NotImplementedError
 
@@ -140,12 +146,6 @@ class GrowingDict(Growing, dict):  # type: ignore[type-arg]
     __eq__ = __ne__ = Growing._refuse
     __hash__ = None
 
-    def __len__(self) -> int:
-        return int(self.length())
-
-    def __bool__(self) -> bool:
-        return bool(self.length() > 0)
-
 
 class GrowingList(Growing, list):  # type: ignore[type-arg]
     """A list to which the program adds: its items are of one kind. What it removes stays here, as an example."""
@@ -198,12 +198,6 @@ class GrowingList(Growing, list):  # type: ignore[type-arg]
     __add__ = __mul__ = __contains__ = __reversed__ = Growing._refuse
     __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = Growing._refuse
     __hash__ = None
-
-    def __len__(self) -> int:
-        return int(self.length())
-
-    def __bool__(self) -> bool:
-        return bool(self.length() > 0)
 
 
 def is_growing(value: Any) -> bool:

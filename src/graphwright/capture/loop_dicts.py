@@ -118,12 +118,6 @@ class LoopDict(_Keyed, dict):  # type: ignore[type-arg]
     __or__ = __ior__ = __eq__ = __ne__ = __contains__ = Growing._refuse
     __hash__ = None
 
-    def __len__(self) -> int:
-        return int(self.length())
-
-    def __bool__(self) -> bool:
-        return bool(self.length() > 0)
-
 
 class LoopSet(_Keyed, set):  # type: ignore[type-arg]
     """A set that a comprehension makes in a loop of the graph."""
@@ -150,9 +144,3 @@ class LoopSet(_Keyed, set):  # type: ignore[type-arg]
     __or__ = __and__ = __sub__ = __xor__ = __ior__ = __iand__ = __isub__ = __ixor__ = __contains__ = Growing._refuse
     __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = Growing._refuse
     __hash__ = None
-
-    def __len__(self) -> int:
-        return int(self.length())
-
-    def __bool__(self) -> bool:
-        return bool(self.length() > 0)

@@ -314,12 +314,6 @@ class LoopTuple(_OfRun, tuple):  # type: ignore[type-arg]
     __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _OfRun._refuse
     __hash__ = None  # type: ignore[assignment]
 
-    def __len__(self) -> int:
-        return int(self.length())
-
-    def __bool__(self) -> bool:
-        return bool(self.length() > 0)
-
 
 def value_of_kind(
     recorder: Recorder,

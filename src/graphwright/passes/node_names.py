@@ -17,7 +17,7 @@ from graphwright.ir import Graph, Namespace, Node, bodies_of, candidate_for
 from graphwright.ops import cond, enter_context, exit_context
 from graphwright.runtime import is_guard
 
-__all__ = ["Counts", "is_unnamed", "node_names"]
+__all__ = ["Counts", "is_unnamed", "module_paths", "node_names"]
 
 _NUMBERED = re.compile(r"(.+)_[0-9]+")
 # `x += y` is called as `x + y` is.
@@ -110,3 +110,14 @@ def _base(node: Node) -> str:
     origin = node.origin
     path = origin.module if origin is not None and node.op != "placeholder" else ""
     return f"{path}.{name}" if path else name
+
+
+def module_paths(node: Node) -> list[str]:
+    """The paths of the modules that a node is inside of, from the inside out; the one that it calls is the first."""
+    origin = node.origin
+    path = str(node.target) if node.op == "call_module" else origin.module if origin is not None else ""
+    found = []
+    while path:
+        found.append(path)
+        path = path.rpartition(".")[0]
+    return found

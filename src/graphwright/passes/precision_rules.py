@@ -12,6 +12,7 @@ from torch import nn
 from graphwright.errors import PassError
 from graphwright.ir import Node
 from graphwright.ops import key_of, operator_of_target
+from graphwright.passes.node_names import module_paths
 from graphwright.runtime import graph_of
 
 __all__ = ["Choice", "PrecisionRules"]
@@ -79,20 +80,9 @@ class PrecisionRules:
 
     def _test(self, what: Any) -> Callable[[Node], bool]:
         if isinstance(what, str):
-            return lambda node: any(fnmatch.fnmatchcase(path, what) for path in _paths(node))
+            return lambda node: any(fnmatch.fnmatchcase(path, what) for path in module_paths(node))
         if isinstance(what, type):
             return lambda node: node.op == "call_module" and isinstance(self._gm.get_submodule(str(node.target)), what)
         known = operator_of_target("call_function", what) if callable(what) else None
         key = what if known is None else known.key
         return lambda node: node.op != "call_module" and key_of(node) == key
-
-
-def _paths(node: Node) -> list[str]:
-    """The path of the module that a node calls or is part of, and of all around it."""
-    origin = node.origin
-    path = str(node.target) if node.op == "call_module" else origin.module if origin is not None else ""
-    found = []
-    while path:
-        found.append(path)
-        path = path.rpartition(".")[0]
-    return found

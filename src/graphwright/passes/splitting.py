@@ -15,7 +15,7 @@ from graphwright.errors import PassError, UnknownNameError
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context
 from graphwright.passes.balanced_cuts import balanced_cuts
-from graphwright.passes.node_names import node_names
+from graphwright.passes.node_names import module_paths, node_names
 from graphwright.passes.stage_order import labelled_stages
 from graphwright.passes.stages import Split, make_stages
 from graphwright.passes.wanted_values import close_names
@@ -111,7 +111,7 @@ def _named_cuts(graph: Graph, nodes: list[Node], blocks: list[Node | None], at: 
             known.setdefault(name, place[node])
     for i, node in enumerate(nodes):
         known.setdefault(node.name, i)
-        for path in _paths(node):
+        for path in module_paths(node):
             known[path] = min(i, known.get(path, i))
     cuts: dict[int, str] = {}
     for name in [at] if isinstance(at, str) else at:
@@ -130,22 +130,11 @@ def _named_cuts(graph: Graph, nodes: list[Node], blocks: list[Node | None], at: 
     return sorted(cuts)
 
 
-def _paths(node: Node) -> list[str]:
-    """The modules that a node is inside of, itself included where it calls one."""
-    origin = node.origin
-    path = str(node._target) if node._op == "call_module" else origin.module if origin is not None else ""
-    found = []
-    while path:
-        found.append(path)
-        path = path.rpartition(".")[0]
-    return found
-
-
 def _unknown(graph: Graph, name: str, known: Iterable[str]) -> Exception:
     for node in graph.nodes if graph.has_bodies else ():
         for body in bodies_of(node):
             for inner in body.all_nodes():
-                if name in (inner.name, *_paths(inner)):
+                if name in (inner.name, *module_paths(inner)):
                     is_fork = all(user.op == "output" for user in node.users)  # the rest of the program, once per side
                     return PassError(
                         f"{name!r} is inside of {getattr(node.target, '__name__', 'a region')}, which cannot be cut",
