@@ -74,7 +74,9 @@ def test_a_name_makes_no_difference(each: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "each", [MergeLinears(), FuseBiasInLinear(), FuseBatchNorm1dInLinear(), FuseBatchNorm2dInConv2d()], ids=repr
+    "each",
+    [MergeLinears(), FuseBiasInLinear(), FuseBatchNorm1dInLinear(), FuseBatchNorm2dInConv2d()],
+    ids=lambda each: type(each).__name__,
 )
 def test_undone_they_have_their_names_again(each: Any) -> None:
     model = network(by_name=True)
