@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 from types import FrameType
@@ -75,6 +76,8 @@ def _interrupt(times: int) -> None:
                     check()
                     assert type(torch.compiler.is_exporting()) is bool
                     assert type(torch.ones(1) + 1) is torch.Tensor
+                    assert logging.Logger.handle.__module__ == "logging"
+                    assert not logging.getLogger("torch._subclasses.fake_tensor").filters
                 except AssertionError as error:
                     raise AssertionError(f"interrupted at {point} of {points}: {error}") from None
             assert trace(model, X).code == code

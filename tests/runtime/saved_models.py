@@ -122,7 +122,7 @@ class Counting(nn.Module):
         self.inner = Distinct()
 
     def distinct(self, x: Tensor) -> int:
-        return len({round(value): 1 for value in x.tolist()})
+        return len(frozenset(map(round, x.tolist())))
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.distinct(x) + self.inner.count(x)
@@ -130,12 +130,12 @@ class Counting(nn.Module):
 
 class Distinct(nn.Module):
     def count(self, x: Tensor) -> int:
-        return len({value > 0: 1 for value in x.tolist()})
+        return len(frozenset(map(round, x.tolist()))) + 1
 
 
 class PrivatelyCounting(nn.Module):
     def _distinct(self, x: Tensor) -> int:
-        return len({round(value): 1 for value in x.tolist()})
+        return len(frozenset(map(round, x.tolist())))
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self._distinct(x)

@@ -207,20 +207,30 @@ def filtering_logs(is_wanted: Callable[[logging.LogRecord], bool]) -> Iterator[N
     ...     logging.getLogger("example").error("not seen")
     """
     thread = threading.get_ident()
-    with _lock:
-        if not _wanted:
-            _handlers.append(logging.Logger.handle)
-            logging.Logger.handle = _handle  # type: ignore[method-assign, assignment]
-        _wanted.setdefault(thread, []).append(is_wanted)
     try:
+        with _lock:
+            if not _handlers:
+                _handlers.append(logging.Logger.handle)
+                logging.Logger.handle = _handle  # type: ignore[method-assign, assignment]
+            _wanted.setdefault(thread, []).append(is_wanted)
         yield
     finally:
-        with _lock:
-            _wanted[thread].pop()
-            if not _wanted[thread]:
-                del _wanted[thread]
-            if not _wanted:
-                logging.Logger.handle = _handlers.pop()  # type: ignore[method-assign]
+        try:
+            _filter_no_more(thread, is_wanted)
+        finally:  # an interrupt may have cut it short
+            _filter_no_more(thread, is_wanted)
+
+
+def _filter_no_more(thread: int, is_wanted: Callable[[logging.LogRecord], bool]) -> None:
+    with _lock:
+        asked = _wanted.get(thread, [])
+        if is_wanted in asked:
+            asked.remove(is_wanted)
+        if not asked:
+            _wanted.pop(thread, None)
+        if not _wanted and _handlers:
+            logging.Logger.handle = _handlers[0]  # type: ignore[method-assign]
+            _handlers.clear()
 
 
 @contextlib.contextmanager
@@ -235,8 +245,11 @@ def unreported() -> Iterator[None]:
     def is_of_others(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    logger.addFilter(is_of_others)
     try:
+        logger.addFilter(is_of_others)
         yield
     finally:
-        logger.removeFilter(is_of_others)
+        try:
+            logger.removeFilter(is_of_others)
+        finally:  # an interrupt may have cut it short
+            logger.removeFilter(is_of_others)
