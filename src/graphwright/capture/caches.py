@@ -6,6 +6,8 @@ import functools
 from types import CodeType, FrameType
 from typing import Any
 
+from graphwright.capture.positions import qualname_of
+
 __all__ = ["cache_around", "without_cache"]
 
 _CACHE = type(functools.lru_cache(len))
@@ -14,7 +16,7 @@ _CACHE = type(functools.lru_cache(len))
 def cache_around(frame: FrameType) -> Any:
     """The cache of the running function, where its module, class, object or caller knows that; else None."""
     code = frame.f_code
-    *owners, name = getattr(code, "co_qualname", code.co_name).split(".")
+    *owners, name = qualname_of(code).split(".")
     space: Any = frame.f_globals
     for owner in owners:
         space = getattr(space.get(owner), "__dict__", {})

@@ -25,6 +25,7 @@ import torch
 
 from graphwright.capture.code_table import CodeTable
 from graphwright.capture.converter import Converter
+from graphwright.capture.positions import note_compiled, note_replaced, positions_of, qualname_of
 from graphwright.capture.sources import source_of
 from graphwright.capture.trees import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, is_convertible
 
@@ -116,10 +117,8 @@ def _definition(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
 
 def _spans(node: ast.Lambda, code: CodeType) -> bool:
     """Tell whether the instructions of a code object lie inside a lambda: several may stand on one line."""
-    if not hasattr(code, "co_positions"):
-        return True
     body = node.body
-    for line, end_line, column, end_column in code.co_positions():
+    for line, end_line, column, end_column in positions_of(code):
         if line is None or column is None or (line == end_line == code.co_firstlineno and column == end_column == 0):
             continue
         if (line, column) < (body.lineno, body.col_offset) or (end_line, end_column) > (
@@ -134,7 +133,7 @@ def _converted_tree(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
     definition = _definition(code)
     if definition is None or not is_convertible(definition):
         return None
-    qualname = getattr(code, "co_qualname", code.co_name).split(".")
+    qualname = qualname_of(code).split(".")
     owner = qualname[-2] if len(qualname) > 1 and qualname[-2] != "<locals>" else ""
     return Converter(owner, code.co_varnames[0] if code.co_argcount else "").function(copy.deepcopy(definition))
 
@@ -156,7 +155,8 @@ def _convert_code(code: CodeType, runtime: Any) -> CodeType | None:
     compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE)
     outer_code = next(const for const in compiled.co_consts if isinstance(const, CodeType))
     new = next(const for const in outer_code.co_consts if isinstance(const, CodeType) and const.co_name == name)
-    return _finish(new, code, runtime, getattr(code, "co_qualname", code.co_name))
+    note_compiled(module, compiled)
+    return _finish(new, code, runtime, qualname_of(code))
 
 
 _FUTURE = 0x1000000  # from __future__ import annotations
@@ -168,8 +168,10 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
     for const in new.co_consts:
         if isinstance(const, CodeType):
             part = const.co_name.startswith(PREFIX) or PREFIX in const.co_varnames
-            inner = const.replace(co_name=old.co_name) if part else const
-            const = _finish(inner, inner, runtime, qualname if part else f"{qualname}.<locals>.{const.co_name}")
+            name, within = (old.co_name, qualname) if part else (const.co_name, f"{qualname}.<locals>.{const.co_name}")
+            inner = const.replace(co_name=name) if part else const
+            note_replaced(const, inner, within)
+            const = _finish(inner, inner, runtime, within)
         elif const == RUNTIME_MARK:
             const = runtime
         consts.append(const)
@@ -177,5 +179,6 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
     if hasattr(new, "co_qualname"):
         changes["co_qualname"] = qualname
     finished = new.replace(**changes)
+    note_replaced(new, finished, qualname)
     _made[finished] = True
     return finished

@@ -81,6 +81,7 @@ class Converter(ast.NodeTransformer):
             definition.body = self.visit(definition.body)
             return definition
         definition.decorator_list, definition.returns = [], None
+        vars(definition).update(TYPE_PARAMETERS)
         definition.body = self._body(definition)
         return definition
 

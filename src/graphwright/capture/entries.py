@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.capture.closures import Reached
 from graphwright.capture.objects import is_object
+from graphwright.capture.positions import qualname_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, is_compiled, refuse_call
@@ -216,8 +217,9 @@ class Subject:
         code = getattr(inspect.unwrap(function), "__code__", None)
         if code is None:
             return None
-        name = getattr(code, "co_qualname", code.co_name)
-        return Origin(code.co_filename, code.co_firstlineno, name, "", statement, module_type=type(self.root_module))
+        return Origin(
+            code.co_filename, code.co_firstlineno, qualname_of(code), "", statement, module_type=type(self.root_module)
+        )
 
     def module_of(self, entries: list[Entry]) -> GraphModule:
         """Make the captured module."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import itertools
 import os
-import sys
 from collections import OrderedDict
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -19,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from graphwright.capture.code_table import CodeTable
+from graphwright.capture.positions import position_of, qualname_of
 from graphwright.capture.sources import source_of
 from graphwright.ir import Node, Origin
 
@@ -161,7 +160,7 @@ class CallSite:
             self._origin = Origin(
                 file=self.code.co_filename,
                 line=place.line,
-                function=getattr(self.code, "co_qualname", self.code.co_name),  # Python 3.11 and later know more
+                function=qualname_of(self.code),
                 source=place.source,
                 statement=place.statement,
                 target=place.target if self.is_whole else "",
@@ -224,7 +223,7 @@ def place_of(code: CodeType, instruction: int) -> Place:
 
 
 def _find_place(code: CodeType, instruction: int) -> Place:
-    line, end_line, column, end_column = _position(code, instruction)
+    line, end_line, column, end_column = position_of(code, instruction)
     source = source_of(code.co_filename)
     statements = source.statements.get(line, ())
     if not statements:
@@ -256,17 +255,6 @@ def is_handled(frame: FrameType) -> bool:
         for node in source_of(code.co_filename).handlers
         if code.co_firstlineno <= node.lineno <= line
     )
-
-
-def _position(code: CodeType, instruction: int) -> tuple[int, int | None, int | None, int | None]:
-    first = code.co_firstlineno
-    if sys.version_info >= (3, 11):
-        position = next(itertools.islice(code.co_positions(), instruction // 2, None), (first, None, None, None))
-        return position[0] or first, position[1], position[2], position[3]
-    for start, end, line in code.co_lines():
-        if start <= instruction < end:
-            return line or first, None, None, None
-    return first, None, None, None
 
 
 def _targets(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from graphwright.capture.calls import Calls
 from graphwright.capture.obstacles import Obstacles
+from graphwright.capture.positions import qualname_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
 
@@ -103,7 +104,7 @@ class Plan:
     def convert(self, codes: set[CodeType]) -> Restart:
         """Have functions converted."""
         self.converted |= codes
-        names = sorted(getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2] for code in codes)
+        names = sorted(qualname_of(code).rpartition("<locals>.")[2] for code in codes)
         return Restart(f"converted {', '.join(names)}")
 
     def change(self, place: Any, way: Way, why: str) -> Restart:

@@ -30,6 +30,7 @@ RUNTIME_MARK = "graphwright runtime"  # in the constants of converted code, repl
 PREFIX = "_gw_"  # of the names of functions made from statements
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# What a generic function, of Python 3.12 and later, has where another has none.
 TYPE_PARAMETERS: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
 
 
