@@ -8,17 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._dtype_abbrs import dtype_abbrs
 
 from graphwright.codegen.function import Writer
 from graphwright.codegen.stack_traces import parse_stack_trace
 from graphwright.ir import Graph, Node
 
-__all__ = ["Details", "DetailedWriter", "node_comment", "paint", "tensor_of", "tensor_text"]
+__all__ = ["Details", "DetailedWriter", "dtype_abbrs", "node_comment", "paint", "tensor_of", "tensor_text"]
 
 _COLORS = {"red": "\033[31m", "blue": "\033[34m", "dim": "\033[2m"}
 _COLORS |= {"dim_blue": _COLORS["dim"] + _COLORS["blue"], "dim_green": _COLORS["dim"] + "\033[32m"}
 _RESET = "\033[0m"
+_ABBREVIATIONS = {
+    "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "float16": "f16", "float32": "f32",
+    "float64": "f64", "complex32": "c32", "complex64": "c64", "complex128": "c128", "bool": "b8", "bfloat16": "bf16",
+    "bits1x8": "b1x8", "bits2x4": "b2x4", "bits4x2": "b4x2", "bits8": "b8x1", "bits16": "b16x1",
+    "float8_e5m2": "f8e5m2", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e4m3fnuz": "f8e4m3fnuz", "uint16": "u16", "uint32": "u32", "uint64": "u64", "float8_e8m0fnu": "f8e8m0fnu",
+    "float4_e2m1fn_x2": "f4e2m1fnx2",
+}  # fmt: skip
+dtype_abbrs = {getattr(torch, name): short for name, short in _ABBREVIATIONS.items() if hasattr(torch, name)}
 _KNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

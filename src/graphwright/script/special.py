@@ -224,7 +224,8 @@ _HANDLERS: dict[Any, Handler] = {
     isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
     torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
     is_instance_of: _is_of_type, fork: _fork, wait: _wait,
-    torch.compiler.is_compiling: _tracing, torch.compiler.is_exporting: _tracing,
+    torch.compiler.is_compiling: _tracing,
+    getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling): _tracing,  # there since torch 2.7
     torch.overrides.has_torch_function: _tracing, torch.overrides.has_torch_function_unary: _tracing,
     torch.overrides.has_torch_function_variadic: _tracing,
 }  # fmt: skip
