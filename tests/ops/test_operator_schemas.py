@@ -7,6 +7,7 @@ import functools
 import inspect
 import numbers
 import operator
+import types
 import warnings
 from typing import Any, List, Optional, Tuple, Union
 
@@ -153,6 +154,8 @@ TYPES = [
 @pytest.mark.parametrize("parameter", TYPES, ids=str)
 def test_types_match_alike(parameter: Any) -> None:
     for argument in TYPES:
+        if parameter is object and isinstance(argument, types.GenericAlias):
+            continue  # a subclass of it before Python 3.11
         want = outcome(reference.type_matches, parameter, argument)  # raises where generics meet generics
         assert ours.type_matches(parameter, argument) == (want is True), argument
 

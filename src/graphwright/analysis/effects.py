@@ -278,7 +278,7 @@ class Effects:
 
 def _is_record(target: Any) -> bool:
     """Tell whether a target is a class whose objects hold what they are given: a dataclass, a named tuple, a dict."""
-    return isinstance(target, type) and (is_dataclass(target) or issubclass(target, tuple | dict | list | set))
+    return issubclass(type(target), type) and (is_dataclass(target) or issubclass(target, tuple | dict | list | set))
 
 
 def _returned(node: Node) -> list[Node]:

@@ -97,7 +97,7 @@ class PlainSpelling:
     def may_call(self, function: Any) -> bool:
         """Tell whether this is one of the classes that `parts_of` answers with."""
         return function in (slice, range, set, frozenset, complex) or (
-            isinstance(function, type) and issubclass(function, tuple)
+            issubclass(type(function), type) and issubclass(function, tuple)
         )
 
 

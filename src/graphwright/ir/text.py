@@ -102,7 +102,7 @@ def target_text(node: Node) -> str:
 
 
 def _type_text(kind: Any) -> str:
-    if isinstance(kind, type):
+    if issubclass(type(kind), type):  # `list[int]` says that it is one before Python 3.11
         return kind.__name__ if kind.__module__ == "builtins" else f"{_type_module(kind)}.{kind.__qualname__}"
     return str(kind)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 import warnings
 from typing import Any, Union, get_args, get_origin
@@ -30,13 +29,11 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
         return _fits_list(element, argument_type)
     if signature_type is int and argument_type is torch.dtype:  # dtypes are numbers to the dispatcher
         return True
-    return (
-        inspect.isclass(signature_type) and inspect.isclass(argument_type) and issubclass(argument_type, signature_type)
-    )
+    return _is_class(signature_type) and _is_class(argument_type) and issubclass(argument_type, signature_type)
 
 
 def _fits_list(element: Any, argument_type: Any) -> bool:
-    if not inspect.isclass(element):
+    if not _is_class(element):
         return False
     if element is int and argument_type is int:
         return True
@@ -46,7 +43,11 @@ def _fits_list(element: Any, argument_type: Any) -> bool:
     given = [kind for kind in get_args(argument_type) if kind is not Ellipsis]
     if origin is list and not given:
         return False
-    return all(inspect.isclass(kind) and issubclass(kind, element) for kind in given)
+    return all(_is_class(kind) and issubclass(kind, element) for kind in given)
+
+
+def _is_class(kind: Any) -> bool:
+    return issubclass(type(kind), type)  # not `list[int]`, which says that it is one before Python 3.11
 
 
 def create_type_hint(x: object) -> object:
@@ -59,7 +60,7 @@ def create_type_hint(x: object) -> object:
     """
     if type(x) not in (list, tuple):
         return x
-    if not all(isinstance(kind, type) for kind in x):  # type: ignore[attr-defined]
+    if not all(_is_class(kind) for kind in x):  # type: ignore[attr-defined]
         warnings.warn(f"We were not able to successfully create type hint from the type {x}", stacklevel=2)
         return x
     common: Any = None

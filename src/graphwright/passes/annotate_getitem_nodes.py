@@ -35,7 +35,8 @@ def _item_type(container: Any, index: Any) -> Any:
         return arguments[0] if isinstance(index, int) else None
     if get_origin(container) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return arguments[0] if isinstance(index, int) else None
-    if isinstance(container, type) and issubclass(container, tuple) and hasattr(container, "_fields"):
+    is_class = issubclass(type(container), type)  # `tuple[int]` says that it is one before Python 3.11
+    if is_class and issubclass(container, tuple) and hasattr(container, "_fields"):
         hints = get_type_hints(container)
         arguments = tuple(hints.get(field) for field in container._fields)
     elif get_origin(container) is not tuple:

@@ -84,7 +84,7 @@ def _types_of(argument: Any) -> Any:
     """The type of an argument: of a node what its meta says, or None; of containers a hint."""
     kinds = map_aggregate(argument, lambda leaf: leaf.meta.get("type") if isinstance(leaf, Node) else type(leaf))
     if isinstance(kinds, list | tuple):
-        if not all(isinstance(kind, type) for kind in kinds):  # of a node whose type nobody wrote down
+        if not all(issubclass(type(kind), type) for kind in kinds):  # of a node whose type nobody wrote down
             return None
         return create_type_hint(list(kinds) if isinstance(kinds, list) else tuple(kinds))
     return kinds

@@ -94,8 +94,8 @@ def is_node_output_tensor(node: Node) -> bool:
     >>> is_node_output_tensor(node)
     True
     """
-    kind = node.meta.get("type")
-    return isinstance(kind, type) and issubclass(kind, Tensor)
+    kind: Any = node.meta.get("type")
+    return issubclass(type(kind), type) and issubclass(kind, Tensor)  # not `list[int]`, which is none
 
 
 class FxNetAccFusionsFinder:

@@ -270,7 +270,7 @@ class Trust:
         """Refuse an object by what it is: neither function nor class, or one whose own module is not allowed."""
         if _is_arithmetic(value) or _is_draw(value):
             return
-        if not isinstance(value, _DEFINITIONS):
+        if not issubclass(type(value), _DEFINITIONS):  # nor `list[int]`, which says that it is a class
             _refuse(name, f"it is a {type(value).__name__}, neither a function nor a class")
         holder: Any = value
         if isinstance(value, types.MethodType | types.BuiltinMethodType) and isinstance(value.__self__, type):
@@ -318,7 +318,7 @@ def _is_arithmetic(value: Any) -> bool:
     """Tell whether an object is a class of NumPy's numbers, or one of its operators."""
     if isinstance(value, numpy.ufunc):
         return getattr(numpy, value.__name__, None) is value
-    return isinstance(value, type) and issubclass(value, numpy.number | numpy.bool_)
+    return issubclass(type(value), type) and issubclass(value, numpy.number | numpy.bool_)
 
 
 def _is_draw(value: Any) -> bool:

@@ -129,7 +129,8 @@ def _of_generic(origin: Any, args: tuple[Any, ...]) -> Type | None:
 
 def is_named_tuple(kind: Any) -> bool:
     """Tell whether a class is one of `NamedTuple`'s or `namedtuple`'s, or of torch's own results of that kind."""
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    is_class = issubclass(type(kind), type)  # `tuple[int]` says that it is one before Python 3.11
+    return is_class and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def fields_of(kind: type) -> dict[str, Type]:

@@ -188,9 +188,14 @@ def _constructed(
         return c.problem("an exception is made and not raised", node, "raise it where it is made")
     if kind.__module__.partition(".")[0] == "torch":
         return _torch(c, kind, args, kwargs, node, named)
-    if kind.__flags__ & 0x200 and modifier_of(kind) != "ignore" and kind.__module__ != "builtins":  # made in Python
+    if _is_python(kind) and modifier_of(kind) != "ignore" and kind.__module__ != "builtins":
         return c.make("call_function", kind, args, ObjectType(kind), node, kwargs, named=named)
     return c.problem(f"{kind.__name__} cannot be made in a scripted program", node)
+
+
+def _is_python(kind: type) -> bool:
+    """Tell whether a class is made in Python: on the heap, as some of C's are, and open to new attributes."""
+    return bool(kind.__flags__ & 0x200) and not kind.__flags__ & 0x100
 
 
 def spread(c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
