@@ -247,7 +247,7 @@ TWINS = [
         FuseConvBatchNorm(), "fuse_conv_batch_norm.fold_batch_norm", unscaled, conv_and_norm, (IMAGE,), modes=("eval",)
     ),
     Twin(
-        FuseConvReLU(), "rewrite.Effects.are_together", always, program(relu_without_gradients, **linears("q")),
+        FuseConvReLU(), "rewrite.GraphEffects.are_together", always, program(relu_without_gradients, **linears("q")),
         grads=True,
     ),
     Twin(HoistInvariants(), "hoist_invariants.may_write", never, graph_module("x", exponentials_of_what_changes)),

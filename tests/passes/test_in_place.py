@@ -15,7 +15,7 @@ from graphwright.ops import is_inplace
 from graphwright.passes import RemoveInPlace, ShapeProp, UseInPlace
 from graphwright.passes import remove_in_place as removing
 from graphwright.passes import use_in_place as using
-from graphwright.rewrite import Effects
+from graphwright.rewrite import GraphEffects
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 
@@ -224,7 +224,7 @@ def test_there_and_back() -> None:
 TWINS = [
     pytest.param(removing, "_may_go", lambda *_: True, RemoveInPlace(), KEPT[0].values[0], id="writes to inputs"),
     pytest.param(removing, "_keeps_dtype", lambda *_: True, RemoveInPlace(), REMOVED[10].values[0], id="any dtype"),
-    pytest.param(Effects, "are_together", lambda *_: True, RemoveInPlace(), None, id="any context"),
+    pytest.param(GraphEffects, "are_together", lambda *_: True, RemoveInPlace(), None, id="any context"),
     pytest.param(
         using, "gives_fresh_value", lambda *_: True, UseInPlace(True),
         lambda m, x: (lambda y: (y[0].relu(), y))(m.a(x)), id="writes to views",

@@ -72,10 +72,10 @@ def test_rules_that_keep_values_keep_many_programs(start: int) -> None:
 
 def without_checks(gm: Any, rules: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Rewrite as if nothing were written, drawn or switched between operations."""
-    from graphwright.rewrite.effects import Effects
+    from graphwright.rewrite.effects import GraphEffects
 
-    monkeypatch.setattr(Effects, "obstacle", lambda *args: None)
-    monkeypatch.setattr(Effects, "obstacle_of_alias", lambda *args: None)
+    monkeypatch.setattr(GraphEffects, "obstacle", lambda *args: None)
+    monkeypatch.setattr(GraphEffects, "obstacle_of_alias", lambda *args: None)
     return rewrite(gm, rules)
 
 

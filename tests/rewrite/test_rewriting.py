@@ -15,7 +15,7 @@ import graphwright as gw
 from graphwright import Lit, mod, one_of, rewrite, rule, symbolic_trace
 from graphwright.ops import unpack
 from graphwright.passes import ShapeProp
-from graphwright.rewrite import Calls, Effects, replay
+from graphwright.rewrite import Calls, GraphEffects, replay
 
 X = torch.linspace(-2.0, 2.0, 12).view(3, 4)
 
@@ -558,7 +558,7 @@ def test_writers_are_found_by_way_of_views_and_branches() -> None:
         return y + z + other
 
     gm = gw.trace(program, (torch.ones(3, 3),))
-    effects = Effects(gm.graph, Calls(gm))
+    effects = GraphEffects(gm.graph, Calls(gm))
     nodes = {node.target: node for node in gm.graph.nodes}
     written = {
         name for name in ("exp", "sin", "cos", "narrow", "view", "x", "unsqueeze") if effects.writer_of(nodes[name])

@@ -75,6 +75,7 @@ class Effects:
     def __init__(self, gm: nn.Module) -> None:
         self._gm = gm
         self._graph = graph_of(gm)
+        self._owners: dict[Graph, Node] = {}  # the nodes that have these graphs as bodies, as they were last seen
 
     # ---- memory
 
@@ -228,16 +229,23 @@ class Effects:
     # ---- looking up
 
     def _own(self, node: Node) -> None:
-        if node._erased or not any(node.graph is graph for graph in self._graph.all_graphs()):
+        inside: Node | None = node
+        while inside is not None and not inside._erased and inside.graph is not self._graph:
+            inside = self._owner(inside.graph)
+        if inside is None or inside._erased:
             raise GraphError(
                 f"{node.name} is no node of the module", fix="ask for one of its graph, or of a body in it"
             )
 
     def _owner(self, graph: Graph) -> Node | None:
-        """The node that has a graph as a body; None for the outermost."""
+        """The node that has a graph as a body; None for the outermost, and for graphs of other modules."""
         if graph is self._graph:
             return None
-        return next(node for node in self._graph.all_nodes() if graph in bodies_of(node))
+        owner = self._owners.get(graph)
+        if owner is None or owner._erased or all(body is not graph for body in bodies_of(owner)):
+            self._owners = {body: node for node in self._graph.all_nodes() for body in bodies_of(node)}
+            owner = self._owners.get(graph)
+        return owner
 
     def _module(self, node: Node) -> nn.Module | None:
         return read_attribute(self._gm, str(node.target)) if node.op == "call_module" else None

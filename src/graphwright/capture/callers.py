@@ -63,10 +63,10 @@ class Callers:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
-        for each in functions:
-            plain = getattr(each, "__func__", each)
-            if type(plain) is FunctionType and stored_globals(plain.__code__):
-                self._globals.note(plain.__code__, plain.__globals__)
+        plain = [getattr(each, "__func__", each) for each in functions]
+        for each in {id(each): each for each in plain if type(each) is FunctionType}.values():
+            if stored_globals(each.__code__):
+                self._globals.note(each.__code__, each.__globals__)
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""

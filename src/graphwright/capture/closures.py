@@ -81,7 +81,7 @@ def _variables(function: Any) -> Iterator[tuple[str, Any]]:
         for name, cell in _cells(function).items():
             yield name, cell.cell_contents
         names = function.__globals__
-        if not _stores_globals(function.__code__):
+        if not stored_globals(function.__code__):
             for name in _global_names(function.__code__):
                 if isinstance(names.get(name), nn.Module):
                     yield name, names[name]
@@ -118,10 +118,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _global_names(code: CodeType) -> set[str]:
     return {name for part in _codes(code) for name in part.co_names}
-
-
-def _stores_globals(code: CodeType) -> bool:
-    return bool(stored_globals(code))
 
 
 def stored_globals(code: CodeType) -> set[str]:
@@ -179,7 +175,7 @@ class _Copy:
         mine = {name: self.value(cell.cell_contents) for name, cell in cells.items()}
         changed = {name for name, cell in cells.items() if mine[name] is not cell.cell_contents}
         names, found = function.__globals__, {}
-        if not _stores_globals(function.__code__):
+        if not stored_globals(function.__code__):
             for name in _global_names(function.__code__):
                 if id(names.get(name)) in self._modules:
                     found[name] = self._modules[id(names[name])]

@@ -65,8 +65,8 @@ def record_compiled_method(recorder: Recorder, method: Any, args: Any, kwargs: A
 def _owner_of(recorder: Recorder, method: Any) -> tuple[str, nn.Module]:
     """The path and the module that a compiled method belongs to."""
     shells = recorder.shells
-    for original, shell in shells.all() if shells is not None else ():
-        if shells is not None and shell is original:
+    if shells is not None:
+        for original in [module for module, shell in shells.all() if shell is module]:
             for path, module in original.named_modules(prefix=shells.path(original) or ""):
                 if getattr(module, method.name, None) is method:
                     return path, module

@@ -155,12 +155,12 @@ class _ReadableWriter(Writer):
 
     def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
         """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
-        others = [
-            other
-            for other in self.nodes
-            if other > node and other is not item and other in self.texts and self.texts[other][0] == name
-        ]
-        return any(user > other for other in others for user in item.users)
+        last = max(item.users, default=node)
+        while node is not last:
+            node = node._next
+            if node is not item and node is not last and node in self.texts and self.texts[node][0] == name:
+                return True
+        return False
 
     @contextlib.contextmanager
     def shadowing(self, body: Graph, operands: Sequence[Any]) -> Iterator[None]:
@@ -260,8 +260,8 @@ class _ReadableWriter(Writer):
         """Write that a condition does not hold."""
         if isinstance(pred, Text):
             return f"not {pred}" if pred.isidentifier() else f"not ({pred})"
-        if pred in self.inside and pred._target in _NEGATED:
-            return self.function_call(operator.not_, (pred,), {})[0]
+        if pred in self.inside and pred in self.negated:
+            return self.negated[pred]
         text = self.operand(pred, NOT)
         return text.removeprefix("not ") if text.startswith("not ") else f"not {text}"
 
@@ -414,11 +414,13 @@ class _ReadableWriter(Writer):
         """Write a call of a function, as the operator that it is where it is one."""
         if target is operator.not_ and len(args) == 1:
             inner = args[0]
-            if type(inner) is Node and inner in self.inside and self.inside[inner][0].startswith("any(not "):
-                return f"all({self.inside[inner][0].removeprefix('any(not ')}", PRIMARY
-            if type(inner) is Node and inner in self.negated and inner in self.inside:
-                return self.negated[inner], COMPARISON
-            return f"not {self.operand(args[0], NOT)}", NOT
+            if type(inner) is Node and inner in self.inside:
+                text = self.inside[inner][0]
+                if text.startswith("any(not "):
+                    return f"all({text.removeprefix('any(not ')}", PRIMARY
+                if inner in self.negated:
+                    return self.negated[inner], COMPARISON
+            return f"not {self.operand(inner, NOT)}", NOT
         is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node
         if is_one and args[0] in self.inside and args[0] in self.lists.values():
             return self.inside[args[0]]  # the list that a comprehension makes, not another one

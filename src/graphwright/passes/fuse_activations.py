@@ -18,7 +18,7 @@ from graphwright.ops import call_of, is_region, is_untouched
 from graphwright.passes.bodies import may_write, nodes_between
 from graphwright.passes.fuse_conv_add import fuse_conv_add
 from graphwright.passes.fuse_conv_batch_norm import FuseConvBatchNorm
-from graphwright.passes.submodules import Calls, graphs_in
+from graphwright.passes.submodules import ModuleCalls, graphs_in
 from graphwright.runtime import GraphModule
 
 __all__ = ["FuseActivations"]
@@ -61,7 +61,7 @@ class FuseActivations:
         fused = _fused_modules()
         table = self._table(fused)
         count = 0 if self.training else FuseConvBatchNorm(relu=False, into_next=False).run(gm)
-        calls = Calls(gm)
+        calls = ModuleCalls(gm)
         if self.onednn and not self.training:
             count += fuse_conv_add(gm, calls, fused)
         groups: dict[Any, list[_Chain]] = {}  # the same modules may follow each other in many places
@@ -141,7 +141,7 @@ class _Chain:
         return tuple([(step.kind, step.settings if step.module is None else id(step.module)) for step in self.steps])
 
 
-def _chains(gm: GraphModule, table: Iterable[tuple[type[nn.Module], ...]], calls: Calls) -> list[_Chain]:
+def _chains(gm: GraphModule, table: Iterable[tuple[type[nn.Module], ...]], calls: ModuleCalls) -> list[_Chain]:
     """The sequences of the table in a module, the longest that end in a node, from the end to the start."""
     known = set(table)
     found: list[_Chain] = []
@@ -155,7 +155,7 @@ def _chains(gm: GraphModule, table: Iterable[tuple[type[nn.Module], ...]], calls
     return found
 
 
-def _longest(node: Node, known: set[tuple[type[nn.Module], ...]], calls: Calls, gm: GraphModule) -> _Chain | None:
+def _longest(node: Node, known: set[tuple[type[nn.Module], ...]], calls: ModuleCalls, gm: GraphModule) -> _Chain | None:
     steps: list[_Step] = []
     best = None
     while len(steps) < 3 and (step := _step(node, calls)) is not None:
@@ -179,7 +179,7 @@ def _is_only_reader(step: _Step, value: Node) -> bool:
 _FUNCTIONS = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "tanh": nn.Tanh}
 
 
-def _step(node: Node, calls: Calls) -> _Step | None:
+def _step(node: Node, calls: ModuleCalls) -> _Step | None:
     if node.op == "call_module":
         module = calls.module(node)
         return _Step(node, type(module), module) if module is not None and is_untouched(module) else None
@@ -195,7 +195,7 @@ def _step(node: Node, calls: Calls) -> _Step | None:
     return _Step(node, kind, None, tuple(settings.items()))
 
 
-def _is_closed(chain: _Chain, calls: Calls, gm: GraphModule) -> bool:
+def _is_closed(chain: _Chain, calls: ModuleCalls, gm: GraphModule) -> bool:
     """Tell whether nothing happens between the operations that could tell when they are done."""
     between = nodes_between(chain.nodes[0], chain.nodes[-1], chain.nodes)
     norms = [step.module for step in chain.steps if isinstance(step.module, nn.modules.batchnorm._BatchNorm)]
@@ -219,7 +219,9 @@ def _fits(chain: _Chain) -> bool:
 # ---- editing
 
 
-def _fuse(group: Sequence[_Chain], table: Mapping[tuple[type[nn.Module], ...], type[nn.Module]], calls: Calls) -> None:
+def _fuse(
+    group: Sequence[_Chain], table: Mapping[tuple[type[nn.Module], ...], type[nn.Module]], calls: ModuleCalls
+) -> None:
     """Put one fused module in the place of chains of the same modules."""
     first = group[0]
     fused = table[first.kinds](*[step.made for step in first.steps])

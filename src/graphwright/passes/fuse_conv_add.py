@@ -12,14 +12,14 @@ from graphwright.ir import Node
 from graphwright.ops import functional_call, is_untouched
 from graphwright.passes.bodies import may_write, nodes_between
 from graphwright.passes.ownership import Ownership
-from graphwright.passes.submodules import Calls, graphs_in
+from graphwright.passes.submodules import ModuleCalls, graphs_in
 from graphwright.passes.tensor_facts import is_number
 from graphwright.runtime import GraphModule
 
 __all__ = ["fuse_conv_add"]
 
 
-def fuse_conv_add(gm: GraphModule, calls: Calls, fused: Any) -> int:
+def fuse_conv_add(gm: GraphModule, calls: ModuleCalls, fused: Any) -> int:
     """Put `fused.ConvAdd2d` and `fused.ConvAddReLU2d` in the place of convolutions whose value is added to another.
 
     The first operand is preferred, where both are convolutions. Returns the number of operations that went into others.
@@ -53,7 +53,7 @@ class _Sum:
     module: nn.Module | None  # the ReLU
 
 
-def _sum(addition: Node, calls: Calls, ownership: Ownership, gm: GraphModule) -> _Sum | None:
+def _sum(addition: Node, calls: ModuleCalls, ownership: Ownership, gm: GraphModule) -> _Sum | None:
     """The sum that a node computes, if a fused module can stand for it."""
     call = functional_call(addition)
     if call is None or call.key != "add" or call.arguments.get("alpha", 1) != 1 or call.writes not in ((), ("input",)):
@@ -79,12 +79,12 @@ def _sum(addition: Node, calls: Calls, ownership: Ownership, gm: GraphModule) ->
     return None
 
 
-def _may_join(node: Any, calls: Calls) -> bool:
+def _may_join(node: Any, calls: ModuleCalls) -> bool:
     module = calls.module(node)
     return type(module) is nn.Conv2d and is_untouched(module)
 
 
-def _join(found: _Sum, calls: Calls) -> None:
+def _join(found: _Sum, calls: ModuleCalls) -> None:
     """Have the call of the convolution compute the whole sum, where that was computed."""
     conv, last = found.conv, found.relu or found.addition
     (other,) = [value for value in found.addition.all_input_nodes if value is not conv]

@@ -17,7 +17,7 @@ from graphwright.ops import is_untouched
 from graphwright.passes.fold_batch_norm import BatchNorm, fold_batch_norm, fold_batch_norm_before, scale_and_shift
 from graphwright.passes.fuse_conv_relu import FuseConvReLU
 from graphwright.passes.ownership import Ownership
-from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, Calls, LinearLike
+from graphwright.passes.submodules import LINEAR_LIKE, TRANSPOSED, LinearLike, ModuleCalls
 from graphwright.runtime import GraphModule, expect, graph_of
 
 __all__ = ["FuseConvBatchNorm", "fuse_conv_batch_norm"]
@@ -68,7 +68,7 @@ class FuseConvBatchNorm:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        calls, ownership = Calls(gm), Ownership(gm)
+        calls, ownership = ModuleCalls(gm), Ownership(gm)
         nodes = list(graph_of(gm).all_nodes())
         behind = [match for node in nodes if (match := _match_behind(node, calls, ownership))]
         taken = {match.norm_node for match in behind}
@@ -108,14 +108,14 @@ class _Match:
     norm: BatchNorm
     is_norm_first: bool
 
-    def as_it_is_now(self, calls: Calls) -> _Match:
+    def as_it_is_now(self, calls: ModuleCalls) -> _Match:
         """The match after others were folded: its layer may be another one by now."""
         layer = calls.module(self.layer_node)
         assert isinstance(layer, LINEAR_LIKE)
         return replace(self, layer=layer)
 
 
-def _match_behind(norm_node: Node, calls: Calls, ownership: Ownership) -> _Match | None:
+def _match_behind(norm_node: Node, calls: ModuleCalls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a batch norm that the layer before it can absorb."""
     norm = _norm(norm_node, calls)
     layer_node = calls.input(norm_node) if norm is not None else None
@@ -130,7 +130,7 @@ def _match_behind(norm_node: Node, calls: Calls, ownership: Ownership) -> _Match
     return _Match(layer_node, norm_node, layer, norm, False)
 
 
-def _match_before(layer_node: Node, calls: Calls, ownership: Ownership) -> _Match | None:
+def _match_before(layer_node: Node, calls: ModuleCalls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a layer that can absorb the batch norm before it."""
     layer = _layer(layer_node, calls)
     norm_node = calls.input(layer_node) if layer is not None else None
@@ -147,7 +147,7 @@ def _match_before(layer_node: Node, calls: Calls, ownership: Ownership) -> _Matc
     return _Match(layer_node, norm_node, layer, norm, True)
 
 
-def _norm(node: object, calls: Calls) -> BatchNorm | None:
+def _norm(node: object, calls: ModuleCalls) -> BatchNorm | None:
     """The batch norm that a node calls, if it keeps statistics and may be replaced."""
     norm = calls.module(node)
     if not isinstance(norm, _BATCH_NORMS) or not _is_replaceable(norm, _BATCH_NORMS, calls):
@@ -156,7 +156,7 @@ def _norm(node: object, calls: Calls) -> BatchNorm | None:
     return norm if keeps_statistics else None
 
 
-def _layer(node: object, calls: Calls) -> LinearLike | None:
+def _layer(node: object, calls: ModuleCalls) -> LinearLike | None:
     """The layer that a node calls, if it may be replaced."""
     layer = calls.module(node)
     is_layer = isinstance(layer, LINEAR_LIKE) and _is_replaceable(layer, LINEAR_LIKE, calls)
@@ -182,7 +182,7 @@ def _reads_only_inputs(layer: LinearLike) -> bool:
     return not any(layer.padding)
 
 
-def _is_replaceable(module: nn.Module, kinds: tuple[type, ...], calls: Calls) -> bool:
+def _is_replaceable(module: nn.Module, kinds: tuple[type, ...], calls: ModuleCalls) -> bool:
     """Tell whether a module does what its very class says, and the graph only ever calls it."""
     return type(module) in kinds and is_untouched(module) and not calls.is_read(module)
 
@@ -198,7 +198,7 @@ def _refuse_training(matches: list[_Match]) -> None:
         )
 
 
-def _fold_all(matches: list[_Match], calls: Calls) -> None:
+def _fold_all(matches: list[_Match], calls: ModuleCalls) -> None:
     groups: dict[tuple[int, int], list[_Match]] = {}  # the same two modules may follow each other in many places
     for match in matches:
         groups.setdefault((id(match.layer), id(match.norm)), []).append(match)
@@ -206,7 +206,7 @@ def _fold_all(matches: list[_Match], calls: Calls) -> None:
         _fold(group, calls)
 
 
-def _fold(group: list[_Match], calls: Calls) -> None:
+def _fold(group: list[_Match], calls: ModuleCalls) -> None:
     """Fold one batch norm into one layer, at all places where they follow each other."""
     folded = _folded_layer(group[0])
     calls.replace([match.layer_node for match in group], folded, "folded")
@@ -231,7 +231,7 @@ def _folded_layer(match: _Match) -> LinearLike:
     return folded
 
 
-def _expect_rank(match: _Match, rank: int, calls: Calls) -> None:
+def _expect_rank(match: _Match, rank: int, calls: ModuleCalls) -> None:
     """Guard the rank of what the first of the two reads: this graph does not say it."""
     graph, first = match.layer_node.graph, match.norm_node if match.is_norm_first else match.layer_node
     with graph.inserting_before(first):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from graphwright.ir import Node
 from graphwright.ops import call_of, is_inplace, is_untouched
 from graphwright.passes.ownership import Ownership
-from graphwright.passes.submodules import LINEAR_LIKE, Calls, LinearLike
+from graphwright.passes.submodules import LINEAR_LIKE, LinearLike, ModuleCalls
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["ConvAddReLU", "ConvReLU", "FuseConvReLU", "fuse_conv_relu"]
@@ -79,7 +79,7 @@ class FuseConvReLU:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        calls, ownership = Calls(gm), Ownership(gm)
+        calls, ownership = ModuleCalls(gm), Ownership(gm)
         matches = [match for node in graph_of(gm).all_nodes() if (match := _match(node, calls, ownership))]
         groups: dict[tuple[int, _Form], list[_Match]] = {}
         for match in matches:
@@ -121,7 +121,7 @@ class _Match:
     addition: Node | None = None
 
 
-def _match(relu: Node, calls: Calls, ownership: Ownership) -> _Match | None:
+def _match(relu: Node, calls: ModuleCalls, ownership: Ownership) -> _Match | None:
     """Return the match that ends in this node: a ReLU that the layer before it can take in."""
     read = _read(relu, calls)
     if read is None or not ownership.effects(relu.graph).are_together(read, relu):
@@ -135,7 +135,7 @@ def _match(relu: Node, calls: Calls, ownership: Ownership) -> _Match | None:
     return _match_addition(relu, read, calls)
 
 
-def _match_addition(relu: Node, read: Node, calls: Calls) -> _Match | None:
+def _match_addition(relu: Node, read: Node, calls: ModuleCalls) -> _Match | None:
     """Return the match of a layer, an addition and a ReLU that come directly after one another."""
     addition, layer_node = relu.prev, relu.prev.prev
     layer = _layer(layer_node, calls)
@@ -159,7 +159,7 @@ def _match_addition(relu: Node, read: Node, calls: Calls) -> _Match | None:
     return _Match("add, relu", layer, layer_node, relu, addition)
 
 
-def _read(relu: Node, calls: Calls) -> Node | None:
+def _read(relu: Node, calls: ModuleCalls) -> Node | None:
     """What a node reads that is a ReLU of one value, in any spelling; None for others."""
     if relu.op == "call_module":
         module = calls.module(relu)
@@ -171,12 +171,12 @@ def _read(relu: Node, calls: Calls) -> Node | None:
     return value if isinstance(value, Node) else None
 
 
-def _is_in_place(relu: Node, calls: Calls) -> bool:
+def _is_in_place(relu: Node, calls: ModuleCalls) -> bool:
     module = calls.module(relu)
     return is_inplace(relu) or (isinstance(module, nn.ReLU) and module.inplace)
 
 
-def _layer(node: Any, calls: Calls) -> LinearLike | None:
+def _layer(node: Any, calls: ModuleCalls) -> LinearLike | None:
     """Return the layer that a node calls, where it is one that can take in what follows."""
     module = calls.module(node)
     if not isinstance(module, LINEAR_LIKE) or type(module) not in LINEAR_LIKE:
@@ -200,7 +200,7 @@ def _other_operand(addition: Node, layer_node: Node) -> object:
 # ---- editing
 
 
-def _join(group: list[_Match], calls: Calls) -> None:
+def _join(group: list[_Match], calls: ModuleCalls) -> None:
     """Join one layer with the ReLUs that follow it in the same form."""
     form, layer = group[0].form, group[0].layer
     new = ConvReLU(layer) if form == "relu" else ConvAddReLU(layer, in_place=form == "add into, relu")

@@ -14,7 +14,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import call_of, functional_call, is_untouched, may_share_memory, sources_of
 from graphwright.passes.bodies import may_write
 from graphwright.passes.layouts import reads_any_layout, reshape_views
-from graphwright.passes.submodules import Calls, graphs_in, install, is_inside_used
+from graphwright.passes.submodules import ModuleCalls, graphs_in, install, is_inside_used
 from graphwright.runtime import GraphModule, read_attribute
 
 __all__ = ["MergeParallelLinears"]
@@ -58,7 +58,7 @@ class MergeParallelLinears:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        calls = Calls(gm)
+        calls = ModuleCalls(gm)
         uses = _Uses(gm, calls)
         count = 0
         for graph in graphs_in(gm):
@@ -119,7 +119,7 @@ def _note(groups: dict[Any, list[_Layer]], waiting: dict[Any, list[_Layer]]) -> 
 class _Uses:
     """Which linear layers own their parameters alone: nobody else in the captured module can tell they went."""
 
-    def __init__(self, gm: GraphModule, calls: Calls) -> None:
+    def __init__(self, gm: GraphModule, calls: ModuleCalls) -> None:
         self._gm, self._calls = gm, calls
         self._names: dict[int, int] = {}  # how many names a parameter has, by id
         for _, parameter in gm.named_parameters(remove_duplicate=False):
@@ -205,7 +205,7 @@ class _Uses:
 # ---- the merged layer
 
 
-def _merge(group: Sequence[_Layer], gm: GraphModule, calls: Calls) -> None:
+def _merge(group: Sequence[_Layer], gm: GraphModule, calls: ModuleCalls) -> None:
     """Put one layer in the place of several."""
     first = group[0]
     sizes = [layer.weight.shape[0] for layer in group]
@@ -272,7 +272,7 @@ def _meta_of_part(node: Node, total: int, own: int) -> dict[str, Any]:
     return meta
 
 
-def _remove(layer: _Layer, gm: GraphModule, calls: Calls) -> None:
+def _remove(layer: _Layer, gm: GraphModule, calls: ModuleCalls) -> None:
     """Erase a layer that was merged, with its parameters."""
     attributes = [used for used in layer.node.all_input_nodes if used.op == "get_attr" and used is not layer.input]
     calls.erase(layer.node)

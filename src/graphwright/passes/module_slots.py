@@ -12,7 +12,7 @@ from torch import nn
 
 from graphwright.ir import Node
 from graphwright.ops import is_untouched
-from graphwright.passes.submodules import Calls
+from graphwright.passes.submodules import ModuleCalls
 
 __all__ = ["Slot", "call_with", "is_own", "like_now", "take_out"]
 
@@ -53,7 +53,7 @@ def call_with(node: Node, value: Any, names: Iterable[str] = ()) -> None:
     node.args, node.kwargs = () if kwargs else (value,), kwargs
 
 
-def is_own(module: nn.Module, gm: nn.Module, calls: Calls, uses: int = 1) -> bool:
+def is_own(module: nn.Module, gm: nn.Module, calls: ModuleCalls, uses: int = 1) -> bool:
     """Tell whether a module does what its class says, is there once, and shares its parameters with no other."""
     if not is_untouched(module) or calls.is_read(module) or len(calls.nodes(module)) != uses:
         return False

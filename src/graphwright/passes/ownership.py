@@ -9,7 +9,7 @@ from torch import nn
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import operator_of, sources_of
 from graphwright.passes.layouts import ASKING_FOR_LAYOUT, is_dense, is_layout_hidden, is_spread
-from graphwright.rewrite import Calls, Effects
+from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import is_guard
 
 __all__ = ["Ownership"]
@@ -33,12 +33,12 @@ class Ownership:
 
     def __init__(self, gm: nn.Module) -> None:
         self.calls = Calls(gm)
-        self._effects: dict[Graph, Effects] = {}
+        self._effects: dict[Graph, GraphEffects] = {}
 
-    def effects(self, graph: Graph) -> Effects:
+    def effects(self, graph: Graph) -> GraphEffects:
         """What the operations of a graph do besides computing values."""
         if graph not in self._effects:
-            self._effects[graph] = Effects(graph, self.calls)
+            self._effects[graph] = GraphEffects(graph, self.calls)
         return self._effects[graph]
 
     def is_written(self, *values: Node) -> bool:

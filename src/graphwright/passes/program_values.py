@@ -19,7 +19,7 @@ from graphwright.ops import cond, enter_context, exit_context, is_impure, is_reg
 from graphwright.passes.bodies import ends_by_raising, may_write, module_of, own_bodies
 from graphwright.passes.dead_values import remove_dead_values
 from graphwright.passes.node_names import Counts, is_unnamed
-from graphwright.rewrite import Calls, Effects
+from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import is_guard
 
 __all__ = ["ProgramValues"]
@@ -236,7 +236,7 @@ class ProgramValues:
     def _drop_needless_copies(self) -> None:
         """Erase copies of what nothing writes to after it was wanted."""
         calls = Calls(self._gm)
-        effects = {graph: Effects(graph, calls) for graph in self._graph.all_graphs()}
+        effects = {graph: GraphEffects(graph, calls) for graph in self._graph.all_graphs()}
         outer = effects[self._graph].has_writers
         for copied in self._copies:
             if copied._erased:

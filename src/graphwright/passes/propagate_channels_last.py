@@ -25,7 +25,7 @@ from graphwright.ops import (
 )
 from graphwright.passes.bodies import may_write
 from graphwright.passes.shape_prop import TensorMetadata
-from graphwright.passes.submodules import Calls, graphs_in
+from graphwright.passes.submodules import ModuleCalls, graphs_in
 from graphwright.runtime import GraphModule, read_attribute
 
 __all__ = ["PropagateChannelsLast"]
@@ -68,7 +68,7 @@ class PropagateChannelsLast:
 
     def run(self, gm: GraphModule) -> int:
         """Edit a captured module in place; return the number of changes."""
-        calls = Calls(gm)
+        calls = ModuleCalls(gm)
         members: dict[Node, None] = {}
         for graph in graphs_in(gm):
             found = self._members(graph, gm, calls)
@@ -78,7 +78,7 @@ class PropagateChannelsLast:
         _convert_weights(convolutions, gm, calls)
         return len(convolutions)
 
-    def _members(self, graph: Graph, gm: GraphModule, calls: Calls) -> dict[Node, None]:
+    def _members(self, graph: Graph, gm: GraphModule, calls: ModuleCalls) -> dict[Node, None]:
         """The nodes of a graph that compute with channels last, in the order of the graph."""
         candidates = {node: None for node in graph.nodes if _may_be_last(node, calls)}
         while True:  # what is written in place has to be made inside
@@ -126,12 +126,12 @@ def _call(node: Node) -> Call | None:
     return call if call is not None and call.key in _OPERATIONS and not call.random else None
 
 
-def _is_convolution(node: Node, calls: Calls) -> bool:
+def _is_convolution(node: Node, calls: ModuleCalls) -> bool:
     module: Any = calls.module(node)
     return type(module) in _CONVOLUTIONS and is_untouched(module) and module.padding_mode == "zeros"
 
 
-def _may_be_last(node: Node, calls: Calls) -> bool:
+def _may_be_last(node: Node, calls: ModuleCalls) -> bool:
     images = [used for used in node.all_input_nodes if used.op != "get_attr" and _rank(used) == 4]
     if _image(node) is None or not images or any(_image(used) is None for used in images):
         return False
@@ -284,7 +284,7 @@ def _in_channels_last(known: TensorMetadata) -> TensorMetadata:
     return known._replace(stride=strides, memory_format=torch.channels_last)
 
 
-def _convert_weights(convolutions: list[Node], gm: GraphModule, calls: Calls) -> None:
+def _convert_weights(convolutions: list[Node], gm: GraphModule, calls: ModuleCalls) -> None:
     """Give convolutions weights in channels_last, in modules of their own."""
     names: dict[int, int] = {}
     for _, parameter in gm.named_parameters(remove_duplicate=False):

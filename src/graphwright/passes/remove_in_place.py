@@ -17,7 +17,7 @@ from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched, modu
 from graphwright.passes.bodies import plain_graphs
 from graphwright.passes.functional_setitem import functional_setitem
 from graphwright.passes.ownership import Ownership
-from graphwright.passes.submodules import Calls
+from graphwright.passes.submodules import ModuleCalls
 from graphwright.passes.tensor_facts import gives_tensor, is_number, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
@@ -52,12 +52,12 @@ class RemoveInPlace:
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
         assert isinstance(gm, GraphModule)
-        calls = Calls(gm)
+        calls = ModuleCalls(gm)
         ownership = Ownership(gm)
         return sum(_functionalize(graph, calls, ownership) for graph in list(plain_graphs(graph_of(gm))))
 
 
-def _functionalize(graph: Graph, calls: Calls, ownership: Ownership) -> int:
+def _functionalize(graph: Graph, calls: ModuleCalls, ownership: Ownership) -> int:
     effects = ownership.effects(graph)
     count = 0
     for node in list(graph.nodes):
@@ -94,7 +94,7 @@ def _facts(value: Node) -> dict[str, Any]:
 # ---- whether it may go
 
 
-def _written(node: Node, calls: Calls) -> Node | None:
+def _written(node: Node, calls: ModuleCalls) -> Node | None:
     """The value that a node writes to and does nothing else with."""
     if node.op == "call_module":
         module = calls.module(node)
@@ -211,7 +211,7 @@ def _keeps_dtype(call: Call, written: Node) -> bool:
     return None not in facts and len({fact[1] for fact in facts if fact is not None}) == 1
 
 
-def _replace_module(node: Node, calls: Calls) -> None:
+def _replace_module(node: Node, calls: ModuleCalls) -> None:
     """Have a node call a module that is like its own, but for the flag."""
     module = calls.module(node)
     assert module is not None

@@ -17,7 +17,7 @@ from graphwright.passes.fold_batch_norm import fold_batch_norm, scale_and_shift
 from graphwright.passes.module_slots import Slot, call_with, is_own, like_now, take_out
 from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
-from graphwright.passes.submodules import Calls
+from graphwright.passes.submodules import ModuleCalls
 from graphwright.passes.tensor_facts import sure_rank
 from graphwright.runtime import GraphModule, expect, graph_of
 
@@ -58,7 +58,7 @@ class _FuseBatchNorm(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Fold the batch norms. Raises TrainingModeError, with nothing changed, where one is in training mode."""
-        calls, ownership = Calls(graph_module), Ownership(graph_module)
+        calls, ownership = ModuleCalls(graph_module), Ownership(graph_module)
         pairs = []
         for graph in plain_graphs(graph_of(graph_module)):
             effects = ownership.effects(graph)
@@ -154,7 +154,7 @@ def _disjoint(pairs: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
     return kept
 
 
-def _refuse_training(pair: tuple[Node, Node], calls: Calls) -> None:
+def _refuse_training(pair: tuple[Node, Node], calls: ModuleCalls) -> None:
     for node in pair:
         module = calls.module(node)
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:

@@ -14,7 +14,7 @@ from graphwright.passes.layouts import reads_any_layout
 from graphwright.passes.module_slots import Slot, call_with, is_own, like_now, take_out
 from graphwright.passes.ownership import Ownership
 from graphwright.passes.reversible import ReversibleTransformation
-from graphwright.passes.submodules import Calls
+from graphwright.passes.submodules import ModuleCalls
 from graphwright.runtime import GraphModule, free_path, graph_of
 
 __all__ = ["FuseBiasInLinear", "MergeLinears"]
@@ -49,7 +49,7 @@ class MergeLinears(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Merge the layers."""
-        calls, ownership = Calls(graph_module), Ownership(graph_module)
+        calls, ownership = ModuleCalls(graph_module), Ownership(graph_module)
         for graph in list(plain_graphs(graph_of(graph_module))):
             effects = ownership.effects(graph)
             groups: dict[object, list[Node]] = {}
@@ -189,7 +189,7 @@ class FuseBiasInLinear(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Move the biases into the weights."""
-        calls = Calls(graph_module)
+        calls = ModuleCalls(graph_module)
         layers = {
             id(layer): layer
             for graph in plain_graphs(graph_of(graph_module))

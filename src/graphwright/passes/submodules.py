@@ -16,7 +16,7 @@ from graphwright.ops import positional_inputs
 from graphwright.runtime import GraphModule, assign_attribute, free_path, graphs_of, has_attribute
 
 __all__ = [
-    "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "Calls", "LinearLike", "graphs_in", "input_of", "install",
+    "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "ModuleCalls", "LinearLike", "graphs_in", "input_of", "install",
     "is_inside_used",
 ]  # fmt: skip
 
@@ -67,7 +67,7 @@ def input_of(node: Node, module: nn.Module) -> Any:
     return args[0] if len(args) == 1 and not kwargs else None
 
 
-class Calls:
+class ModuleCalls:
     """Which nodes call which module. Made once per pass; `replace` keeps it up to date."""
 
     def __init__(self, gm: GraphModule) -> None:

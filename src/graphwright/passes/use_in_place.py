@@ -14,7 +14,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched, module_called
 from graphwright.passes.bodies import plain_graphs
 from graphwright.passes.ownership import Ownership
-from graphwright.passes.submodules import Calls
+from graphwright.passes.submodules import ModuleCalls
 from graphwright.passes.tensor_facts import is_number, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
@@ -49,11 +49,11 @@ class UseInPlace:
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
         assert isinstance(gm, GraphModule)
-        calls = Calls(gm)
+        calls = ModuleCalls(gm)
         ownership = Ownership(gm)
         return sum(self._edit(graph, calls, ownership) for graph in list(plain_graphs(graph_of(gm))))
 
-    def _edit(self, graph: Graph, calls: Calls, ownership: Ownership) -> int:
+    def _edit(self, graph: Graph, calls: ModuleCalls, ownership: Ownership) -> int:
         effects = ownership.effects(graph)
         count = 0
         for node in list(graph.nodes):
@@ -66,7 +66,7 @@ class UseInPlace:
                     break
         return count
 
-    def _may_be_lost(self, value: Node, calls: Calls) -> bool:
+    def _may_be_lost(self, value: Node, calls: ModuleCalls) -> bool:
         return _is_not_saved(value, calls) or (self.only_inference and bool(value.all_input_nodes))
 
 
@@ -78,7 +78,7 @@ _ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
 _MODULES = (nn.ReLU, nn.ReLU6, nn.LeakyReLU)
 
 
-def _overwritable(node: Node, calls: Calls) -> list[Node]:
+def _overwritable(node: Node, calls: ModuleCalls) -> list[Node]:
     """The values that a node could write over, as far as shapes and dtypes go."""
     if node.op == "call_module":
         module = calls.module(node)
@@ -100,13 +100,13 @@ def _overwritable(node: Node, calls: Calls) -> list[Node]:
     return [value] if may or (call.key in _OF_FLOATS and _is_floating(value, calls)) else []
 
 
-def _of_two(call: Call, calls: Calls) -> list[Node]:
+def _of_two(call: Call, calls: ModuleCalls) -> list[Node]:
     one, other = call.arguments["input"], call.arguments["other"]
     choices = [(one, other)] if call.key in ("sub", "div") else [(one, other), (other, one)]
     return [value for value, beside in choices if isinstance(value, Node) and _fits(value, beside, call.key, calls)]
 
 
-def _fits(value: Node, beside: Any, key: str, calls: Calls) -> bool:
+def _fits(value: Node, beside: Any, key: str, calls: ModuleCalls) -> bool:
     """Tell whether the result has the shape and dtype of the first value."""
     if not _is_floating(value, calls):
         return False
@@ -137,7 +137,7 @@ _NOT_SAVING = _LAYER_KEYS | {
 }  # fmt: skip
 
 
-def _is_not_saved(value: Node, calls: Calls) -> bool:
+def _is_not_saved(value: Node, calls: ModuleCalls) -> bool:
     """Tell whether the derivative of the operation that made a value does not need it."""
     if value.op == "call_module":
         module = calls.module(value)
@@ -146,7 +146,7 @@ def _is_not_saved(value: Node, calls: Calls) -> bool:
     return call is not None and call.key in _NOT_SAVING and bool(value.all_input_nodes)
 
 
-def _is_floating(value: Node, calls: Calls) -> bool:
+def _is_floating(value: Node, calls: ModuleCalls) -> bool:
     known = shape_and_dtype(value)
     if known is not None:
         return bool(known[1].is_floating_point)
@@ -156,7 +156,7 @@ def _is_floating(value: Node, calls: Calls) -> bool:
     return isinstance(weight, torch.Tensor) and weight.is_floating_point()
 
 
-def _layer_of(value: Node, calls: Calls) -> Node | None:
+def _layer_of(value: Node, calls: ModuleCalls) -> Node | None:
     """The layer that a value comes from, by way of operations that keep the dtype."""
     for _ in range(8):
         if value.op == "call_module":
@@ -187,7 +187,7 @@ def _layer_of(value: Node, calls: Calls) -> Node | None:
 _FLAGGED: dict[str, Any] = {"relu6": F.relu6, "leaky_relu": F.leaky_relu}
 
 
-def _overwrite(node: Node, value: Node, calls: Calls) -> Node:
+def _overwrite(node: Node, value: Node, calls: ModuleCalls) -> Node:
     """Have a node write over a value; return what stands in its place."""
     graph = node.graph
     if node.op == "call_module":

@@ -17,7 +17,7 @@ from graphwright.ops import enter_context, exit_context
 from graphwright.passes.bodies import plain_graphs
 from graphwright.passes.module_slots import is_own
 from graphwright.passes.precision_rules import Choice, PrecisionRules
-from graphwright.passes.submodules import Calls
+from graphwright.passes.submodules import ModuleCalls
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["UseMixedPrecision"]
@@ -70,7 +70,7 @@ class _Facts:
     """Which nodes may run in low precision, found before anything changes."""
 
     def __init__(self, gm: GraphModule, shapes: Shapes, rules: PrecisionRules) -> None:
-        self.gm, self.calls = gm, Calls(gm)
+        self.gm, self.calls = gm, ModuleCalls(gm)
         self._shapes, self._rules = shapes, rules
         self._effects = Effects(gm)
         graphs = list(plain_graphs(graph_of(gm)))

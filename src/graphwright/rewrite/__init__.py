@@ -6,7 +6,7 @@ patterns are found and editing.py for how they are replaced.
 
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.driver import RewriteResult, RuleCount, replay, rewrite
-from graphwright.rewrite.effects import Effects
+from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.explaining import Explanation, explain
 from graphwright.rewrite.log import Application, RewriteLog
 from graphwright.rewrite.match import Match
@@ -20,7 +20,7 @@ __all__ = [
     "Any",
     "Application",
     "Calls",
-    "Effects",
+    "GraphEffects",
     "Explanation",
     "InternalMatch",
     "Lit",

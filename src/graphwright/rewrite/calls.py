@@ -69,7 +69,7 @@ class Calls:
     def never_writes(self, node: Node) -> bool:
         """Tell whether no call of what a node calls writes to an argument, but for `out=`; cheaper than the call."""
         try:
-            return self._never[node.op, node.target][0]
+            return self._never[node._op, node._target][0]
         except (KeyError, TypeError):
             return self._is_never(node)[0]
 
@@ -79,11 +79,11 @@ class Calls:
 
     def never_acts(self, node: Node) -> bool:
         """Tell whether a node surely neither writes in place nor draws random numbers; cheaper than asking of it."""
-        return not node.kwargs and all(self._is_never(node))
+        return not node._kwargs and self._is_never(node) == (True, True)
 
     def _is_never(self, node: Node) -> tuple[bool, bool]:
         """Whether no call of this target ever writes in place, and whether none ever draws random numbers."""
-        key = node.op, node.target
+        key = node._op, node._target
         try:
             return self._never[key]
         except KeyError:

@@ -14,7 +14,7 @@ from graphwright.errors import GraphwrightError, PatternError
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.editing import Edit, Refused, apply
-from graphwright.rewrite.effects import Effects
+from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.log import Application, RewriteLog
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.rule import Rule
@@ -126,7 +126,7 @@ class _Driver:
         self.log = RewriteLog()
         self._fixpoint = fixpoint
         self._calls = Calls(gm)
-        self._effects: dict[Graph, Effects] = {}
+        self._effects: dict[Graph, GraphEffects] = {}
         graphs = [inner for graph in graphs_of(gm) for inner in graph.all_graphs()]
         self._numbers = {graph: i for i, graph in enumerate(graphs)}
         self._by_key: dict[Hashable, list[int]] = {}
@@ -217,7 +217,7 @@ class _Driver:
         graph = match.roots[0].graph
         effects = self._effects.get(graph)
         if effects is None:
-            effects = self._effects[graph] = Effects(graph, self._calls)
+            effects = self._effects[graph] = GraphEffects(graph, self._calls)
         origin = self._origin(rule, match)
         try:
             edit = apply(rule.replacement, rule.pattern, match, effects, rule.name, same_value=rule.same_value)

@@ -9,7 +9,7 @@ from graphwright.analysis import infer_tensor_metadata
 from graphwright.errors import PatternError
 from graphwright.ir import Node, NodeSource, NodeSourceAction, map_arg
 from graphwright.ops import is_impure
-from graphwright.rewrite.effects import Effects
+from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern
 from graphwright.rewrite.replacement import Function, Template
@@ -34,7 +34,7 @@ def apply(
     replacement: Function | Template,
     pattern: Pattern,
     match: Match,
-    effects: Effects,
+    effects: GraphEffects,
     name: str = "",
     tidy: bool = True,
     same_value: bool = False,
@@ -70,13 +70,13 @@ def apply(
         _replace(root, value, new)
     effects.made(made, match.roots[-1])
     erased = _erase(match, tidy, effects)
-    return Edit(tuple(made), tuple(value for _, value in pairs if isinstance(value, Node)), tuple(erased))
+    return Edit(tuple(made), tuple([value for _, value in pairs if isinstance(value, Node)]), tuple(erased))
 
 
 # ---- where it goes
 
 
-def check(match: Match, effects: Effects) -> tuple[Node, list[Node]]:
+def check(match: Match, effects: GraphEffects) -> tuple[Node, list[Node]]:
     """Find where the replacement of a match goes: before which node, and which ones have to be moved there, too.
 
     Raises Refused where that would change what the program computes.
@@ -203,7 +203,7 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
 # ---- what goes
 
 
-def _erase(match: Match, tidy: bool, effects: Effects) -> list[Node]:
+def _erase(match: Match, tidy: bool, effects: GraphEffects) -> list[Node]:
     erased = []
     inputs: dict[Node, None] = {}
     for node in reversed(match.nodes):

@@ -20,10 +20,10 @@ from graphwright.ops import (
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
 
-__all__ = ["Effects"]
+__all__ = ["GraphEffects"]
 
 
-class Effects:
+class GraphEffects:
     """What the operations of one graph do besides computing values, kept up to date while it is rewritten."""
 
     def __init__(self, graph: Graph, calls: Calls) -> None:
@@ -33,7 +33,7 @@ class Effects:
         has_regions = False
         never_writes = calls.never_writes
         for node in graph.nodes:
-            if not never_writes(node) or (node.kwargs and "out" in node.kwargs):
+            if not never_writes(node) or (node._kwargs and "out" in node._kwargs):
                 has_regions = has_regions or node.target is enter_context or _is_switch(node)
                 if self._writes(node):
                     self._writers[node] = None
@@ -111,7 +111,7 @@ class Effects:
 
         >>> from graphwright import symbolic_trace
         >>> gm = symbolic_trace(lambda x: (x.view(-1).add_(1), x.neg()))
-        >>> effects = Effects(gm.graph, Calls(gm))
+        >>> effects = GraphEffects(gm.graph, Calls(gm))
         >>> [effects.writer_of(node) is not None for node in gm.graph.nodes]
         [True, True, True, False, True]
         """

@@ -11,7 +11,7 @@ from graphwright.errors import PatternError
 from graphwright.ir import Node
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.editing import Refused, apply
-from graphwright.rewrite.effects import Effects
+from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.rule import Rule
 from graphwright.rewrite.steps import Failures, show
@@ -68,7 +68,7 @@ def explain(rule: Rule, node: Node, gm: nn.Module | None = None) -> Explanation:
         return Explanation(rule, node, None, reasons, math.ceil(failures.found))
     before = Snapshot(module)
     try:
-        apply(rule.replacement, rule.pattern, match, Effects(node.graph, calls), same_value=rule.same_value)
+        apply(rule.replacement, rule.pattern, match, GraphEffects(node.graph, calls), same_value=rule.same_value)
     except Refused as refusal:
         return Explanation(rule, node, match, (str(refusal),), len(match.nodes))
     finally:

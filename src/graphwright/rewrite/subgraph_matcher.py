@@ -62,10 +62,10 @@ def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> It
     is_wanted: dict[Any, bool] = {}  # by opcode and target
     for node in graph.nodes:
         try:
-            wanted = is_wanted[node.op, node.target]
+            wanted = is_wanted[node._op, node._target]
         except KeyError:
             wanted = keys is None or not keys.isdisjoint(calls.keys(node))
-            is_wanted[node.op, node.target] = wanted
+            is_wanted[node._op, node._target] = wanted
         except TypeError:  # without a hash
             wanted = keys is None
         if wanted:

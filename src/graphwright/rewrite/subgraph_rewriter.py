@@ -13,7 +13,7 @@ from graphwright.errors import PatternError
 from graphwright.ir import Graph, Node
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.editing import Refused, apply
-from graphwright.rewrite.effects import Effects
+from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.pattern import Pattern, captured
 from graphwright.rewrite.replacement import Template
 from graphwright.rewrite.subgraph_matcher import InternalMatch, internal_match, places_of
@@ -112,7 +112,7 @@ def _replace(
     may_fail = bool(filters) or callback is not None or len(wanted.roots) > 1
     with transaction(gm) if may_fail else contextlib.nullcontext():
         for graph in [inner for outer in graphs_of(gm) for inner in outer.all_graphs()]:
-            effects = Effects(graph, calls)
+            effects = GraphEffects(graph, calls)
             for match in places_of(wanted, graph, calls, gm):
                 place = internal_match(wanted, match)
                 is_new = not made.isdisjoint(match.nodes)
