@@ -350,6 +350,12 @@ def test_comments_cannot_become_code() -> None:
     assert [type(statement) for statement in function.body] == [ast.Assign, ast.Return]
 
 
+def test_ranges_are_written_as_people_write_them() -> None:
+    graph = Graph()
+    graph.output([range(3), range(1, 3), range(0, 9, 2), range(0)])
+    assert "return [range(3), range(1, 3), range(0, 9, 2), range(0)]" in graph_to_readable_source(graph).src
+
+
 def test_lines_lead_to_the_nodes_of_their_statements() -> None:
     graph = Graph()
     x = graph.placeholder("x")

@@ -162,7 +162,9 @@ def constant(value: Any, names: Globals) -> tuple[str, int]:
     if isinstance(value, enum.Enum) and kind.__members__.get(value._name_) is value:
         return f"{names.add(kind.__name__, kind)}.{value._name_}", PRIMARY
     if kind is range:
-        return names.builtin("range") + repr(value).removeprefix("range"), PRIMARY
+        is_count = names.is_short and value.start == 0 and value.step == 1
+        text = f"({value.stop})" if is_count else repr(value).removeprefix("range")
+        return names.builtin("range") + text, PRIMARY
     if kind is set or kind is frozenset:
         items = ", ".join(argument(item, names, None)[0] for item in sorted(value, key=repr))
         if kind is set and items:
