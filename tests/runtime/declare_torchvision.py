@@ -29,7 +29,7 @@ def _brings_operators() -> bool:
         return True
     found = importlib.util.find_spec("torchvision")
     for folder in found.submodule_search_locations or () if found is not None else ():
-        for library in pathlib.Path(folder).glob("_C.*"):
+        for library in pathlib.Path(folder).glob("_C*"):
             try:
                 torch.ops.load_library(library)
             except OSError:  # made for another torch

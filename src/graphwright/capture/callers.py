@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.caches import cache_around
 from graphwright.capture.closures import stored_globals
 from graphwright.capture.drawing import MAKERS
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Callers"]
 
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _FUNCTIONAL_CALL = torch.func.functional_call.__code__
-_SEEN = frozenset({*BY_CODE, *MADE, _APPLY, _FUNCTIONAL_CALL})
+_SEEN = frozenset({*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set()))
 _CALL = Runtime.call.__code__
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
@@ -74,7 +74,7 @@ class Callers:
             self._last = frame
             if frame.f_code.co_name.startswith("torch_dynamo_resume_in_"):  # it made this of the program's code
                 self.reached_compiler()
-            found = _outermost(frame.f_back)
+            found = _outermost(frame)
             if found is not None:
                 self._met(found)
             if frame.f_code not in self._looked_at:
@@ -129,7 +129,7 @@ class Callers:
         frame = user_frame(sys._getframe(1))
         if recorder.is_running and frame is not None:
             found = _between(sys._getframe(1), frame) or _outermost(frame)
-            codes = recorder.questions.convertible(user_frame(found) if found is not None else frame)
+            codes = recorder.questions.convertible(user_frame(caller_of(found)) if found is not None else frame)
             if codes:
                 return recorder.questions.restart(recorder.plan.convert(codes))
         return refusal(
@@ -143,11 +143,12 @@ class Callers:
     def _met(self, found: FrameType) -> None:
         """A call was not seen: have its caller converted; where that cannot be, do without or refuse."""
         recorder = self._recorder
-        codes = recorder.questions.convertible(user_frame(found))
+        codes = recorder.questions.convertible(user_frame(caller_of(found)))
         if codes:
             raise recorder.questions.restart(recorder.plan.convert(codes))
-        if found.f_code is _APPLY:
-            self.follow(found.f_locals.get("cls"))
+        function = applied_by(found)
+        if function is not None:
+            self.follow(function)
         elif BY_CODE.get(found.f_code) != "torch.utils.checkpoint.checkpoint":
             name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
             error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
@@ -168,11 +169,15 @@ class Callers:
 _ENDS = frozenset({*BOUNDARIES, inline.__code__})
 
 
+def _is_call(frame: FrameType) -> bool:
+    return frame.f_code in _SEEN or (APPLY is None and applied_by(frame) is not None)
+
+
 def _outermost(frame: FrameType | None) -> FrameType | None:
     """The outermost call of torch's on the stack that should have been seen, up to the nearest call of a module."""
     found = None
     while frame is not None and frame.f_code not in _ENDS:
-        if frame.f_code in _SEEN:
+        if _is_call(frame):
             found = frame
         frame = frame.f_back
     return found
@@ -181,6 +186,6 @@ def _outermost(frame: FrameType | None) -> FrameType | None:
 def _between(frame: FrameType | None, last: FrameType) -> FrameType | None:
     found = None
     while frame is not None and frame is not last:
-        found = frame if frame.f_code in _SEEN else found
+        found = frame if _is_call(frame) else found
         frame = frame.f_back
     return found

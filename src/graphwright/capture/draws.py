@@ -1,7 +1,7 @@
 """Random numbers of a capture on real values: drawn from generators of its own.
 
 The generator of the process belongs to every thread. To save its state and put it back would make other threads draw
-the same numbers twice.
+the same numbers twice: so that is done for operations alone that take no generator.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ class OwnDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in function.tags:
             if not _takes_generator(function):
                 function = _with_generator(function)
-            if _takes_generator(function):
-                kwargs["generator"] = self._generator(kwargs.get("generator"), args, kwargs)
+            if not _takes_generator(function):  # `rand_like` of torch 2.6
+                with torch.random.fork_rng(devices=()):
+                    torch.default_generator.manual_seed(0)
+                    return function(*args, **kwargs)
+            kwargs["generator"] = self._generator(kwargs.get("generator"), args, kwargs)
         return function(*args, **kwargs)
 
     def _generator(

@@ -13,6 +13,7 @@ import opcode
 import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
+from typing import Any
 
 from graphwright.capture.code_table import CodeTable
 
@@ -87,7 +88,7 @@ class _Twins:
     """The code of a file, compiled again, whose lines are numbers of expressions."""
 
     def __init__(self, tree: ast.Module, filename: str, flags: int) -> None:
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr | ast.excepthandler)]
+        nodes: list[Any] = [node for node in ast.walk(tree) if "lineno" in node._attributes]
         self._places: list[Position] = [_place(node) for node in nodes]
         spans = [(node.lineno, node.end_lineno) for node in nodes]
         for number, node in enumerate(nodes, 1):
@@ -166,7 +167,7 @@ def _constants(code: CodeType) -> str:
     return repr([const for const in code.co_consts if not isinstance(const, CodeType)])
 
 
-def _place(node: ast.stmt | ast.expr | ast.excepthandler) -> Position:
+def _place(node: Any) -> Position:
     method = node.func if isinstance(node, ast.Call) else None
     if isinstance(method, ast.Attribute) and method.end_lineno is not None and method.end_lineno != node.lineno:
         start = (method.end_col_offset or 0) - len(method.attr)  # of a chain over several lines: the method's name

@@ -37,7 +37,7 @@ from graphwright.capture.said import tells
 from graphwright.capture.slices import is_of_slice
 from graphwright.capture.sources import source_of
 from graphwright.capture.spellings import is_torch
-from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_refused_number
+from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_misfit, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.capture.whole_calls import packs
@@ -525,7 +525,7 @@ class Questions:
 
     def failed_path(self, error: Exception) -> BaseException:
         """What to do where a path that the example does not take raises: an answer of size is the example's."""
-        if is_refused_number(error):
+        if is_refused_number(error) or is_misfit(error):
             codes = self.convertible_at(error)
             if codes:
                 return self._recorder.plan.convert(codes)

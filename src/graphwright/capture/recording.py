@@ -372,7 +372,7 @@ def _assert_message(code: CodeType, instruction: int) -> str | None:
     """The constant message of the assert statement whose condition is asked for here; None elsewhere."""
     coming = [step for step in dis.get_instructions(code) if step.offset >= instruction][:6]
     names = [step.opname for step in coming]
-    if names[0] == "TO_BOOL":
+    if names[0] in ("TO_BOOL", "COMPARE_OP"):  # which asks itself since Python 3.13
         names, coming = names[1:], coming[1:]
     if not (names[0].startswith("POP_JUMP") and names[0].endswith("IF_TRUE")):
         return None

@@ -112,7 +112,7 @@ def _on_leaves(
 ) -> tuple[Callable[..., Any], list[Any]]:
     """Where an argument has a structure: the program as a function of leaves that returns leaves, and the leaves."""
     leaves, in_spec = pytree.tree_flatten(tuple(args))
-    if all(spec.is_leaf() for spec in in_spec.children()):
+    if all(pytree.tree_structure(arg).is_leaf() for arg in args):
         return function, args
     if len(names) < len(args):
         raise TraceError(
@@ -134,6 +134,8 @@ def _on_leaves(
 def _signature(tracer: Tracer, function: Callable[..., Any]) -> inspect.Signature:
     known = tracer._root_signature
     if known is None or known[0] is not function:
+        if inspect.ismethoddescriptor(function):  # of a class written in C, which has a signature since Python 3.13
+            raise not_a_function(function)
         try:
             known = tracer._root_signature = (function, inspect.signature(function))
         except ValueError:  # written in C

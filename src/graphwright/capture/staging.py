@@ -10,6 +10,7 @@ import builtins
 import functools
 import math
 import operator
+import re
 import sys
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
@@ -38,7 +39,7 @@ from graphwright.capture.rows import numbers, of_unknown, rows
 from graphwright.capture.running import refusal, running
 from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
-from graphwright.capture.symbols import UNKNOWN
+from graphwright.capture.symbols import UNKNOWN, leaves
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
@@ -56,6 +57,7 @@ __all__ = [
     "converted_function",
     "initializer",
     "is_leaf",
+    "is_misfit",
     "is_refused_number",
     "run",
 ]
@@ -223,7 +225,8 @@ class Runtime(Comprehensions):
         try:
             return recorder.questions.converted(function)(*args, **kwargs)
         except TypeError as error:
-            if not is_refused_number(error) or isinstance(function, FunctionType | MethodType | type):
+            is_refused = is_refused_number(error) or (is_misfit(error) and _holds_proxies(args, kwargs))
+            if not is_refused or isinstance(function, FunctionType | MethodType | type):
                 raise
             return recorder.torch_function(function, args, kwargs)  # C++ takes plain numbers here; the graph need not
 
@@ -289,6 +292,16 @@ def is_refused_number(error: BaseException) -> bool:
     return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
 
 
+def is_misfit(error: BaseException) -> bool:
+    """Tell whether a function of torch's refused what it was given: an older torch takes no proxies for numbers."""
+    return isinstance(error, TypeError) and _MISFIT.search(str(error)) is not None
+
+
+def _holds_proxies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))
+
+
+_MISFIT = re.compile(r"\(\): argument '\w+'.* must be .*, not |\(\) received an invalid combination of arguments")
 _PROXIES = (
     *("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat"),
     *("type Proxy", "type Attribute", "numpy.object_"),

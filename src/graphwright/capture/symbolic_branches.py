@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from graphwright.capture.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.branch_state import State
 from graphwright.capture.branches import Raised
 from graphwright.capture.calls import Calls
@@ -32,7 +33,7 @@ from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import is_setitem, written_argument
 from graphwright.capture.staging import run
-from graphwright.capture.whole_calls import APPLY, is_whole
+from graphwright.capture.whole_calls import is_whole
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, map_arg
 
@@ -151,10 +152,10 @@ class SymbolicRecorder:
     def look(self, frame: FrameType) -> None:
         """See that an operation is not inside the forward of an autograd function, whose backward would be lost."""
         self.last_frame = frame
-        outer = frame.f_back
+        outer: FrameType | None = frame
         while outer is not None and outer.f_code not in BOUNDARIES:
-            if outer.f_code is APPLY:
-                codes = self.questions.convertible(user_frame(outer))
+            if outer.f_code is APPLY or (APPLY is None and applied_by(outer) is not None):
+                codes = self.questions.convertible(user_frame(caller_of(outer)))
                 if codes:
                     raise self.questions.restart(self.plan.convert(codes))
             outer = outer.f_back

@@ -224,12 +224,13 @@ class Tracer(TracerBase):
     @property
     def tensor_attrs(self) -> dict[Any, str]:
         """The path of every tensor, and object of TorchScript, that a module of the root has as a plain attribute."""
-        return {
-            value: f"{path}.{name}" if path else name
-            for path, module in self.root.named_modules()
-            for name, value in vars(vars(module).get("_actual_script_module", module)).items()
-            if isinstance(value, (torch.Tensor, torch.ScriptObject, pytree.TreeSpec))
-        }
+        return {value: path for path, value in self._held_objects() if _has_hash(value)}
+
+    def _held_objects(self) -> Iterator[tuple[str, Any]]:
+        for path, module in self.root.named_modules():
+            for name, value in vars(vars(module).get("_actual_script_module", module)).items():
+                if isinstance(value, (torch.Tensor, torch.ScriptObject, pytree.TreeSpec)):
+                    yield f"{path}.{name}" if path else name, value
 
     # ---- capture
 
@@ -382,7 +383,8 @@ class Tracer(TracerBase):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
         if isinstance(a, (torch.ScriptObject, pytree.TreeSpec)):
             prefix = "_torchbind_obj" if isinstance(a, torch.ScriptObject) else "_tree_spec_constant"
-            path = self.tensor_attrs.get(a)
+            held = [path for path, value in self._held_objects() if type(value) is type(a) and value == a]
+            path = held[-1] if held else None
             if path is None and isinstance(a, torch._C.ScriptModule):
                 raise NameError("module is not installed as a submodule: a TorchScript module outside the traced root")
             return self.create_node("get_attr", path or self._constant(a, prefix), (), {})
@@ -546,3 +548,12 @@ class _AmbientMode(TorchFunctionMode):
             manager = torch.enable_grad if enabled else torch.no_grad
             entered = tracer.create_node("call_function", enter_context, (manager,), {}, name=manager.__name__)
             tracer._grad_regions.append((torch.is_grad_enabled(), entered))
+
+
+def _has_hash(value: Any) -> bool:
+    """Tell whether a value may be a key: in an older torch a TreeSpec of dicts may not."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

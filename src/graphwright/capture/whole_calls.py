@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from graphwright.capture.autograd_functions import is_apply
 from graphwright.capture.opaque import holds_values, record_opaque
 from graphwright.capture.running import refusal
 from graphwright.capture.symbols import leaves, symbol_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["APPLY", "inline", "is_whole", "packs", "whole_call"]
+__all__ = ["inline", "is_whole", "packs", "whole_call"]
 
 # Written in Python over operators that only torch itself calls.
 _PACKING = (
@@ -33,22 +34,18 @@ _PACKING = (
     torch.nn.utils.rnn.pad_sequence, torch.nn.utils.rnn.unpack_sequence, torch.nn.utils.rnn.unpad_sequence,
 )  # fmt: skip
 _PACKING_NAMES = frozenset(function.__name__ for function in _PACKING)
-_APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
-APPLY = _APPLY.__code__
 _SIGNATURE = inspect.signature(torch.func.functional_call)
 
 
 def is_whole(function: Any) -> bool:
     """Tell whether a function is the `apply` of an autograd function, or one that TorchScript has compiled."""
-    if type(function) is MethodType:
-        return function.__func__ is _APPLY and isinstance(function.__self__, type)
-    return isinstance(function, torch._C.ScriptFunction)
+    return is_apply(function) or isinstance(function, torch._C.ScriptFunction)
 
 
 def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
     if is_whole(function):
-        return functools.partial(_apply if type(function) is MethodType else _scripted, recorder, function)
+        return functools.partial(_apply if is_apply(function) else _scripted, recorder, function)
     if type(function) is FunctionType and function is torch.func.functional_call:
         return functools.partial(_functional_call, recorder)
     if type(function) is FunctionType and function in _PACKING:
@@ -75,7 +72,7 @@ def _scripted(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> A
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _apply(recorder: Recorder, function: MethodType, *args: Any, **kwargs: Any) -> Any:
+def _apply(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a call of an autograd function; where it takes modules and the like, the operations of its forward."""
     held = list(leaves((args, kwargs)))
     if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):

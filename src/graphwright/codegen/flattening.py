@@ -8,15 +8,21 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-__all__ = ["FLATTEN", "FlattenFuncSpec", "register_pytree_flatten_spec", "tree_flatten_spec"]
+__all__ = ["FLATTEN", "FlattenFuncSpec", "children_of", "register_pytree_flatten_spec", "tree_flatten_spec"]
 
 FlattenFuncSpec = Callable[[Any, pytree.TreeSpec], list[Any]]
 FLATTEN: dict[Any, FlattenFuncSpec] = {
     dict: lambda value, spec: [value[key] for key in spec.context],
-    list: lambda value, spec: [value[i] for i in range(len(spec.children()))],
-    tuple: lambda value, spec: [value[i] for i in range(len(spec.children()))],
-    namedtuple: lambda value, spec: [value[i] for i in range(len(spec.children()))],
+    list: lambda value, spec: [value[i] for i in range(spec.num_children)],
+    tuple: lambda value, spec: [value[i] for i in range(spec.num_children)],
+    namedtuple: lambda value, spec: [value[i] for i in range(spec.num_children)],
 }
+
+
+def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    """The specifications of the parts of a container."""
+    # torch 2.13 warns of the old way, and torch 2.6 has no other
+    return spec.children() if hasattr(spec, "children") else spec.children_specs
 
 
 def register_pytree_flatten_spec(
@@ -51,5 +57,7 @@ def tree_flatten_spec(tree: Any, spec: pytree.TreeSpec) -> list[Any]:
             "register_pytree_flatten_spec, before a saved module is loaded"
         )
     return [
-        leaf for child, below in zip(children, spec.children(), strict=True) for leaf in tree_flatten_spec(child, below)
+        leaf
+        for child, below in zip(children, children_of(spec), strict=True)
+        for leaf in tree_flatten_spec(child, below)
     ]

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.codegen import flattening
 from graphwright.codegen.custom import CodeGen
-from graphwright.codegen.flattening import tree_flatten_spec
+from graphwright.codegen.flattening import children_of, tree_flatten_spec
 
 __all__ = ["PyTreeCodeGen", "PyTreeInfo"]
 
@@ -52,7 +52,7 @@ class PyTreeCodeGen(CodeGen):
 
     def process_inputs(self, *inputs: Any) -> Any:
         """List the leaves of the arguments."""
-        specs = self.pytree_info.in_spec.children()
+        specs = children_of(self.pytree_info.in_spec)
         if self.pytree_info.orig_args[:1] == ["self"]:
             specs = specs[1:]
         return [leaf for value, spec in zip(inputs, specs, strict=False) for leaf in tree_flatten_spec(value, spec)]
@@ -75,7 +75,7 @@ class PyTreeCodeGen(CodeGen):
             parameters.insert(0, text)
         leaves = [_name(text) for text in free_vars if _name(text) != "self"]
         given = [name for name in self.pytree_info.orig_args if name != "self"]
-        if len(given) < len(self.pytree_info.in_spec.children()):
+        if len(given) < len(children_of(self.pytree_info.in_spec)):
             leaves, given = ["self", *leaves], ["self", *given]
         definition = super().gen_fn_def(parameters, "", expanded_def=expanded_def)
         taken = f"fx_pytree.tree_flatten_spec([{', '.join(given)}], self._in_spec)"
@@ -93,7 +93,7 @@ class PyTreeCodeGen(CodeGen):
 
 def _plain(spec: pytree.TreeSpec) -> Any:
     """A specification as tuples: pickling one as it is draws a warning from torch."""
-    return () if spec.is_leaf() else (spec.type, spec.context, [_plain(child) for child in spec.children()])
+    return () if spec.is_leaf() else (spec.type, spec.context, [_plain(child) for child in children_of(spec)])
 
 
 def _spec(plain: Any) -> pytree.TreeSpec:

@@ -92,7 +92,8 @@ class Globals:
 
     def _spell(self, target: Any) -> str:
         owner = getattr(target, "__self__", None)
-        if type(target) is types.MethodType and isinstance(owner, type):  # of a class: MyFunction.apply
+        if isinstance(owner, type) and (type(target) is types.MethodType or issubclass(owner, torch.autograd.Function)):
+            # of a class: MyFunction.apply
             return f"{self.function(owner)}.{target.__name__}"
         try:
             path = qualified_name(target)

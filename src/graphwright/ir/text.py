@@ -63,6 +63,8 @@ def qualified_name(function: Any) -> str:
         owner = getattr(function, "__objclass__", None)  # a method written in C: `str.upper`
         if owner is not None:
             return f"{qualified_name(owner)}.{name}"
+        if isinstance(getattr(function, "__self__", None), type):  # of a class, written in C
+            return f"{qualified_name(function.__self__)}.{name}"
     if not name:
         raise GraphError(f"cannot name {function!r}: it has no __name__", fix="wrap it in a module-level function")
     if module is None:
