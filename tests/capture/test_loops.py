@@ -88,7 +88,7 @@ def test_the_class_of_what_starts_as_a_number_is_not_guessed() -> None:
     assert torch.equal(gm(torch.ones(3, 2)), asks_for_the_class(torch.ones(3, 2)))
     with pytest.raises(GuardError, match="was 3; now it is 2"):
         gm(torch.ones(2, 2))
-    assert any("a number before a loop and a tensor in it" in entry.text for entry in gm.report.restarts)
+    assert any("a number on some ways and a tensor on others" in entry.text for entry in gm.report.restarts)
 
 
 def mixes(x: torch.Tensor) -> torch.Tensor:

@@ -93,22 +93,42 @@ def test_a_captured_model_equals_the_original(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_with_one_path_each_layer_of_a_decoder_is_there_once() -> None:
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_each_layer_of_a_decoder_is_there_once(has_mask: bool) -> None:
     torch.manual_seed(0)
     transformers = _transformers()
     config = transformers.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)
     model = transformers.LlamaForCausalLM(config).eval()
-    args = (_ids(2, 6),)
-    forked, single = (trace(model, args, max_paths=paths) for paths in (8, 1))
-    counts = []
-    for gm in (forked, single):
-        assert verify(model, gm, [args, (_ids(3, 9),)], grads=True).ok
-        counts.append(sum(node.target == "model.layers.1.self_attn.q_proj" for node in gm.graph.all_nodes()))
-    assert counts == [2, 1]
+    args, other = (_ids(2, 6),), (_ids(3, 9),)
+    if has_mask:
+        padded = torch.ones(3, 9, dtype=torch.long)
+        padded[0, :4] = 0
+        args, other = (*args, torch.ones(2, 6, dtype=torch.long)), (*other, padded)
+    for paths in (8, 1):
+        gm = trace(model, args, max_paths=paths)
+        assert verify(model, gm, [args, other], grads=True).ok
+        assert sum(node.target == "model.layers.1.self_attn.q_proj" for node in gm.graph.all_nodes()) == 1
+        stages = split(gm, at=["model.layers.1"])
+        assert torch.equal(stages.module(*args).logits, gm(*args).logits)
+
+
+def test_what_forks_is_cut_where_it_is_captured_once() -> None:
+    class Early(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor, wants_both: bool = False) -> Any:
+            hidden = self.first(x)
+            if x.size(0) > 3:
+                return hidden, self.last(hidden)
+            return self.last(hidden)
+
+    model, args = Early(), (torch.ones(2, 3),)
     with pytest.raises(PassError, match="max_paths=1"):
-        split(forked, at=["model.layers.1"])
-    stages = split(single, at=["model.layers.1"])
-    assert torch.equal(stages.module(*args).logits, single(*args).logits)
+        split(trace(model, args), at=["last"])
+    gm = trace(model, args, max_paths=1)
+    assert torch.equal(split(gm, at=["last"]).module(*args), gm(*args))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v3_small", "swin_t"])

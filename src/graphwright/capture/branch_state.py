@@ -46,6 +46,7 @@ class State:
         names: tuple[str, ...],
         alive: tuple[str, ...],
         is_loop: bool = False,
+        unshared: tuple[str, ...] = (),
     ) -> None:
         self.is_loop = is_loop
         everything = cells_of(functions)
@@ -58,8 +59,9 @@ class State:
         self.names = tuple(name for name in cells if name in alive)
         self._before = [content_of(cell) for cell in cells.values()]
         self._containers: list[tuple[Any, Any]] = []
-        self._growing: list[tuple[Any, Any]] = []  # what is written to these is in the graph, and not joined
+        self._apart: list[tuple[Any, Any]] = []  # what is written to these is not joined: in the graph, or gone
         self._seen: set[int] = set()
+        self._unshared = {id(content_of(everything[name])) for name in unshared if name in everything}
         for value in map(content_of, everything.values()):
             self.watch(value)
             if isinstance(value, nn.Module):
@@ -78,7 +80,7 @@ class State:
         if is_growing(value):
             seen.add(id(value))
             if not value.is_local:
-                self._growing.append((value, content(value)))
+                self._apart.append((value, content(value)))
             return
         containers = changeable(value)
         if not containers:
@@ -86,7 +88,8 @@ class State:
         seen.add(id(value))
         is_module = isinstance(value, nn.Module)
         for container in containers:
-            self._containers.append((container, content(container)))
+            kept = self._apart if id(container) in self._unshared else self._containers
+            kept.append((container, content(container)))
             held = container.values() if isinstance(container, dict) else container
             for item in list(held) if depth and not (is_module and container is not value.__dict__) else ():
                 if not isinstance(item, nn.Module):  # those are watched when they are called
@@ -117,7 +120,7 @@ class State:
         """Put everything back to how it was before the branch."""
         for cell, value in zip(self._cells.values(), self._before, strict=True):
             set_cell(cell, value)
-        for now, before in (*self._containers, *self._growing):
+        for now, before in (*self._containers, *self._apart):
             refill(now, before)
 
     def write(self, values: list[Any], where: str | None, place: Any, result: Any = None) -> None:

@@ -25,6 +25,7 @@ from graphwright.capture.plan import Way
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
+from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.capture.unbound import BoundIf, Unbound
 from graphwright.ir import Node
 from graphwright.ops import cond
@@ -47,15 +48,19 @@ def branch(
     names: tuple[str, ...],
     alive: tuple[str, ...],
     place: Any,
+    unshared: tuple[str, ...] = (),
+    can_wait: bool = False,
 ) -> Any:
     """Capture both sides of a branch on a symbolic value; return what the branch returns.
 
-    `names` are the variables that the sides assign, through their closures; those `alive` are joined.
+    `names` are the variables that the sides assign, through their closures; those `alive` are joined. The lists and
+    dicts in those `unshared` are not: nobody has them after the branch. `can_wait` tells that the rest of the function
+    could be part of both sides.
     """
     where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
     while True:
-        state = State((then, other), names, alive)
+        state = State((then, other), names, alive, unshared=unshared)
         recorder.states.append(state)
         try:
             sides = [
@@ -63,22 +68,26 @@ def branch(
             ]
             for side in sides:
                 side.values += state.contents_before(len(side.values) - 1)
+            if recorder.plan.max_paths == 1 and recorder.plan.ways.get(place) == "wait" and _share_modules(sides):
+                raise recorder.questions.restart(recorder.plan.change(place, "fork", "both sides call one module"))
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
                 return _joined(recorder, subject, sides, state, place, where)
+        except Unlike as why:
+            raise recorder.questions.differ(place, str(why), can_wait) from None
         except Grows as growth:  # in a loop on one of the sides
             if not state.is_outermost(recorder, growth.content):
                 raise
             state.restore()
             try:
-                make_growing(recorder, state, growth, place, "fork")
+                make_growing(recorder, state, growth, place, "fork", can_wait)
             except Unlike as why:
-                raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
+                raise recorder.questions.differ(place, str(why), can_wait) from None
         finally:
             recorder.states.pop()
 
 
 def make_growing(
-    recorder: Recorder, state: State, growth: Grows, place: Any, fallback: Way | None
+    recorder: Recorder, state: State, growth: Grows, place: Any, fallback: Way | None, can_wait: bool = False
 ) -> tuple[LoopList, list[Any]]:
     """Have a list that a loop makes longer be one whose length only a run knows, from before a branch or loop on.
 
@@ -96,7 +105,9 @@ def make_growing(
         args = ([recorder.argument(item) for item in items],) if items else ()
         node = recorder.make("call_function", list, args, name)
         _put_after_items(node)
-        give_up = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
+        give_up: Any = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
+        if can_wait:
+            give_up = functools.partial(recorder.questions.differ, place, f"{name} is read as a whole", can_wait)
         grown = LoopList(items, recorder, node, name, place, give_up)
         grown.is_sized = fallback in ("guard", "unroll")
     for holder in holders:
@@ -126,20 +137,18 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
         made = _leaves_from(recorder, going[0], joined, [EMPTY, *state.values_before()], leaves)
     else:
         leaves = []
-        try:
-            first, *more = zip(sides[0].values, sides[1].values, strict=True)
-            variables = len(state.names)
-            made = [_join_results(recorder, subject, *first, leaves)]
-            made += [
-                _bound_at_exit(recorder, first, pair, leaves) or _join(recorder, *pair, leaves)
-                for pair in more[:variables]
-            ]
-            for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
-                if type(now) is list and len(a) != len(b):
-                    raise Grows(now)
-                made.append(_join(recorder, a, b, leaves, may_be_none=False))
-        except Unlike as why:
-            raise recorder.questions.restart(recorder.plan.change(place, "fork", str(why))) from None
+        _settle(recorder, subject, sides)
+        _write_new_attributes(recorder, sides, state, place, where)
+        first, *more = zip(sides[0].values, sides[1].values, strict=True)
+        variables = len(state.names)
+        made = [_join_results(recorder, subject, *first, leaves)]
+        made += [
+            _bound_at_exit(recorder, first, pair, leaves) or _join(recorder, *pair, leaves) for pair in more[:variables]
+        ]
+        for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
+            if type(now) is list and len(a) != len(b):
+                raise Grows(now)
+            made.append(_join(recorder, a, b, leaves, may_be_none=False))
     called: dict[int, str] = {}
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
         if isinstance(value, _Slot) and name:
@@ -154,6 +163,55 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
     result, *state_values = [_fill(value, values) for value in made]
     state.write(state_values, where, place, result)
     return result
+
+
+def _share_modules(sides: list[_Side]) -> bool:
+    one, other = ({n.target for n in side.region.graph.all_nodes() if n.op == "call_module"} for side in sides)
+    return bool(one & other)
+
+
+def _settle(recorder: Recorder, subject: Any, sides: list[_Side]) -> None:
+    """Where a side knows that a tensor is None, it leaves None there."""
+    for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
+        facts = recorder.questions.conditions.facts(subject, truth)
+        none = {key[1] for key, is_so in facts.items() if is_so and type(key) is tuple and key[0] == "is_none"}
+        if none:
+            pairs = zip(side.values, other.values, strict=True)
+            side.values = [_settled(mine, its, none) for mine, its in pairs]
+
+
+def _write_new_attributes(recorder: Recorder, sides: list[_Side], state: State, place: Any, where: str | None) -> None:
+    """Where one side alone gives a module an attribute that it did not have, write that there.
+
+    Nobody may read it after the branch.
+    """
+    if recorder.keeping is None:
+        return
+    first = 1 + len(state.names)
+    for number, (container, before) in enumerate(state._containers, first):
+        held: list[Any] = [side.values[number] for side in sides]
+        if type(container) is not dict or held[0].keys() == held[1].keys():
+            continue
+        for side, mine, its in (sides[0], *held), (sides[1], *reversed(held)):
+            for key in [key for key in mine if key not in its and key not in before]:
+                unbound = Unbound(key, where, place)
+                outer, recorder.region = recorder.region, side.region
+                try:
+                    is_written = recorder.keeping.write_new(container, key, mine[key], unbound)
+                finally:
+                    recorder.region = outer
+                if is_written:
+                    del mine[key]
+                    for values in held:
+                        values[key] = unbound
+
+
+def _settled(mine: Any, its: Any, none: set[int]) -> Any:
+    if mine is its:
+        return mine
+    if type(mine) is dict and type(its) is dict:
+        return {key: _settled(value, its.get(key), none) for key, value in mine.items()}
+    return None if isinstance(mine, TensorProxy) and id(mine) in none else mine
 
 
 @dataclasses.dataclass
@@ -175,14 +233,13 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     region.is_data = recorder.questions.is_data(subject)
     hint = recorder.numbers.hint(subject)
     region.is_taken = None if hint is None else hint is value
-    key = recorder.questions.key_of(subject)
     recorder.ambient.notice()
     depth = recorder.ambient.depth
     raised = False
     result = None
     recorder.region, before = region, recorder.region
-    known = recorder.questions.known.get(key, None)
-    recorder.questions.known[key] = value
+    questions, known = recorder.questions, recorder.questions.known
+    questions.known = known | questions.conditions.facts(subject, value)
     bound = _bind(recorder, subject, value, state)
     try:
         result = run()
@@ -190,16 +247,12 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     except Raised:
         raised = True
     except (Exception, Refusal) as error:
-        if not recorder.questions.reads_unassigned(error):
+        if recorder.plan.ways.get(place) == "wait" or not recorder.questions.reads_unassigned(error):
             raise _failed(recorder, subject, value, error, place) from error
         recorder.questions.write_raise(error)
         raised = True
     finally:
-        recorder.region = before
-        if known is None:
-            del recorder.questions.known[key]
-        else:
-            recorder.questions.known[key] = known
+        recorder.region, questions.known = before, known
     if recorder.ambient.depth != depth:
         recorder.ambient.forget(depth)
         raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
@@ -232,6 +285,9 @@ def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Re
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
         return recorder.pending
+    if recorder.plan.ways.get(place) == "wait":  # what raises may be what comes after the branch
+        why = f"one side raises {type(getattr(error, 'error', error)).__name__}"
+        return recorder.questions.restart(recorder.plan.change(place, "fork", why))
     if recorder.pending is not None and recorder.questions.is_data(subject):
         return recorder.questions.given_up(recorder.pending, place)
     codes = recorder.questions.convertible_at(error)
@@ -284,9 +340,13 @@ def _finish(
         numbers = range(len(leaves))
         nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i) or "value") for i in numbers]
     place, raised = sides[0].region.place, sides[0].raised
-    return [
+    values = [
         recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
     ]
+    if not recorder.questions.is_data(subject):
+        for value in values:
+            recorder.questions.conditions.note_decider(value, place)
+    return values
 
 
 def _argument(recorder: Recorder, value: Any) -> Any:

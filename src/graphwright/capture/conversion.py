@@ -31,7 +31,8 @@ from graphwright.capture.trees import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, is_
 
 __all__ = ["NESTED", "PREFIX", "can_convert", "convert", "converted_source", "is_converted", "original_code"]
 
-_codes: CodeTable[CodeType | None] = CodeTable()  # original -> converted; None where that cannot be
+# Original -> converted, by the lines of branches that wait for the end of the function; None where that cannot be.
+_codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
@@ -40,14 +41,24 @@ _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
-def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
-    """Return a function that does the same with its questions going through `runtime`; None without usable source."""
+def convert(function: FunctionType, runtime: Any, waiting: frozenset[int] = frozenset()) -> FunctionType | None:
+    """Return a function that does the same with its questions going through `runtime`; None without usable source.
+
+    The branches in the lines `waiting` have what comes after them in the function on both of their sides.
+    """
     code = function.__code__
     if code in _made:
         return function
-    if code not in _codes:
-        _codes[code] = _convert_code(code, runtime)
-    new = _codes.get(code)
+    versions = _codes.get(code)
+    if versions is None:
+        versions = _codes[code] = {}
+    if waiting:
+        definition = _definition(code)
+        last = 0 if definition is None else definition.end_lineno or 0
+        waiting = frozenset(line for line in waiting if code.co_firstlineno <= line <= last)
+    if waiting not in versions:
+        versions[waiting] = _convert_code(code, runtime, waiting)
+    new = versions[waiting]
     if new is None:
         return None
     _originals[new] = weakref.ref(code)
@@ -64,9 +75,9 @@ def convert(function: FunctionType, runtime: Any) -> FunctionType | None:
 
 def can_convert(code: CodeType) -> bool:
     """Tell whether a function of this code has source that can be converted."""
-    known = _codes.get(code, code)
-    if known is not code:
-        return known is not None
+    versions = _codes.get(code)
+    if versions:
+        return None not in versions.values()
     definition = _definition(code)
     return definition is not None and is_convertible(definition)
 
@@ -129,17 +140,18 @@ def _spans(node: ast.Lambda, code: CodeType) -> bool:
     return True
 
 
-def _converted_tree(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
+def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> ast.FunctionDef | ast.Lambda | None:
     definition = _definition(code)
     if definition is None or not is_convertible(definition):
         return None
     qualname = qualname_of(code).split(".")
     owner = qualname[-2] if len(qualname) > 1 and qualname[-2] != "<locals>" else ""
-    return Converter(owner, code.co_varnames[0] if code.co_argcount else "").function(copy.deepcopy(definition))
+    first = code.co_varnames[0] if code.co_argcount else ""
+    return Converter(owner, first, waiting).function(copy.deepcopy(definition))
 
 
-def _convert_code(code: CodeType, runtime: Any) -> CodeType | None:
-    tree = _converted_tree(code)
+def _convert_code(code: CodeType, runtime: Any, waiting: frozenset[int]) -> CodeType | None:
+    tree = _converted_tree(code, waiting)
     if tree is None:
         return None
     # An outer function declares the free variables, so that they are free in the new code, too.

@@ -37,6 +37,7 @@ from graphwright.capture.trees import (
     walk_all,
     walk_own,
 )
+from graphwright.capture.unshared import unshared
 
 __all__ = ["Converter"]
 
@@ -52,9 +53,11 @@ _CHECKS_BY_NAME = re.compile("check(?!point)|assert")  # where nothing is done w
 class Converter(ast.NodeTransformer):
     """Converts one function and those inside it."""
 
-    def __init__(self, owner: str, first: str) -> None:
+    def __init__(self, owner: str, first: str, waiting: frozenset[int] = frozenset()) -> None:
         self._owner = owner.lstrip("_")  # the class that `__name` is private to
         self._first = first
+        self._waiting = waiting  # lines of branches to be joined where the function ends
+        self._unshared: set[str] = set()  # variables whose lists and dicts nobody else holds
         self._count = 0
         self._bound: dict[str, None] = {}  # variables that nested functions assign
         self._global: set[str] = set()
@@ -97,6 +100,7 @@ class Converter(ast.NodeTransformer):
                 self._lists.update(target.id for target in node.targets if isinstance(target, ast.Name))
         self._captured |= self._free
         self._uses = uses_of(definition)
+        self._unshared = unshared(definition) if self._waiting else set()
         arguments = definition.args
         parameters = {
             arg.arg
@@ -133,7 +137,8 @@ class Converter(ast.NodeTransformer):
                 pass  # a branch or loop that stays as it is: what it asks forks, each way with its own globals
             elif isinstance(statement, ast.If):
                 if not leaves_loop([statement]):  # only a loop that stays as it is has such a statement
-                    if not holds([statement], ast.Return):
+                    waits = is_tail and self._waits(statement)
+                    if not waits and not holds([statement], ast.Return):
                         out += self._branch(statement)
                         continue
                     signal = exit_signal([statement])
@@ -191,8 +196,19 @@ class Converter(ast.NodeTransformer):
         ends = not self._bodies  # with the function; else only with an iteration of a loop
         alive = [name for name in names if not ends or name in self._captured]
         test = self._truth(statement.test)
-        call = self._call("branch", statement.test, test, *map(name_of, sides), texts_of(names), texts_of(alive))
+        tables = [texts_of(names), texts_of(alive)]
+        gone = [name for name in self._unshared if ends]
+        if gone:
+            tables.append(texts_of(sorted(gone)))
+        call = self._call("branch", statement.test, test, *map(name_of, sides), *tables)
         return [*out, *sides, placed(ast.Return(call), statement)]
+
+    def _waits(self, statement: ast.stmt) -> bool:
+        """Tell whether a branch, or one on a side of it, is to be joined where the function ends."""
+        if isinstance(statement, ast.If):
+            sides = statement.test.lineno in self._waiting, *map(self._waits, (*statement.body, *statement.orelse))
+            return any(sides)
+        return isinstance(statement, ast.With) and any(map(self._waits, statement.body))
 
     def _exiting_branch(self, statement: ast.If, signal: bool, rest: list[ast.stmt], is_tail: bool) -> list[ast.stmt]:
         """`if` with a `break` or `continue` on sides that may also go on: it says whether the run of the loop ends."""
@@ -274,7 +290,7 @@ class Converter(ast.NodeTransformer):
         node.args = self.visit(node.args)
         node.name = self._mangled(node.name)
         if is_convertible(node):
-            inner = Converter(self._owner, node.args.args[0].arg if node.args.args else "")
+            inner = Converter(self._owner, node.args.args[0].arg if node.args.args else "", self._waiting)
             node.body = inner._body(node)
         return node
 

@@ -44,6 +44,20 @@ def held(value: Any) -> Any:
     return value if recorder is None else recorder.value(value)
 
 
+class _Parts:
+    """What a condition is made of, as far as it was evaluated."""
+
+    def __init__(self, recorder: Any, left: Any) -> None:
+        self._recorder, self.found = recorder, [left]
+
+    def first(self) -> Any:
+        return self._recorder.numbers.loose_truth(self.found[0])
+
+    def second(self, value: Any) -> Any:
+        self.found.append(value)
+        return self._recorder.numbers.loose_truth(value)
+
+
 class Deciding:
     """Conditions: Python's way for plain values, the recorder's for those that only a run has."""
 
@@ -52,18 +66,20 @@ class Deciding:
         test: Any,
         then: Callable[[], Any],
         other: Callable[[], Any],
-        names: tuple[str, ...] = (),
+        names: tuple[str, ...] | None = None,
         alive: tuple[str, ...] | None = None,
+        unshared: tuple[str, ...] = (),
     ) -> Any:
         """`if test: ... else: ...` and `then if test else other`, the sides as functions.
 
-        They assign the variables `names` around them; only those `alive`, all by default, are of use afterwards.
+        Those of a statement assign the variables `names` around them; only those `alive`, all by default, are of use
+        afterwards. The lists and dicts in those `unshared` are not.
         """
         test = held(test)
         recorder = recorder_of(test)
         if recorder is None:
             return then() if test else other()
-        return recorder.questions.branch(test, then, other, names, alive)
+        return recorder.questions.branch(test, then, other, names, alive, unshared)
 
     def and_then(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left and right`."""
@@ -80,18 +96,20 @@ class Deciding:
         recorder = recorder_of(left)
         if recorder is None:
             return left and right()
-        return self.branch(
-            left, lambda: recorder.numbers.loose_truth(right()), lambda: recorder.numbers.loose_truth(left)
-        )
+        parts = _Parts(recorder, left)
+        result = self.branch(left, lambda: parts.second(right()), lambda: parts.first())
+        recorder.questions.conditions.note_parts(result, parts.found, True)
+        return result
 
     def either(self, left: Any, right: Callable[[], Any]) -> Any:
         """`left or right` where only the truth of the result counts."""
         recorder = recorder_of(left)
         if recorder is None:
             return left or right()
-        return self.branch(
-            left, lambda: recorder.numbers.loose_truth(left), lambda: recorder.numbers.loose_truth(right())
-        )
+        parts = _Parts(recorder, left)
+        result = self.branch(left, lambda: parts.first(), lambda: parts.second(right()))
+        recorder.questions.conditions.note_parts(result, parts.found, False)
+        return result
 
     def negation(self, value: Any) -> Any:
         """`not value`."""

@@ -85,7 +85,7 @@ class Joining:
             raise Unlike("objects outside of torch")
         if self._is_start(a, b) or self._is_start(b, a):
             return "join"
-        if are_of_run(a, b):
+        if are_of_run(a, b) or _are_one_number(a, b) or _are_one_number(b, a):
             return "join"
         if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
             return "join"
@@ -275,6 +275,15 @@ def are_of_run(one: Any, other: Any) -> bool:
     """Tell whether two values are lists, or tuples, and only a run knows how long one of them is."""
     whole = next((value for value in (one, other) if is_growing(value)), None)
     return whole is not None and whole.is_local and type(other if one is whole else one) in (whole.base, type(whole))
+
+
+def _are_one_number(number: Any, tensor: Any) -> bool:
+    """Tell whether a number and a tensor without dimensions are of one kind: `skip = False`, or else `x < y`."""
+    if type(number) not in _ORDER or not isinstance(tensor, TensorProxy) or tensor.example.dim() > 0:
+        return False
+    dtype = tensor.example.dtype
+    kind = bool if dtype is torch.bool else float if dtype.is_floating_point else int
+    return type(number) is kind and not dtype.is_complex
 
 
 def _is_none(value: Any) -> bool | None:

@@ -43,6 +43,7 @@ from graphwright.capture.regions import made_once
 from graphwright.capture.running import refusal
 from graphwright.capture.symbols import as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.unbound import Unbound
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import write_attribute
@@ -385,6 +386,20 @@ class Keeping:
                 recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})
             if recorder.region is recorder.root:
                 table.written[key] = now
+
+    def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Any) -> bool:
+        """Write a new attribute on a side of a branch, after which it holds what `after` stands for.
+
+        False where these are not the attributes of a module of the program.
+        """
+        table = next((table for table in self._tables if table.now is attributes and table.keys is None), None)
+        if table is None or "_modules" not in attributes:
+            return False
+        if not isinstance(value, Unbound):  # it is written already
+            written = table.path + key, self._argument(table, key, value)
+            self._recorder.node("call_function", write_attribute, written, {}, name="write")
+        table.written[key] = after
+        return True
 
     def _argument(self, table: _Table, key: Any, value: Any) -> Any:
         odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)

@@ -20,11 +20,11 @@ from graphwright.capture.positions import qualname_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
 
-__all__ = ["Log", "Plan", "Restart"]
+__all__ = ["Conversions", "Log", "Plan", "Restart"]
 
 _MOST_PASSES = 200
 
-Way = Literal["fork", "guard", "follow", "region", "peel", "unroll"]
+Way = Literal["wait", "fork", "guard", "follow", "region", "peel", "unroll"]
 
 
 class Restart(BaseException):
@@ -67,6 +67,14 @@ class Log:
         )  # fmt: skip
 
 
+class Conversions(set[CodeType]):
+    """The functions to convert. `waiting` are the lines of the branches that are joined where their function ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: set[tuple[str, int]] = set()
+
+
 @dataclasses.dataclass
 class Plan:
     """The functions to convert, what to do at single questions, and the answers to give at forks."""
@@ -76,7 +84,7 @@ class Plan:
     static: frozenset[str] = frozenset()  # inputs whose numbers and sizes are the example's
     dynamic: frozenset[str] = frozenset()  # bools among the inputs that a call may change
     leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
-    converted: set[CodeType] = dataclasses.field(default_factory=set)
+    converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
@@ -113,6 +121,11 @@ class Plan:
         self.reasons[place] = why
         return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
 
+    def wait(self, place: Any, why: str) -> Restart:
+        """Have the sides of a branch joined where its function ends, with what comes before that on both of them."""
+        self.converted.waiting.add(place[:2])
+        return self.change(place, "wait", why)
+
     def outline(self, what: CodeType | str, name: str, why: str) -> Restart:
         """Have a function or module recorded as one node."""
         self.outlined.add(what)
@@ -120,6 +133,7 @@ class Plan:
 
 
 _WAYS: dict[Way, str] = {
+    "wait": "captured the rest of the function on both sides",
     "fork": "forked", "guard": "answered from the example under a guard", "follow": "followed the example",
     "region": "made a loop of the graph", "peel": "took the first iterations out of a loop",
     "unroll": "unrolled a loop",

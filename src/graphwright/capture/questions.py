@@ -25,6 +25,7 @@ from torch import nn
 
 from graphwright.capture.branches import Raised, branch
 from graphwright.capture.calls import Calls
+from graphwright.capture.conditions import Conditions
 from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.obstacles import Category
@@ -54,6 +55,7 @@ __all__ = ["BOUNDARIES", "DataQuestion", "Fork", "Questions", "TracerWarning"]
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
 _PATIENT = 1
+_MOST_WAITING = 3
 _NUMBERS = re.compile(r"\d+")
 # What asks there is the program's condition.
 _CHECKS = tuple(
@@ -78,6 +80,7 @@ class Fork:
     is_data: bool
     hint: bool | None  # the example's answer
     calls: Calls  # how many there were before it
+    decider: Any = None  # the place of a branch on a size or flag that has given what is asked, besides data
 
 
 class DataQuestion(BaseException):
@@ -95,6 +98,7 @@ class Questions:
         self._recorder = recorder
         self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
         self.forks: list[Fork] = []
+        self.conditions = Conditions(self.key_of)
         self.has_optionals = False  # whether there is a tensor that may be None
         self._answers: set[tuple[Any, ...]] = set()
 
@@ -107,9 +111,9 @@ class Questions:
     def decide(self, subject: Any, kind: type) -> Any:
         if self._recorder.pending is not None:
             raise self._recorder.pending
-        key = self.key_of(subject)
-        if key in self.known:
-            return self.known[key]
+        key, told = self.key_of(subject), self.told(subject)
+        if told is not None:
+            return told
         if self._recorder.is_called_for_error():
             return self._symbol(subject).sample
         place = self.place()
@@ -204,10 +208,16 @@ class Questions:
             answer = hint is not False
         pred = self._recorder.numbers.predicate(subject)
         after, site, calls = self._recorder.graph._root.prev, self._recorder.site(), self._recorder.calls.copy()
-        self.forks.append(Fork(after, pred, answer, site, place, self.is_data(subject), hint, calls))
-        self.known[key] = answer
+        decider = self.conditions.decider(subject)
+        self.forks.append(Fork(after, pred, answer, site, place, self.is_data(subject), hint, calls, decider))
+        self.known.update(self.conditions.facts(subject, answer))
         self._recorder.keep.append(subject)  # known by its id
         return answer
+
+    def told(self, subject: Any) -> bool | None:
+        """The truth of a condition as far as that is known where the capture is."""
+        known = self.known.get(self.key_of(subject))
+        return _negated(self.known.get(self.opposite(subject))) if known is None else known
 
     def subject_of(self, test: Any) -> Any:
         """What decides a branch on a value: the symbol behind a number, else the value itself."""
@@ -321,8 +331,9 @@ class Questions:
         test: Any,
         then: Callable[[], Any],
         other: Callable[[], Any],
-        names: tuple[str, ...] = (),
+        names: tuple[str, ...] | None = None,
         alive: tuple[str, ...] | None = None,
+        unshared: tuple[str, ...] = (),
     ) -> Any:
         """Run the side that is known to be taken, or capture both."""
         if self._recorder.pending is not None:
@@ -333,9 +344,9 @@ class Questions:
             return then() if self.decide(subject, kind) else other()
         place = self.place()
         way = self._recorder.plan.ways.get(place)
-        key = self.key_of(subject)
-        if key in self.known:
-            return then() if self.known[key] else other()
+        key, told = self.key_of(subject), self.told(subject)
+        if told is not None:
+            return then() if told else other()
         if way is None and place is not None:
             way = self._recorder.plan.ways.get((*place, self._recorder.numbers.hint(subject)))
         if way != "follow" and is_of_slice(self._recorder.region, subject):
@@ -346,7 +357,21 @@ class Questions:
             return then() if self.of_example(subject) else other()
         if way == "fork":
             return then() if self._fork(subject, key, place) else other()
-        return branch(self._recorder, subject, then, other, names, names if alive is None else alive, place)
+        can_wait = names is not None and alive is None  # for the rest of the function, which it does not hold yet
+        names = names or ()
+        alive = names if alive is None else alive
+        return branch(self._recorder, subject, then, other, names, alive, place, unshared, can_wait)
+
+    def differ(self, place: Any, why: str, can_wait: bool) -> BaseException:
+        """The sides of a branch cannot be joined: have what comes after it be part of both, or have it fork."""
+        plan = self._recorder.plan
+        can_wait &= place is not None and plan.ways.get(place) is None and self._waiting() < _MOST_WAITING
+        return self.restart(plan.wait(place, why) if can_wait else plan.change(place, "fork", why))
+
+    def _waiting(self) -> int:
+        """How many branches around are joined at the end of their functions only: each doubles what comes after it."""
+        ways = self._recorder.plan.ways
+        return sum(ways.get(region.place) == "wait" for region in self._recorder.region.all())
 
     def admit_optionals(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See to it that who gets a tensor that may be None asks `is None` through the runtime, or have it fork."""
@@ -556,6 +581,9 @@ class Questions:
         for fork in reversed(self.forks):
             if not fork.is_data:
                 return self._recorder.plan.change(fork.place, "guard", "the program forks too often")
+        for fork in reversed(self.forks):
+            if fork.decider is not None:
+                return self._recorder.plan.change(fork.decider, "guard", "the program forks too often")
         counts = collections.Counter(fork.place for fork in self.forks)
         fork = max(self.forks, key=lambda fork: counts[fork.place])  # a loop's test rather than what comes after it
         question = DataQuestion(
@@ -575,6 +603,10 @@ class Questions:
         if not why and isinstance(file, str) and file != "attribute" and not source_of(file).lines:
             why = f"{file} has no source that could be read"
         return f": {why}" if why else ""
+
+
+def _negated(truth: bool | None) -> bool | None:
+    return None if truth is None else not truth
 
 
 def _is_for_runtime(function: FunctionType) -> bool:

@@ -519,7 +519,7 @@ class Recorder:
         if kind in ATOMS:
             return value
         if kind is TensorProxy:
-            return value.example
+            return None if value.optional is not None and self.numbers.is_none(value) is True else value.example
         symbol = symbol_of(value)
         if symbol is not None:
             # Any number does for arithmetic, and for what is no size.

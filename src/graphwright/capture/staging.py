@@ -34,6 +34,7 @@ from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenRev
 from graphwright.capture.orderings import is_ordering, ordering
 from graphwright.capture.outside import ObjectMethod, holds_objects, is_foreign, kind_of
 from graphwright.capture.outside_modules import call_outside
+from graphwright.capture.plan import Conversions
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import numbers, of_unknown, rows
 from graphwright.capture.running import refusal, running
@@ -140,9 +141,9 @@ class Runtime(Comprehensions):
         if args and type(args[0]) is TensorProxy and args[0].is_mixed and any(function is f for f in _CLASS_QUESTIONS):
             raise refusal(
                 CaptureError(
-                    "the program asks for the class of a value that is a number before a loop and a tensor in it",
+                    "the program asks for the class of a value that is a number on some ways and a tensor on others",
                     at=recorder.where(),
-                    fix="start the loop with a tensor",
+                    fix="start with a tensor",
                 )
             )
         if function is type and len(args) == 1:
@@ -314,7 +315,7 @@ def is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:
     return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
 
 
-def convert_methods(shells: Shells, codes: set[Any]) -> None:
+def convert_methods(shells: Shells, codes: Conversions) -> None:
     """Give shells conversions of those forwards that are to be converted."""
     for _, shell in shells.all():
         forward = shell.forward
@@ -323,11 +324,11 @@ def convert_methods(shells: Shells, codes: set[Any]) -> None:
             shell.__dict__["forward"] = converted
 
 
-def converted_function(function: Any, codes: set[Any]) -> Any:
+def converted_function(function: Any, codes: Conversions) -> Any:
     """Return what to call in place of a function: its conversion where it, or what it wraps, is to be converted."""
     kind = type(function)
     if kind is FunctionType:
-        return (convert(function, RUNTIME) or function) if function.__code__ in codes else function
+        return (_conversion(function, codes) or function) if function.__code__ in codes else function
     if kind is MethodType:
         inner = converted_function(function.__func__, codes)
         return function if inner is function.__func__ else MethodType(inner, function.__self__)
@@ -337,11 +338,16 @@ def converted_function(function: Any, codes: set[Any]) -> Any:
     if isinstance(function, type):
         start = initializer(function)
         is_asked = start is not None and start.__code__ in codes
-        return functools.partial(_made, function, convert(start, RUNTIME) or start) if is_asked else function
+        return functools.partial(_made, function, _conversion(start, codes) or start) if is_asked else function
     own = getattr(kind, "__call__", None)  # noqa: B004 - the method, to convert it
     if type(own) is FunctionType and own.__code__ in codes and not isinstance(function, type | nn.Module):
-        return MethodType(convert(own, RUNTIME) or own, function)
+        return MethodType(_conversion(own, codes) or own, function)
     return function
+
+
+def _conversion(function: FunctionType, codes: Conversions) -> FunctionType | None:
+    file = function.__code__.co_filename
+    return convert(function, RUNTIME, frozenset(line for known, line in codes.waiting if known == file))
 
 
 def initializer(kind: Any) -> Any:

@@ -35,7 +35,7 @@ from graphwright.capture.interception import ExportFlags, uncompiled, unreported
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.origins import definition_line
-from graphwright.capture.plan import Log, Plan, Restart
+from graphwright.capture.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.python_draws import PythonDraws
 from graphwright.capture.questions import DataQuestion
 from graphwright.capture.recorder import Recorder
@@ -177,7 +177,7 @@ def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Gr
     """Capture a program for one example, in the first way that works."""
     say = options.progress
     failure: BaseException | None = None
-    converted: set[Any] = set()  # what asks in one attempt asks in the next
+    converted = Conversions()  # what asks in one attempt asks in the next
     for attempt in ATTEMPTS if options.control_flow != "follow" else ATTEMPTS[2:]:
         started = time.perf_counter()
         plan = Plan(

@@ -249,7 +249,7 @@ class Tracer(TracerBase):
             raise ValueError(f"control_flow is 'stage' or 'error', not {self.control_flow!r}")
         if self.control_flow == "error" or is_overridden(type(self), "to_bool"):
             return self._run(root, concrete_args)
-        plan = Plan(converted=set())
+        plan = Plan()
 
         def run(answers: tuple[bool, ...]) -> SymbolicRecorder:
             plan.start(answers)

@@ -1,0 +1,265 @@
+"""Branches whose sides cannot be joined where they end, but can where their function ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from graphwright import trace, verify
+from graphwright.capture.unshared import unshared
+
+
+def options(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    found = {}
+    if mask.all():
+        found["keepdim"] = True
+    else:
+        x = x * mask
+    return x.sum(1, **found).reshape(-1)
+
+
+def one_sided(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if mask.all():
+        start = x.mean(0)
+    x = x * 2
+    if mask.all():
+        x = x - start
+    return x
+
+
+def other_rank(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if mask.all():
+        weight = x.sum()
+    else:
+        weight = x.sum(0)
+    return x * weight + 1
+
+
+def inside(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    names: list[int] = []
+    if x.dim() == 2:
+        if mask.any():
+            names.append(1)
+        elif x.size(0) == 1:
+            x = x - 1
+    return x.sum([*names, 0]).sum()
+
+
+def helper(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return options(options(x, mask)[:, None].expand(-1, 3), mask[: x.shape[0]]) + other_rank(x, mask).sum()
+
+
+MASKS = torch.ones(2, 3, dtype=torch.bool), torch.eye(2, 3, dtype=torch.bool), torch.zeros(2, 3, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("program", [options, one_sided, other_rank, inside, helper])
+def test_the_rest_of_the_function_is_part_of_both_sides(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.randn(2, 3), MASKS[0]))
+    assert gm.report.facts.paths == 1
+    for mask in MASKS:
+        for x in (torch.randn(2, 3), torch.randn(2, 3, requires_grad=True)):
+            torch.testing.assert_close(gm(x, mask), program(x, mask))
+
+
+def test_it_is_written_as_two_sides() -> None:
+    gm = trace(options, (torch.randn(2, 3), MASKS[0]))
+    assert [line.strip() for line in gm.code.splitlines() if "#" not in line and line.strip()] == [
+        "def forward(self, x, mask):",
+        "if mask.all():",
+        "reshape = x.sum(1, keepdim=True).reshape(-1)",
+        "return reshape",
+        "x_1 = x * mask",
+        "reshape = x_1.sum(1).reshape(-1);  del x_1",
+        "return reshape",
+    ]
+
+
+def test_a_dict_that_others_hold_is_not_given_up() -> None:
+    def keeps(x: torch.Tensor, held: dict[str, Any]) -> torch.Tensor:
+        if x.sum() > 0:
+            held["positive"] = True
+        return x * len(held)
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        held: dict[str, Any] = {}
+        return keeps(x, held), len(held)
+
+    gm = trace(program, (torch.ones(2),))
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert gm(x)[1] == program(x)[1] and torch.equal(gm(x)[0], program(x)[0])
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        return attend(self.query(x), self.key(x), mask)
+
+
+def attend(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    flags: dict[str, Any] = {}
+    if mask is None:
+        flags["is_causal"] = True
+    return F.scaled_dot_product_attention(query, key, key, attn_mask=mask, **flags)
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Attention() for _ in range(3))
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        mask = None if padding.all() else padding[:, None, :].expand(-1, x.shape[1], -1)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+def test_layers_are_there_once() -> None:
+    stack, full, part = Stack(), torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, False]] * 2)
+    for max_paths in (8, 1):
+        gm = trace(stack, (torch.randn(2, 3, 4), full), max_paths=max_paths)
+        assert sum(node.op == "call_module" for node in gm.graph.all_nodes()) == 6
+        assert verify(stack, gm, [(torch.randn(2, 3, 4), full), (torch.randn(1, 3, 4), part[:1])]).ok
+
+
+def test_with_one_path_no_module_is_called_on_both_sides() -> None:
+    class Early(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            extra: dict[str, Any] = {}
+            if self.training:
+                extra["keepdim"] = True
+            return self.linear(x).sum(1, **extra).sum()
+
+    model = Early().eval()
+    assert trace(model, (torch.ones(2, 3),)).report.facts.paths == 1
+    gm = trace(model, (torch.ones(2, 3),), max_paths=1)
+    assert sum(node.op == "call_module" for node in gm.graph.all_nodes()) == 1
+
+
+class Skips(nn.Module):
+    """Layers that note what they have seen, and are left out at random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Notes() for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            skip: Any = False
+            if self.training:
+                skip = torch.rand([]) < 0.5
+            if skip:
+                continue
+            x = layer(x)
+        return x
+
+
+class Notes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = x.dtype
+        self.rows = x.shape[0]
+        return self.linear(x)
+
+
+def test_layers_that_are_skipped_and_write_attributes_are_joined() -> None:
+    model = Skips()
+    gm = trace(model, (torch.ones(2, 3),))
+    assert gm.report.facts.paths == 1
+    for seed in range(4):
+        torch.manual_seed(seed)
+        expected = model(torch.ones(5, 3))
+        torch.manual_seed(seed)
+        assert torch.equal(gm(torch.ones(5, 3)), expected)
+        assert [vars(a).get("rows") for a in gm.layers] == [vars(b).get("rows") for b in model.layers]
+    gm.eval(), model.eval()
+    assert torch.equal(gm(torch.ones(2, 3)), model(torch.ones(2, 3)))
+
+
+def test_an_attribute_that_one_side_writes_and_that_is_read_later() -> None:
+    class Reads(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:
+                self.positive = x.mean()
+            x = x + 1
+            return x + self.positive if hasattr(self, "positive") else x
+
+    for value in (1.0, -1.0):
+        model = Reads()
+        gm = trace(model, (torch.full((2,), value),))
+        assert torch.equal(gm(torch.full((2,), value)), model(torch.full((2,), value)))
+
+
+def test_what_is_none_on_one_side_is_none_after_it() -> None:
+    def float_mask(mask: torch.Tensor | None) -> torch.Tensor | None:
+        if mask is not None:
+            mask = torch.where(mask, 0.0, -1.0)
+        return mask
+
+    def program(x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        mask = float_mask(None if padding.all() else padding)
+        return x if mask is None else x + mask
+
+    gm = trace(program, (torch.randn(2, 3), MASKS[0]))
+    assert gm.report.facts.paths == 1
+    for mask in MASKS:
+        x = torch.randn(2, 3)
+        assert torch.equal(gm(x, mask), program(x, mask))
+
+
+def test_a_condition_that_another_one_implies_is_not_asked_again() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if x.size(0) > 1 and y.size(0) > 1:
+            if x.size(0) > 1:
+                x = x + 1
+            if not y.size(0) > 1:
+                x = x - 1
+        return x
+
+    gm = trace(program, (torch.ones(2), torch.ones(2)))
+    code = [line.strip() for line in gm.code.splitlines() if "#" not in line]
+    assert [line for line in code if line.startswith("if ")] == ["if x.size(0) > 1 and y.size(0) > 1:"]
+    for sizes in ((1, 1), (1, 2), (2, 1), (3, 3)):
+        x, y = map(torch.ones, sizes)
+        assert torch.equal(gm(x, y), program(x, y))
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("a = {}; a['k'] = 1; return g(**a)", {"a"}),
+        ("a = []; a.append(1); return g(*a), len(a), a[0], 1 in a", {"a"}),
+        ("a = {}; b = a; return g(**b)", set()),
+        ("a = {}; return g(a)", set()),
+        ("a = {}; return a", set()),
+        ("a = {}; return lambda: a", set()),
+        ("a = {}; return a.items()", set()),
+        ("a = x; return a[0]", set()),
+        ("a = x = {}; return a[0]", set()),
+        ("return g(**x)", set()),
+        ("return g(**more)", {"more"}),
+        ("return g([*more], more.get)", set()),
+    ],
+)
+def test_lists_and_dicts_that_nobody_else_holds(body: str, names: set[str]) -> None:
+    import ast
+
+    (definition,) = ast.parse(f"def f(x, **more):\n    {body}").body
+    assert isinstance(definition, ast.FunctionDef)
+    found = unshared(definition)
+    assert found - {"more"} == names - {"more"} and ("more" in names) <= ("more" in found)
