@@ -285,15 +285,9 @@ DOORS: dict[str, Callable[[Any], GraphModule]] = {
 }
 # What each door does not capture for every input: it refuses the program, or guards what it takes for granted.
 NOT_CAPTURED = {
-    "trace": (
-        "zip_dict starred_assign set_grow max_key list_setitem dict_loop_cond dict_loop dict_lookup "
-        "deq_pop deq_cond deq defaultd counts"
-    ),
+    "trace": ("zip_dict starred_assign max_key list_setitem"),
     "script": ("starred_assign max_key list_setitem deq_pop deq_cond deq defaultd comp_closure"),
-    "symbolic_trace": (
-        "zip_dict starred_target starred_comp starred_assign set_grow max_key dict_loop_cond dict_loop "
-        "deq_pop deq_cond deq defaultd counts"
-    ),
+    "symbolic_trace": ("zip_dict starred_target starred_comp starred_assign max_key"),
 }
 
 

@@ -305,7 +305,6 @@ def str_keys(x: torch.Tensor) -> Any:
 
 
 FORKS = [
-    dict_static,
     dict_one_side,
     match_t,
     match_val,
@@ -313,6 +312,7 @@ FORKS = [
     str_keys,
 ]  # programs whose sides are of different kinds
 KEPT = [
+    dict_static,
     any_gen,
     all_gen,
     any_tensor,

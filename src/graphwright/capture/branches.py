@@ -21,7 +21,8 @@ from graphwright.capture.branch_state import EMPTY, Bound, OneSided, State, cont
 from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loop_statements import HIDDEN
-from graphwright.capture.plan import Way
+from graphwright.capture.opening import OPENABLE, make_growing
+from graphwright.capture.raised import Raised
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal
 from graphwright.capture.symbols import Symbol, as_number, symbol_of
@@ -33,11 +34,7 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Raised", "branch", "make_growing"]
-
-
-class Raised(BaseException):
-    """A side of a branch ends in an exception, which is in the graph."""
+__all__ = ["branch"]
 
 
 def branch(
@@ -86,45 +83,6 @@ def branch(
             recorder.states.pop()
 
 
-def make_growing(
-    recorder: Recorder, state: State, growth: Grows, place: Any, fallback: Way | None, can_wait: bool = False
-) -> tuple[LoopList, list[Any]]:
-    """Have a list that a loop makes longer be one whose length only a run knows, from before a branch or loop on.
-
-    Returns it with what is in it by then. Raises Unlike where that cannot be; where the program turns out to read it as
-    a whole, `fallback` is what is done about the branch or loop instead.
-    """
-    whole = growth.content
-    holders = [name for name, cell in state.cells.items() if content_of(cell) is whole]
-    if not holders:
-        raise Unlike(f"{growth.name or 'a list'} gets longer in a loop, and other parts of the program see it")
-    items = [*whole]
-    name, hidden, _ = (growth.name or holders[0]).partition(HIDDEN)
-    name = recorder.target_name() or name if hidden else name
-    with torch._C.DisableTorchFunction():
-        args = ([recorder.argument(item) for item in items],) if items else ()
-        node = recorder.make("call_function", list, args, name)
-        _put_after_items(node)
-        give_up: Any = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
-        if can_wait:
-            give_up = functools.partial(recorder.questions.differ, place, f"{name} is read as a whole", can_wait)
-        grown = LoopList(items, recorder, node, name, place, give_up)
-        grown.is_sized = fallback in ("guard", "unroll")
-    for holder in holders:
-        state.cells[holder].cell_contents = grown
-    whole[:] = [Unbound(name, recorder.where(), place)]  # whoever else holds it must not read it
-    return grown, items
-
-
-def _put_after_items(node: Node) -> None:
-    """Move a list that was made for a loop to where its items were computed: that is where the program makes it."""
-    items = node.all_input_nodes
-    last = functools.reduce(lambda one, other: other if one < other else one, items) if items else None
-    if last is not None and last.op != "placeholder" and last.next is not node:
-        last.append(node)
-        node._origin = last._origin
-
-
 def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
     going = [side for side in sides if not side.raised]
@@ -146,7 +104,8 @@ def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, 
             _bound_at_exit(recorder, first, pair, leaves) or _join(recorder, *pair, leaves) for pair in more[:variables]
         ]
         for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
-            if type(now) is list and len(a) != len(b):
+            is_other = type(now) is not list and type(now) in OPENABLE and _keys_of(a) != _keys_of(b)
+            if (type(now) is list and len(a) != len(b)) or (is_other and recorder.region.is_in_loop()):
                 raise Grows(now)
             made.append(_join(recorder, a, b, leaves, may_be_none=False))
     called: dict[int, str] = {}
@@ -423,6 +382,11 @@ def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may
     if a == b:
         return a
     raise Unlike(f"two different objects of class {type(a).__name__}")
+
+
+def _keys_of(held: Any) -> Any:
+    """What tells two contents of one dict, set or deque apart, but for the values."""
+    return held if isinstance(held, set) else list(held) if isinstance(held, dict) else len(held)
 
 
 def _of_any_length(recorder: Recorder, value: tuple[Any, ...] | list[Any]) -> Any:

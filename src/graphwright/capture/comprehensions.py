@@ -7,16 +7,17 @@ from typing import Any
 
 from graphwright.capture.deciding import Deciding, recorder_of
 from graphwright.capture.joining import Grows
-from graphwright.capture.loop_dicts import LoopDict, LoopSet
-from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.loop_lists import LoopList, OfRun
+from graphwright.capture.loop_sets import table_of
 from graphwright.capture.open_iterables import iterable_of
 from graphwright.capture.running import running
+from graphwright.capture.tables import Tables
 from graphwright.capture.unbound import Unbound
 
 __all__ = ["Comprehensions"]
 
 
-class Comprehensions(Deciding):
+class Comprehensions(Deciding, Tables):
     """Comprehensions of lists, dicts and sets, and `any` and `all` of generator expressions."""
 
     def listed(
@@ -42,11 +43,13 @@ class Comprehensions(Deciding):
 
     def as_dict(self, pairs: Any) -> Any:
         """`{key: value for ...}`, of the list of its pairs."""
-        return LoopDict(pairs) if isinstance(pairs, LoopList) else dict(pairs)
+        if isinstance(pairs, LoopList):
+            return table_of(pairs, dict)
+        return self.dict_of(*[part for pair in pairs for part in pair])
 
     def as_set(self, items: Any) -> Any:
         """`{item for ...}`, of the list of its items."""
-        return LoopSet(items) if isinstance(items, LoopList) else set(items)
+        return table_of(items, set) if isinstance(items, LoopList) else set(items)
 
     def _where(
         self,
@@ -62,7 +65,7 @@ class Comprehensions(Deciding):
     def extended(self, values: Any, more: Any) -> Any:
         """`values += more` of what starts as a list."""
         recorder = running()
-        if recorder is None or type(values) is not list or not isinstance(more, LoopList | LoopTuple):
+        if recorder is None or type(values) is not list or not isinstance(more, OfRun):
             values += more
             return values
         if any(state.watches(values) for state in recorder.states):

@@ -19,6 +19,7 @@ from graphwright.capture.loop_statements import (
     private_to,
     uses_of,
 )
+from graphwright.capture.tables import CHANGES
 from graphwright.capture.trees import (
     PREFIX,
     RUNTIME_MARK,
@@ -312,13 +313,59 @@ class Converter(ast.NodeTransformer):
         return placed(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        """`found += more` of a list, of which only a run may know how long it is then."""
-        self.generic_visit(node)
+        """`found += more` of a list, of which only a run may know how long it is then; `found[key] += more`."""
         target = node.target
+        change = type(node.op).__name__
+        is_keyed = change in CHANGES and may_wait(node.value)
+        if isinstance(target, ast.Subscript) and is_keyed and _may_be_key(target.slice):
+            name = ast.Constant(change)
+            parts = [self.visit(target.value), self.visit(target.slice), name, lambda_of(self.visit(node.value))]
+            return placed(ast.Expr(self._call("changed", node, *parts)), node)
+        self.generic_visit(node)
+        if isinstance(node.op, ast.BitOr) and isinstance(target, ast.Name):
+            call = self._call("merged", node, ast.Name(target.id, ast.Load()), node.value)
+            return placed(ast.Assign([target], call), node)
         if not (isinstance(node.op, ast.Add) and isinstance(target, ast.Name) and target.id in self._lists):
             return node
         call = self._call("extended", node, ast.Name(target.id, ast.Load()), node.value)
         return placed(ast.Assign([target], call), node)
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """`found[key] = value`, with a key that only a run may know."""
+        target = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not _may_be_key(target.slice):
+            return self.generic_visit(node)
+        parts = self.visit(node.value), self.visit(target.value), self.visit(target.slice)
+        return placed(ast.Expr(self._call("store", node, *parts)), node)
+
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        """`del found[key]`."""
+        target = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not _may_be_key(target.slice):
+            return self.generic_visit(node)
+        parts = self.visit(target.value), self.visit(target.slice)
+        return placed(ast.Expr(self._call("delete", node, *parts)), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """`found[key]`."""
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or not _may_be_key(node.slice):
+            return node
+        return self._call("item", node, node.value, node.slice)
+
+    def visit_Dict(self, node: ast.Dict) -> Any:
+        """`{key: value}`, with keys that only a run may know."""
+        self.generic_visit(node)
+        if not any(key is None or _may_be_key(key) for key in node.keys):
+            return node
+        spread = placed(self._runtime("SPREAD", node), node)
+        parts = [part for key, value in zip(node.keys, node.values, strict=True) for part in (key or spread, value)]
+        return self._call("dict_of", node, *parts)
+
+    def visit_Set(self, node: ast.Set) -> Any:
+        """`{item}`, with items that only a run may know."""
+        self.generic_visit(node)
+        return self._call("set_of", node, *node.elts) if any(map(_may_be_key, node.elts)) else node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = [] if node.msg is None else [lambda_of(self._message(node.msg))]
@@ -355,7 +402,7 @@ class Converter(ast.NodeTransformer):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
         specs: list[Any] = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue)]
         is_plain = all(isinstance(piece, ast.Constant) for spec in specs if spec for piece in spec.values)
-        if not self._is_message or not is_plain:
+        if not is_plain:
             return self.generic_visit(node)
         template, values = "", []
         part: Any
@@ -368,7 +415,7 @@ class Converter(ast.NodeTransformer):
                 values.append(self.visit(part.value))
             else:
                 template += part.value.replace("{", "{{").replace("}", "}}")
-        return self._call("text", node, ast.Constant(template), *values)
+        return self._call("text" if self._is_message else "formatted", node, ast.Constant(template), *values)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         if not may_wait(*node.values[1:]):
@@ -380,6 +427,14 @@ class Converter(ast.NodeTransformer):
         for value in reversed(first):
             last = self._call(name, node, value, lambda_of(last))
         return last
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        """`"row %d" % i`."""
+        self.generic_visit(node)
+        is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        if not is_text or not isinstance(node.op, ast.Mod) or self._is_message:
+            return node
+        return self._call("percent", node, node.left, node.right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
@@ -488,6 +543,9 @@ class Converter(ast.NodeTransformer):
         if len(node.generators) > 1 or loop.is_async or not names or not may_wait(*parts) or holds(parts, *SCOPES):
             return None
         is_tuple = ast.Constant(isinstance(loop.target, ast.Tuple))
+        names = [
+            name if name not in names[i + 1 :] else f"{PREFIX}unused_{i}" for i, name in enumerate(names)
+        ]  # `_, _, row`
         functions = [_function_of(names, convert(node.elt))]
         if loop.ifs:
             test = loop.ifs[0] if len(loop.ifs) == 1 else placed(ast.BoolOp(ast.And(), loop.ifs), node)
@@ -517,6 +575,18 @@ class Converter(ast.NodeTransformer):
 
     def _runtime(self, method: str, place: ast.AST) -> Any:
         return placed(ast.Attribute(ast.Constant(RUNTIME_MARK), method, ast.Load()), place)
+
+
+def _may_be_key(index: ast.expr) -> bool:
+    """Tell whether a subscript may be a key that only a run knows: no constant, no slice."""
+    if isinstance(index, ast.Tuple):
+        return any(map(_may_be_key, index.elts)) and not holds([index], ast.Slice, ast.Starred)
+    if isinstance(index, ast.UnaryOp):
+        return _may_be_key(index.operand)
+    return isinstance(index, _KEYS)
+
+
+_KEYS = (ast.Name, ast.BinOp, ast.Call, ast.Attribute, ast.JoinedStr, ast.Subscript, ast.IfExp, ast.Compare, ast.BoolOp)
 
 
 def _is_ours(function: ast.expr) -> bool:

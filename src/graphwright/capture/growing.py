@@ -47,6 +47,11 @@ class Growing:
         """`give_up` has the next pass take the container for one that does not grow."""
         self.name, self.recorder, self._read, self._item, self._give_up = name, recorder, read, item, give_up
 
+    def stands_for(self) -> type:
+        """The class that the program takes it to be of."""
+        base = getattr(self, "base", None)
+        return base or (list if isinstance(self, list) else dict)
+
     def node_of(self) -> Node:
         """The node that reads the container."""
         return self._read()
@@ -70,7 +75,10 @@ class Growing:
         return self._known_length() > 0
 
     def _call(self, method: str, *args: Any) -> Node:
-        arguments = [arg if type(arg) is Node else self.recorder.argument(arg) for arg in args]
+        return self._method(method, *[arg if type(arg) is Node else self.recorder.argument(arg) for arg in args])
+
+    def _method(self, method: str, *arguments: Any) -> Node:
+        """The node of a call of a method with these arguments of a node."""
         name = self.recorder.target_name() or method
         return self.recorder.node("call_method", method, (self._read(), *arguments), {}, name=name)
 

@@ -12,6 +12,7 @@ from graphwright.capture.growing import is_growing
 from graphwright.capture.outside import ObjectProxy, object_node
 from graphwright.capture.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.texts import RunText
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Unlike(Exception):
 class Grows(BaseException):
     """A list is longer after an iteration of a loop, at least on some ways through it."""
 
-    def __init__(self, content: list[Any], name: str = "") -> None:
+    def __init__(self, content: Any, name: str = "") -> None:
         super().__init__(name)
         self.content, self.name = content, name
 
@@ -68,6 +69,8 @@ class Sample:
 class Joining:
     """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""
 
+    is_untyped = False
+
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
@@ -87,6 +90,8 @@ class Joining:
             return "join"
         if are_of_run(a, b) or _are_one_number(a, b) or _are_one_number(b, a):
             return "join"
+        if RunText in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
+            return "join"
         if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
             return "join"
         kind_a, kind_b = _number_kind(a), _number_kind(b)
@@ -105,6 +110,8 @@ class Joining:
         if are_of_run(entry, after):
             return "join"
         kinds = [_number_kind(value) for value in (entry, after)]
+        if isinstance(entry, str) and isinstance(after, str):
+            return "same" if type(entry) is type(after) is str and entry == after else "join"
         if isinstance(after, torch.Tensor):
             if isinstance(entry, torch.Tensor) or entry is None or kinds[0] is not None:
                 self.widened(self.sample(entry, after), after)
@@ -121,6 +128,8 @@ class Joining:
         """What a value is like that is `entry` before a loop and `after` after an iteration."""
         if is_growing(after) or is_growing(entry):
             return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
+        if isinstance(after, str):
+            return Sample(kind=str, hint=_text_hint(after if entry is MISSING else entry))
         may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
         tensor = entry if isinstance(entry, torch.Tensor) else after
         if isinstance(tensor, torch.Tensor):
@@ -139,6 +148,10 @@ class Joining:
                 whole = sample.whole.joined_with(after)
                 return sample if whole.kind is sample.whole.kind else dataclasses.replace(sample, whole=whole)
             raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
+        if sample.kind is str:
+            if isinstance(after, str):
+                return sample
+            raise Unlike(f"a text before, {self.kind_name(after)} after an iteration")
         if sample.example is None:
             if isinstance(after, torch.Tensor):
                 return Sample(self._recorder.example(after), may_be_number=True)
@@ -180,6 +193,8 @@ class Joining:
         """A sample with the example of a value of its kind."""
         if sample.whole is not None:
             return dataclasses.replace(sample, whole=sample.whole.holding(value))
+        if sample.kind is str:
+            return dataclasses.replace(sample, hint=_text_hint(value))
         if isinstance(value, torch.Tensor):
             return dataclasses.replace(sample, example=self._recorder.example(value), kind=None)
         if sample.example is None and _number_kind(value) is not None:
@@ -196,6 +211,8 @@ class Joining:
         """The value in the program of a node that gives something like a sample, for numbers with this hint."""
         if sample.whole is not None:
             return sample.whole.on(node)
+        if sample.kind is str:
+            return RunText(self._recorder, node, sample.hint if hint is None else hint)
         if sample.example is None:
             return self._recorder.numbers.of_node(node, sample.hint if hint is None else hint, sample.kind)
         proxy = TensorProxy.make(self._recorder, sample.example, node)
@@ -219,12 +236,20 @@ class Joining:
             return object_node(value)
         if is_growing(value):
             return value.node_of()  # type: ignore[no-any-return]
+        if type(value) is RunText:
+            return value.node
         symbol = symbol_of(value)
         return None if symbol is None else self._recorder.region.number(symbol)
 
     def is_open(self, value: Any) -> bool:
         """Tell whether only a run has a value."""
-        return isinstance(value, TensorProxy) or is_symbolic(value) or type(value) is ObjectProxy or is_growing(value)
+        if isinstance(value, TensorProxy) or is_symbolic(value):
+            return True
+        return type(value) in (ObjectProxy, RunText) or is_growing(value)
+
+    def items_grow(self) -> bool:
+        """Tell whether lists that are items get longer."""
+        return self._recorder.plan.items_grow
 
     def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""
@@ -248,6 +273,8 @@ class Joining:
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
                 recorder.questions.has_optionals = True
             return proxy
+        if isinstance(sample, str):
+            return RunText(recorder, node, UNKNOWN if taken is None else _text_hint(sample))
         symbol = symbol_of(sample)
         kind = type(sample) if symbol is None else symbol.kind
         hint = UNKNOWN
@@ -274,7 +301,10 @@ class Joining:
 def are_of_run(one: Any, other: Any) -> bool:
     """Tell whether two values are lists, or tuples, and only a run knows how long one of them is."""
     whole = next((value for value in (one, other) if is_growing(value)), None)
-    return whole is not None and whole.is_local and type(other if one is whole else one) in (whole.base, type(whole))
+    if whole is None or not whole.is_local:
+        return False
+    its = other if one is whole else one
+    return type(its) is whole.base or (type(its) is type(whole) and its.base is whole.base)
 
 
 def _are_one_number(number: Any, tensor: Any) -> bool:
@@ -306,6 +336,10 @@ def _number_kind(value: Any) -> type | None:
     if is_symbolic(value):
         return symbol_of(value).kind  # type: ignore[union-attr]
     return type(value) if type(value) in (int, float, bool) else None
+
+
+def _text_hint(value: Any) -> Any:
+    return value.hint if type(value) is RunText else value if type(value) is str else UNKNOWN
 
 
 _ORDER = (bool, int, float)  # of the kinds of numbers: each can stand for those before it

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.growing import Growing, GrowingDict, GrowingList
 from graphwright.capture.item_kinds import Parts, joined_kinds, kind_of_item
 from graphwright.capture.joining import Unlike
+from graphwright.capture.plan import Restart
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ItemDict", "ItemList"]
 
-Make = Callable[[Any, Node], Any]  # the value that a node gives, of a kind
+Make = Callable[..., Any]  # the value that a node gives, of a kind, and what is told of another kind of it
 
 
 class _Item(Growing):
@@ -33,8 +34,16 @@ class _Item(Growing):
     node: Node
 
     def _begin(
-        self, recorder: Recorder, kind: Parts, node: Node, name: str, make: Make, give_up: Callable[[], Any] | None
+        self,
+        recorder: Recorder,
+        kind: Parts,
+        node: Node,
+        name: str,
+        make: Make,
+        give_up: Callable[[], Any] | None,
+        noted: Callable[[Any], None] | None = None,
     ) -> None:
+        self._noted = noted
         places = kind.keys or range(len(kind.parts))
         self.node, self.kinds, self._make = node, dict(zip(places, kind.parts, strict=True)), make
         self._whole = kind
@@ -46,9 +55,18 @@ class _Item(Growing):
         return Parts(self._whole.kind, tuple(self.kinds.values()), self._whole.keys)
 
     def _get(self, key: Any) -> Any:
-        return self._make(
-            self.kinds[key], self.recorder.node("call_function", operator.getitem, (self.node, key), {}, "getitem")
-        )
+        node = self.recorder.node("call_function", operator.getitem, (self.node, key), {}, "getitem")
+        return self._make(self.kinds[key], node, lambda kind: self._note(key, kind))
+
+    def _note(self, key: Any, kind: Any) -> None:
+        """What is in one place is of another kind from now on."""
+        self.kinds[key] = kind
+        if self._noted is not None:
+            self._noted(self.kind)
+
+    def as_item(self) -> Parts:
+        """The kind of an item that this is."""
+        return self.kind
 
     def _set(self, key: Any, value: Any) -> None:
         joining = self.recorder.joining
@@ -56,12 +74,21 @@ class _Item(Growing):
             kind = joined_kinds(joining, self.kinds[key], kind_of_item(joining, value, self.name), self.name)
         except Unlike:
             self._refuse()
-        self.kinds[key] = kind
+        if kind is not self.kinds[key]:
+            self._note(key, kind)
         arguments = (self.node, key, self.recorder.argument(value))
         self.recorder.node("call_function", operator.setitem, arguments, {})
 
     def length(self) -> int:
         return len(self.kinds)
+
+    def _grow(self, *args: Any, **kwargs: Any) -> Any:
+        """It gets longer: start again with items of any length."""
+        plan = self.recorder.plan
+        if plan.items_grow:
+            self._refuse()
+        plan.items_grow = True
+        raise self.recorder.questions.restart(Restart(f"lists and dicts in {self.name} get longer"))
 
     def truth_hint(self) -> bool:
         return bool(self.kinds)
@@ -124,7 +151,7 @@ class ItemList(_Item, GrowingList):
     def copy(self) -> Any:
         return [*self]
 
-    append = extend = insert = pop = clear = __iadd__ = __delitem__ = Growing._refuse
+    append = extend = insert = pop = clear = __iadd__ = __delitem__ = remove = _Item._grow
 
 
 class ItemDict(_Item, GrowingDict):
@@ -153,7 +180,7 @@ class ItemDict(_Item, GrowingDict):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key not in self.kinds:
-            self._refuse()
+            self._grow()
         self._set(key, value)
         dict.__setitem__(self, key, value)
 
@@ -172,4 +199,4 @@ class ItemDict(_Item, GrowingDict):
     def copy(self) -> Any:
         return dict(self.items())
 
-    clear = __delitem__ = Growing._refuse
+    clear = __delitem__ = setdefault = pop = popitem = update = _Item._grow

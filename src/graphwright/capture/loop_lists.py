@@ -6,43 +6,32 @@ list holds here is what it does for the example.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from graphwright.capture.contents import content
 from graphwright.capture.examples import NeedsRealValues
-from graphwright.capture.growing import Growing, GrowingList
-from graphwright.capture.item_kinds import Parts, Same, joined_kinds, kind_of_item, seen
-from graphwright.capture.joining import Sample, Unlike
-from graphwright.capture.list_items import ItemDict, ItemList
-from graphwright.capture.running import refusal, stopping
-from graphwright.capture.symbols import UNKNOWN, as_number
-from graphwright.errors import CaptureError
+from graphwright.capture.growing import GrowingList
+from graphwright.capture.item_kinds import Many, joined_kinds, kind_of_item, seen
+from graphwright.capture.joining import Unlike
+from graphwright.capture.loop_holders import CLASSES, Holder, example_of_kind
+from graphwright.capture.running import stopping
+from graphwright.capture.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["LoopList", "LoopTuple", "check_items", "value_of_kind"]
+__all__ = ["LoopList", "LoopTuple", "OfRun"]
 
 
-class _OfRun(Growing):
-    """What lists and tuples share whose length only a run knows."""
+class OfRun(Holder):
+    """What lists, tuples and deques share whose length only a run knows."""
 
-    is_local = True
-    base: Any  # list or tuple
-    node: Any  # None where its items are written as a display
-    place: Any
-    kind: Any = None  # of its items
-    is_certain = True  # whether it holds what it does for the example
     is_sized = False  # whether sizes alone decide how long it is
 
     def _begin(self, recorder: Recorder, node: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> None:
-        read = (lambda: self._literal()) if node is None else (lambda: node)
+        read = (lambda: self._literal()) if node is None else (lambda: self._told(node))
         self._start(name, recorder, read, self._made, give_up)
         self.node, self.place = node, place
         for item in self.content():
@@ -56,30 +45,30 @@ class _OfRun(Growing):
 
     def _admit(self, item: Any) -> None:
         """Note what kind of item there is. Raises Unlike where the items are of different kinds."""
-        self._admit_kind(self._kind_of(item))
+        try:
+            kind = self._kind_of(item)
+        except Unlike as why:
+            raise self._unlike(why) from None
+        self._admit_kind(kind)
         self._watch(item)
 
-    def _watch(self, item: Any) -> None:
-        """Remember what a list or dict holds that becomes an item: the program may change it later on."""
-        if type(item) in (list, dict):
-            self.recorder.listed.append((self, item, content(item)))
-        for part in item.values() if type(item) is dict else item if type(item) in (list, tuple) else ():
-            self._watch(part)
-
-    def give_up(self) -> None:
-        """An item was changed by a name of its own: start again without this list, where that can be."""
-        if self._give_up is not None:
-            self._refuse()
-        raise refusal(
-            CaptureError(
-                f"the program changes a list or dict that it has put into {self.name}, to which a loop adds",
-                at=self.recorder.where(),
-                fix="change it before it is put there, or as an item of that list",
-            )
-        )
-
     def _admit_kind(self, kind: Any) -> None:
-        self.kind = joined_kinds(self.recorder.joining, self.kind, kind, self.name)
+        try:
+            joined = joined_kinds(self.recorder.joining, self.kind, kind, self.name)
+        except Unlike as why:
+            raise self._unlike(why) from None
+        if joined is not self.kind:
+            self.kind = joined
+            if self._noted is not None:
+                self._noted(Many(self.base, joined, give_up=self._give_up))
+
+    def _admit_item(self, kind: Any) -> None:
+        """A list or dict that is an item has got items of other kinds."""
+        self._admit_kind(kind)
+
+    def as_item(self) -> Many:
+        """The kind of an item that this is."""
+        return Many(self.base, self.kind, tuple(self.content()), self.is_certain, self._give_up)
 
     def item(self, node: Node, index: int | None = None, names: Sequence[str] = ()) -> Any:
         """The item that a node gives; for the example it is that at an index, where this is known.
@@ -88,17 +77,18 @@ class _OfRun(Growing):
         """
         return self._made(self._kind_at(index), node, "", names)
 
+    def _has(self, index: int) -> bool:
+        """Tell whether the example has an item there."""
+        length: int = self.base.__len__(self)
+        return -length <= index < length
+
     def _kind_at(self, index: Any) -> Any:
-        length = self.base.__len__(self)
-        if type(index) is not int or not self.is_certain or not -length <= index < length:
+        if type(index) is not int or not self.is_certain or not self._has(index):
             return self.kind
-        return seen(self.recorder.joining, self.kind, self.base.__getitem__(self, index))
+        return seen(self.recorder.joining, self.kind, self.content()[index])
 
     def _made(self, kind: Any, node: Node, name: str, names: Sequence[str] = ()) -> Any:
-        names = names or self.recorder.unpacked_names()
-        if kind is None:
-            raise stopping(Unlike(f"{self.name or 'a list'} is read before anything is in it"))
-        return value_of_kind(self.recorder, kind, node, self.name, self.place, names, self._give_up)
+        return self._of_kind(kind, node, self._admit_item, names)
 
     # ---- what it is for the example
 
@@ -112,7 +102,7 @@ class _OfRun(Growing):
             raise stopping(NeedsRealValues("how long a list is depends on data"))
         content = self.recorder._to_examples(self.content())
         if not content and not self.is_certain and self.kind is not None:
-            content = [_example(self.kind)]
+            content = [example_of_kind(self.kind)]
         return self.base(content)
 
     def length(self) -> Any:
@@ -128,14 +118,70 @@ class _OfRun(Growing):
         known = self.is_certain and self.recorder.examples.is_real
         return self.base.__len__(self) > 0 if known else UNKNOWN
 
+    def _keep(self, change: Callable[[], Any]) -> None:
+        """Change what it holds for the example, where that takes this way."""
+        if self._is_kept():
+            change()
+
+    def _show(self, change: Callable[[list[Any]], Any], *given: Any) -> None:
+        """Change a copy of what it holds for the example, as far as that tells what is given."""
+        held = self.content()
+        try:
+            if not all(map(_is_known, given)):
+                raise LookupError
+            change(held)
+        except (LookupError, ValueError):  # the example does not come here with these items
+            self.is_certain = False
+        self.set_content(held)
+
+    # ---- what is asked of it, and what changes single items
+
+    def has(self, item: Any) -> Any:
+        """`item in self`: a bool of the program."""
+        return self._asked(operator.contains, bool, item)
+
+    def index(self, item: Any, *bounds: Any) -> Any:
+        self._may_raise()
+        return self._asked("index", int, item, *bounds)
+
+    def count(self, item: Any) -> Any:
+        return self._asked("count", int, item)
+
+    def _asked(self, function: Any, kind: type, *args: Any) -> Any:
+        """A number that is computed of it."""
+        arguments = (self._read(), *map(self.recorder.argument, args))
+        op, name = ("call_method", function) if isinstance(function, str) else ("call_function", "contains")
+        node = self.recorder.node(op, function, arguments, {}, "", self.recorder.target_name() or name)
+        return self.recorder.numbers.of_node(node, UNKNOWN, kind)
+
+    def _set(self, index: Any, value: Any) -> None:
+        self._may_raise()
+        self._admit(value)
+        self._written_at(index, value)
+        self._keep(lambda: self._show(lambda held: held.__setitem__(_hinted(index), value), index))
+
+    def _written_at(self, index: Any, value: Any) -> None:
+        arguments = (self._read(), self.recorder.argument(index), self._written(value))
+        self.recorder.node("call_function", operator.setitem, arguments, {})
+
+    def _delete(self, index: Any) -> None:
+        self._may_raise()
+        self.recorder.node("call_function", operator.delitem, (self._read(), self.recorder.argument(index)), {})
+        self._keep(lambda: self._show(lambda held: held.__delitem__(_hinted(index)), index))
+
     # ---- new ones
 
     def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            self._may_raise()
         node = self.recorder.node(
             "call_function", operator.getitem, (self._read(), self.recorder.argument(index)), {}, "getitem"
         )
         if not isinstance(index, slice):
-            return self._made(self._kind_at(index), node, self.name)
+            item = self._made(self._kind_at(index), node, self.name)
+            is_shown = self.base is not tuple and type(index) is int and self._has(index)
+            place = index % self.base.__len__(self) if is_shown else 0
+            return self._lend(item, (lambda: self.base.__setitem__(self, place, item)) if is_shown else None)
         bounds = self.recorder._to_examples(index)
         return self._like(self.base.__getitem__(self, bounds), node)
 
@@ -156,7 +202,7 @@ class _OfRun(Growing):
         """The value of a node that gives what two lists hold, one after the other."""
         made = self._like([*_content(one), *_content(other)], node)
         for part in (one, other):
-            if isinstance(part, _OfRun):
+            if isinstance(part, OfRun):
                 made._admit_kind(part.kind)
                 made.is_certain &= part.is_certain
         return made
@@ -172,7 +218,7 @@ class _OfRun(Growing):
     def joined_with(self, value: Any) -> Any:
         """This one, with items of a kind that those of another list have, too. Raises Unlike."""
         kind = self.kind
-        for item in [value.kind] if isinstance(value, _OfRun) else map(self._kind_of, self._items_of(value)):
+        for item in [value.kind] if isinstance(value, OfRun) else map(self._kind_of, self._items_of(value)):
             kind = joined_kinds(self.recorder.joining, kind, item, self.name)
         if kind is self.kind:
             return self
@@ -191,7 +237,7 @@ class _OfRun(Growing):
         if type(value) not in (self.base, type(self)):
             return self
         made = self._like(_content(value), self.node)
-        made.is_certain = value.is_certain if isinstance(value, _OfRun) else True
+        made.is_certain = value.is_certain if isinstance(value, OfRun) else True
         return made
 
     def taken(self, content: Iterable[Any], node: Node, is_certain: bool) -> Any:
@@ -201,14 +247,13 @@ class _OfRun(Growing):
         return made
 
     def _like(self, content: Iterable[Any], node: Node, base: Any = None) -> Any:
-        kind: Any = LoopList if (base or self.base) is list else LoopTuple
-        made = kind(content, self.recorder, node, self.name, self.place, self._give_up)
+        made = CLASSES[base or self.base](content, self.recorder, node, self.name, self.place, self._give_up)
         made.is_certain, made.is_sized = self.is_certain, self.is_sized
         made._admit_kind(self.kind)
         return made
 
 
-class LoopList(_OfRun, GrowingList):
+class LoopList(OfRun, GrowingList):
     """A list of the program's that a loop makes longer; `node` gives it, `place` is the loop's."""
 
     base = list
@@ -229,17 +274,11 @@ class LoopList(_OfRun, GrowingList):
 
     def append(self, value: Any) -> None:
         self._admit(value)
-        self._call("append", self._sized(value))
+        self._method("append", self._written(value))
         self._keep(lambda: list.append(self, value))
 
-    def _sized(self, value: Any) -> Any:
-        """An item, sizes as what they are: among the arguments of an operation they are a tuple."""
-        if type(value) is not torch.Size:
-            return value
-        return self.recorder.make("call_function", torch.Size, (self.recorder.argument(value),), "shape")
-
     def extend(self, values: Iterable[Any]) -> None:
-        if not isinstance(values, _OfRun):
+        if not isinstance(values, OfRun):
             super().extend(values)
             return
         self._admit_kind(values.kind)
@@ -249,13 +288,19 @@ class LoopList(_OfRun, GrowingList):
 
     def insert(self, index: Any, value: Any) -> None:
         self._admit(value)
-        self._call("insert", index, self._sized(value))
+        self._method("insert", self.recorder.argument(index), self._written(value))
         self._keep(lambda: list.insert(self, int(index), value))
 
     def pop(self, *index: Any) -> Any:
-        item = super().pop(*index)
-        self._keep(lambda: list.pop(self) if list.__len__(self) else None)
+        self._may_raise()
+        where = index[0] if index else -1
+        item = self._made(self._kind_at(where), self._call("pop", *index), self.name)
+        self._keep(lambda: self._show(lambda held: held.pop(_hinted(where)), where))
         return item
+
+    def clear(self) -> None:
+        self._call("clear")
+        self._keep(lambda: self.set_content(()))
 
     def sort(self, *, key: Any = None, reverse: Any = False) -> Any:
         """Refuse: converted functions have it recorded by `orderings`."""
@@ -266,22 +311,35 @@ class LoopList(_OfRun, GrowingList):
         self._keep(lambda: list.reverse(self))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if isinstance(index, slice):
-            if not isinstance(value, LoopList) or index != slice(None):
-                self._refuse()
-            self._admit_kind(value.kind)
-            self._keep(lambda: self.set_content(value.content()))
-        else:
-            self._admit(value)
-        super().__setitem__(index, value)
-
-    def _keep(self, change: Any) -> None:
-        """Change what the list holds for the example, where that takes this way."""
-        taken = [region.is_taken for region in self.recorder.region.all()]
-        if False in taken:
+        if not isinstance(index, slice):
+            self._set(index, value)
             return
-        self.is_certain &= None not in taken
-        change()
+        items = value if isinstance(value, OfRun) else [*value]
+        if isinstance(items, OfRun):
+            self._admit_kind(items.kind)
+            self.is_certain &= items.is_certain
+        else:
+            for item in items:
+                self._admit(item)
+        self._written_at(index, items)
+        self._keep(lambda: self._show(lambda held: held.__setitem__(_hinted(index), _content(items)), index))
+
+    def __delitem__(self, index: Any) -> None:
+        self._delete(index)
+
+    def remove(self, value: Any) -> None:
+        self._may_raise()
+        self._call("remove", value)
+        self._keep(lambda: self._show(lambda held: held.remove(value), value))
+
+    def __mul__(self, times: Any) -> Any:
+        arguments = (self._read(), self.recorder.argument(times))
+        node = self.recorder.node("call_function", operator.mul, arguments, {}, "mul")
+        made = self._like(self.content() * int(_hinted(times)) if _is_known(times) else (), node)
+        made.is_certain &= _is_known(times)
+        return made
+
+    __rmul__ = __mul__
 
     def copy(self) -> Any:
         return self._like(self.content(), self._call("copy"))
@@ -291,7 +349,10 @@ class LoopList(_OfRun, GrowingList):
         list.__setitem__(self, slice(None), [*values])
 
 
-class LoopTuple(_OfRun, tuple):  # type: ignore[type-arg]
+CLASSES[list] = LoopList
+
+
+class LoopTuple(OfRun, tuple):  # type: ignore[type-arg]
     """A tuple of the program's that a loop makes longer."""
 
     base = tuple
@@ -310,79 +371,30 @@ class LoopTuple(_OfRun, tuple):  # type: ignore[type-arg]
     ) -> None:
         self._begin(recorder, node, name, place, give_up)
 
-    __iter__ = index = count = __mul__ = __rmul__ = __contains__ = __reversed__ = _OfRun._refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = _OfRun._refuse
+    index, count = OfRun.index, OfRun.count
+    __iter__ = __mul__ = __rmul__ = __contains__ = __reversed__ = OfRun._refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = OfRun._refuse
     __hash__ = None  # type: ignore[assignment]
 
 
-def value_of_kind(
-    recorder: Recorder,
-    kind: Any,
-    node: Node,
-    name: str,
-    place: Any,
-    names: Sequence[str] = (),
-    give_up: Callable[[], Any] | None = None,
-) -> Any:
-    """The value of the program that a node gives, of a kind of item; `names` are what the source calls its parts."""
-    if isinstance(kind, Sample):
-        return recorder.joining.stand_in(kind, node, place)
-    if isinstance(kind, Same):
-        return kind.value
-    if isinstance(kind, Parts):
-        if kind.kind in (list, dict) and len(names) != len(kind.parts):
-            make = functools.partial(_of_kind, recorder, name, place, give_up)
-            return (ItemList if kind.kind is list else ItemDict)(recorder, kind, node, name, make, give_up)
-        if len(names) == len(kind.parts):
-            nodes = recorder.unpacked(node, len(kind.parts), names)
-        else:
-            nodes = [
-                recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
-                for i in range(len(kind.parts))
-            ]
-        pairs = zip(kind.parts, nodes, strict=True)
-        items = [value_of_kind(recorder, part, item, name, place, (), give_up) for part, item in pairs]
-        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
-    made = (LoopList if kind.kind is list else LoopTuple)(
-        kind.content, recorder, node, name, place, kind.give_up or give_up
-    )
-    made.is_certain = kind.is_certain
-    made._admit_kind(kind.item)
-    return made
-
-
-def _of_kind(
-    recorder: Recorder, name: str, place: Any, give_up: Callable[[], Any] | None, kind: Any, node: Node
-) -> Any:
-    return value_of_kind(recorder, kind, node, name, place, (), give_up)
-
-
-def check_items(listed: Iterable[tuple[_OfRun, Any, Any]]) -> None:
-    """See that no list or dict was changed after it became an item of a list of which a node knows the items."""
-    for owner, container, before in listed:
-        now = content(container)
-        keys = list(before) if isinstance(before, dict) else range(len(before))
-        is_same = len(now) == len(before) and (not isinstance(before, dict) or list(now) == keys)
-        if not is_same or any(now[key] is not before[key] for key in keys):
-            owner.give_up()
+CLASSES[tuple] = LoopTuple
 
 
 def _content(value: Any) -> list[Any]:
-    return value.content() if isinstance(value, _OfRun) else [*value]
+    return value.content() if isinstance(value, OfRun) else [*value]
 
 
-_NUMBERS: dict[Any, Any] = {int: 3, float: 1.5, bool: True}
+def _is_known(value: Any) -> bool:
+    """Tell whether the example tells a number, or the bounds of a slice."""
+    if isinstance(value, slice):
+        return all(map(_is_known, (value.start, value.stop, value.step)))
+    symbol = symbol_of(value)
+    return value is None or type(value) is int or (symbol is not None and symbol.has_value)
 
 
-def _example(kind: Any) -> Any:
-    """An example of a kind of item."""
-    if isinstance(kind, Sample):
-        return _NUMBERS[kind.kind] if kind.example is None else kind.example
-    if isinstance(kind, Same):
-        return kind.value
-    if isinstance(kind, Parts):
-        items = [_example(part) for part in kind.parts]
-        if kind.kind is dict:
-            return dict(zip(kind.keys, items, strict=True))
-        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
-    return kind.kind([] if kind.item is None else [_example(kind.item)])
+def _hinted(value: Any) -> Any:
+    """A number, or a slice, as the example has it."""
+    if isinstance(value, slice):
+        return slice(_hinted(value.start), _hinted(value.stop), _hinted(value.step))
+    symbol = symbol_of(value)
+    return value if symbol is None else symbol.hint

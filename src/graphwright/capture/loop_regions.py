@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.branch_state import EMPTY, State, cells_of
-from graphwright.capture.branches import Raised, make_growing
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.joining import MISSING, UNSET, Grows, Sample, Unlike
-from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.loop_dicts import LoopDict
+from graphwright.capture.loop_holders import Holder
+from graphwright.capture.loop_lists import LoopTuple
+from graphwright.capture.loop_sets import LoopSet
 from graphwright.capture.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note, parts_of
 from graphwright.capture.loop_statements import HIDDEN
 from graphwright.capture.open_iterables import OpenIterable
+from graphwright.capture.opening import OPENABLE, make_growing
 from graphwright.capture.outlining import outline
 from graphwright.capture.plan import Way
+from graphwright.capture.raised import Raised
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, stopping
 from graphwright.capture.staging import held, recorder_of
@@ -46,6 +50,10 @@ _LONGEST_EXAMPLE = 1000  # iterations
 def is_open(value: Any) -> bool:
     """Tell whether only a run knows the truth of a value."""
     return recorder_of(held(value)) is not None
+
+
+class _Empty(BaseException):
+    """The loop goes over, or reads, what is empty as far as is known yet."""
 
 
 class _Run:
@@ -92,7 +100,9 @@ class LoopRegion:
         self._slots: list[Slot] = []  # what is known to be carried
         held = [cell.cell_contents for cell in self._cells.values() if _is_filled(cell)]
         # Lists that grow, and what is in them before the loop.
-        self._grown = [(value, value.content()) for value in held if isinstance(value, LoopList)]
+        self._grown = [
+            (value, value.content()) for value in held if isinstance(value, Holder) and not isinstance(value, LoopTuple)
+        ]
         self._changed = False
 
     def capture(self) -> Any:
@@ -104,6 +114,8 @@ class LoopRegion:
             try:
                 run = self._last_run()
                 break
+            except _Empty:
+                return False
             except Unlike as why:
                 raise self._given_up(str(why), None) from None
             except Grows as growth:
@@ -128,10 +140,18 @@ class LoopRegion:
         mark = recorder.mark()
         for _ in range(_MOST_RUNS):
             recorder.back_to(mark)
+            kinds, recorder.reads_early = [grown.kind for grown, _ in self._grown], False
             run = self._run(template)
+            grows = any(grown.kind is not kind for (grown, _), kind in zip(self._grown, kinds, strict=True))
+            reads_early, recorder.reads_early = recorder.reads_early, False
+            if reads_early and not grows:
+                if not recorder.region.is_in_loop():
+                    raise Unlike("an item is read of a list or dict in which there never is one")
+                recorder.reads_early = True  # a loop around this one fills it
+                raise _Empty
             template = [*template, *run.before[len(template) :]]
             names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
-            self._changed = False
+            self._changed = grows
             with torch._C.DisableTorchFunction():
                 run.template = template = [
                     self._compared(*values)
@@ -143,8 +163,10 @@ class LoopRegion:
             raise Unlike("what an iteration changes is not the same in each")
         for slot in self._slots:
             slot.last = slot.after
-        if recorder.examples.is_real:
-            self._rehearse(template, mark, None if self._items is None else self._items.length())
+        count = None if self._items is None else self._items.length()
+        has_tables = any(isinstance(grown, LoopDict | LoopSet) for grown, _ in self._grown)
+        if recorder.examples.is_real or (has_tables and count is not None):
+            self._rehearse(template, mark, count)
         else:
             self._repeat_content()
             if any(slot.sample.loose for slot in self._slots):
@@ -153,8 +175,10 @@ class LoopRegion:
                     raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
                 for grown, content in contents:
                     grown.set_content(content)
-            if recorder.examples.are_there and not all(values.is_certain for values, _ in self._grown):
-                raise stopping(NeedsRealValues("how long a list is depends on data"))
+        lists = [values for values, _ in self._grown if not isinstance(values, LoopDict | LoopSet)]
+        needs = recorder.examples.are_there and not recorder.examples.is_real
+        if needs and not all(values.is_certain for values in lists):
+            raise stopping(NeedsRealValues("how long a list is depends on data"))
         return run
 
     def _run(self, template: list[Any], index: int = 0) -> _Run:
@@ -222,6 +246,8 @@ class LoopRegion:
         self._state.write(run.entry, None, self._place)
         for grown, content in self._grown if is_first else ():
             grown.set_content(content)
+            if isinstance(grown, LoopDict | LoopSet):
+                grown.is_certain = True
         return region
 
     def _leave(self, run: _Run) -> None:
@@ -234,6 +260,9 @@ class LoopRegion:
         """Fill the lists that grow with as many items as the example has."""
         count = self._items.length() if self._items is not None else None
         for grown, before in self._grown:
+            if isinstance(grown, LoopDict | LoopSet):  # which keys it has then is not known
+                grown.is_certain = False
+                continue
             added = grown.content()[len(before) :]
             grown.is_certain &= count is not None
             grown.set_content([*before, *added * (1 if count is None else count)])
@@ -292,7 +321,7 @@ class LoopRegion:
         initial = entry
         if type(entry) is tuple and type(after) is tuple and len(entry) != len(after):
             entry = self._tuple_of_run(entry, name)
-        elif type(entry) is list and isinstance(after, LoopList):
+        elif type(entry) in OPENABLE and isinstance(after, Holder) and type(entry) is after.base:
             raise Grows(entry, name)
         if isinstance(after, Unbound) or after is EMPTY:
             raise Unlike(f"the variable {name!r} has a value only on some ways through the loop")
@@ -325,11 +354,13 @@ class LoopRegion:
         if parts is None:
             if entry == after:
                 return tree
+            if type(entry) is set and (whole is None or type(whole) is set):
+                raise Grows(entry if whole is None else whole, name)
             raise Unlike(f"{name or 'a value'} is another object of class {type(entry).__name__} after an iteration")
         its = parts_of(after)
         assert its is not None
         if list(parts) != list(its):
-            if type(entry) is list and type(whole) in (list, type(None)):
+            if type(entry) in OPENABLE and (whole is None or type(whole) in OPENABLE):
                 raise Grows(entry if whole is None else whole, name)
             what = "keys" if isinstance(entry, dict) else "items"
             raise Unlike(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.joining import Sample
-from graphwright.capture.loop_dicts import LoopDict, LoopSet
-from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.loop_dicts import LoopDict
+from graphwright.capture.loop_lists import LoopList, OfRun
+from graphwright.capture.loop_sets import LoopSet
 from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.symbols import UNKNOWN, is_symbolic, symbol_of
@@ -168,21 +169,21 @@ class _Items(OpenIterable):
 class _Grown(OpenIterable):
     """The items of a list that grows in a loop."""
 
-    def __init__(self, values: LoopList | LoopTuple) -> None:
-        self._values = values
+    def __init__(self, values: OfRun) -> None:
+        self.values = values
         self.is_data = not values.is_sized
 
     def argument(self, recorder: Recorder) -> Any:
-        return self._values.node_of()
+        return self.values.node_of()
 
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
-        return self._values.item(node, index, names)
+        return self.values.item(node, index, names)
 
     def length(self) -> int | None:
-        return len(self._values.content()) if self._values.is_certain else None
+        return len(self.values.content()) if self.values.is_certain else None
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._values)
+        return iter(self.values)
 
 
 class _Combined(OpenIterable):
@@ -261,6 +262,16 @@ class OpenReversed(OpenIterable):
     def argument(self, recorder: Recorder) -> Any:
         return recorder.make("call_function", reversed, (self._part.argument(recorder),), "reversed_")
 
+    def listed(self, recorder: Recorder) -> LoopList | None:
+        """`list(reversed(values))` of a list of the run; None for what is no such list."""
+        if not isinstance(self._part, _Grown):
+            return None
+        values = self._part.values
+        arguments = (self.argument(recorder),)
+        node = recorder.make("call_function", list, arguments, recorder.target_name() or "reversed_")
+        made: LoopList = values.taken(values.content()[::-1], node, True)
+        return made
+
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
         return self._part.item(recorder, node, names, index)
 
@@ -284,7 +295,7 @@ def iterable_of(value: Any, may_be_plain: bool = False) -> OpenIterable | None:
         return Rows(value) if is_symbolic(value.recorder.numbers.length(value)) else None
     if isinstance(value, Proxy):
         return _Unknown(value)
-    if isinstance(value, LoopList | LoopTuple):
+    if isinstance(value, OfRun):
         return _Grown(value)
     if isinstance(value, LoopDict | LoopSet):
         return _Grown(value.listed())

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.branches import Raised
 from graphwright.capture.growing import is_growing
 from graphwright.capture.item_kinds import joined_kinds, kind_of_item, seen
 from graphwright.capture.joining import Unlike
-from graphwright.capture.loop_lists import LoopList, LoopTuple, value_of_kind
+from graphwright.capture.loop_holders import value_of_kind
+from graphwright.capture.loop_lists import LoopList, OfRun
+from graphwright.capture.raised import Raised
 from graphwright.capture.regions import Region
 from graphwright.capture.replay import Replay
 from graphwright.capture.rows import rows
@@ -92,7 +93,7 @@ class _Ordering:
         self._is_spread, self._call = is_spread, call
         self._key = kwargs.get("key")
         self._options = {name: value for name, value in kwargs.items() if name != "key"}
-        self._is_long = isinstance(values, LoopList | LoopTuple)
+        self._is_long = isinstance(values, OfRun)
         self._place = recorder.questions.place()
 
     def value(self) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from graphwright.capture.growing import is_growing
 from graphwright.capture.symbols import is_symbolic, leaves
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.ir import Node
@@ -142,6 +143,8 @@ def kind_of(value: Any) -> type:
     """`type(value)`, as the program is to see it."""
     if isinstance(value, TensorProxy):
         return torch.Tensor
+    if is_growing(value):
+        return value.stands_for()  # type: ignore[no-any-return]
     return value.__class__ if is_symbolic(value) or type(value) is ObjectProxy else type(value)
 
 

@@ -97,6 +97,7 @@ class Plan:
     paths: int = 0
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
+    items_grow: bool = False  # whether lists that are items of lists get longer
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there

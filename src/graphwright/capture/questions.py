@@ -23,7 +23,7 @@ import torch
 import torch.overrides
 from torch import nn
 
-from graphwright.capture.branches import Raised, branch
+from graphwright.capture.branches import branch
 from graphwright.capture.calls import Calls
 from graphwright.capture.conditions import Conditions
 from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
@@ -33,6 +33,7 @@ from graphwright.capture.origins import CallSite, is_handled, place_of, user_fra
 from graphwright.capture.outlining import outline
 from graphwright.capture.outside_modules import is_outside_call
 from graphwright.capture.plan import Restart
+from graphwright.capture.raised import Raised
 from graphwright.capture.running import Refusal, refusal, stopping
 from graphwright.capture.said import tells
 from graphwright.capture.slices import is_of_slice
@@ -399,6 +400,8 @@ class Questions:
         """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         if code is None or is_converted(code) or code in self._recorder.plan.converted:
+            return
+        if code.co_filename.startswith(_OURS):
             return
         if can_convert(code):
             raise self.restart(self._recorder.plan.convert({code}))

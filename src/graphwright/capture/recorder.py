@@ -21,7 +21,6 @@ from graphwright.capture.ambient import Ambient
 from graphwright.capture.answers import asked, data_of, measure, read_property
 from graphwright.capture.arguments import checks_items, drained, made_again
 from graphwright.capture.branch_state import State
-from graphwright.capture.branches import Raised
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
 from graphwright.capture.containers import is_named_result
@@ -32,8 +31,9 @@ from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
-from graphwright.capture.loop_lists import check_items
+from graphwright.capture.loop_holders import check_items
 from graphwright.capture.loops import Loops
+from graphwright.capture.nearest import nearest
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change
 from graphwright.capture.opaque import record_compiled_method, record_leaf_module, record_outlined_module
@@ -42,12 +42,14 @@ from graphwright.capture.origins import CallSite, Scope, is_returned, place_of, 
 from graphwright.capture.outside import ObjectProxy, holds_objects, object_example, object_node
 from graphwright.capture.plan import Log, Plan
 from graphwright.capture.questions import BOUNDARIES, Questions
+from graphwright.capture.raised import Raised
 from graphwright.capture.regions import Region
 from graphwright.capture.rows import is_count_known, pieces
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.said import calls_logger
 from graphwright.capture.spellings import (
     DATA_METHODS,
+    IN_PLACE_FUNCTIONS,
     KIND_METHODS,
     NUMBER_METHODS,
     PIECES,
@@ -65,6 +67,7 @@ from graphwright.capture.spellings import (
 from graphwright.capture.staging import run
 from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_optional
+from graphwright.capture.texts import RunText
 from graphwright.capture.transforms import Transforms
 from graphwright.capture.unbound import Unbound
 from graphwright.capture.writes import Writes
@@ -116,6 +119,7 @@ class Recorder:
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self.is_finishing = False
         self.log: Log | None = None  # of the capture, where there is one
+        self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
         self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -298,10 +302,12 @@ class Recorder:
         elif op != "call_module":
             self.calls.recorded += 1
         changed = written_argument(op, target, args, kwargs)
-        if isinstance(changed, torch.Tensor) and example is self._to_examples(changed):
+        is_mixed = type(changed) is TensorProxy and changed.is_mixed and target in IN_PLACE_FUNCTIONS
+        if isinstance(changed, torch.Tensor) and example is self._to_examples(changed) and not is_mixed:
             return changed
         if isinstance(example, torch.Tensor):
             proxy = TensorProxy.make(self, example, node)
+            proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
             proxy.fixed = fixed_sizes(name_of_target(target), args, kwargs, example)
             return proxy
         names = self.unpacked_names()
@@ -322,8 +328,13 @@ class Recorder:
 
     def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
+        given = self._to_examples(args), self._to_examples(kwargs)
         try:
-            return self.examples.repeat(run, self._to_examples(args), self._to_examples(kwargs), self.gives_data)
+            return self.examples.repeat(run, *given, self.gives_data)
+        except IndexError:
+            if run is not operator.getitem or not any(region.is_taken is False for region in self.region.all()):
+                raise
+            return self.examples.run(run, (given[0][0], nearest(given[0][1], given[0][0])), {})  # not its way
         except Exception:
             if self.questions.is_caught_outside():
                 self.questions.guard_sizes(leaves((args, kwargs)))
@@ -435,6 +446,8 @@ class Recorder:
             return self.numbers.node_of_symbol(symbol)
         if kind is ObjectProxy:
             return object_node(value)
+        if kind is RunText:
+            return value.node
         if isinstance(value, torch.Tensor):
             return self._attribute_node(value)
         whole = self.transforms.node_of_whole(value)
@@ -527,6 +540,8 @@ class Recorder:
             return symbol.hint if symbol.has_value or may_be_size else symbol.sample
         if kind is ObjectProxy:
             return object_example(value)
+        if kind is RunText:
+            return "" if value.hint is UNKNOWN else value.hint
         if isinstance(value, torch.Tensor):
             return self.examples.of(value)
         if kind is Unbound:

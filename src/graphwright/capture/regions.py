@@ -57,6 +57,10 @@ class Region:
             yield region
             region = region.outer
 
+    def is_in_loop(self) -> bool:
+        """Tell whether this is the body of a loop, or inside one."""
+        return any(region.is_loop for region in self.all())
+
     def number(self, symbol: Symbol) -> Node | None:
         """The node that computes a number, here or in a region around."""
         return next((region.numbers[symbol] for region in self.all() if symbol in region.numbers), None)

@@ -8,15 +8,24 @@ until the next operation.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
     from graphwright.capture.symbolic_branches import SymbolicRecorder
 
-__all__ = ["Refusal", "capturing", "refusal", "running", "stopping"]
+__all__ = ["RUN", "Refusal", "capturing", "refusal", "run", "running", "stopping"]
 
 _thread = threading.local()
+
+
+def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call the program: the frame of this is where a capture begins."""
+    return function(*args, **kwargs)
+
+
+RUN = run.__code__
 
 
 class capturing:

@@ -21,9 +21,9 @@ from torch.overrides import is_tensor_method_or_property
 from graphwright.capture.tensor_proxy import TensorProxy
 
 __all__ = [
-    "DATA_METHODS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "PUBLIC", "RESHAPES_IN_PLACE", "TRUTHS", "is_setitem",
-    "is_torch", "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
-    "written_argument",
+    "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "PUBLIC", "RESHAPES_IN_PLACE",
+    "TRUTHS", "is_setitem", "is_torch", "module_name", "name_of_target", "operator_call", "property_name", "spoken",
+    "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -160,7 +160,7 @@ def operator_call(
     return None
 
 
-_IN_PLACE_FUNCTIONS = frozenset({*_IN_PLACE.values(), operator.imatmul})
+IN_PLACE_FUNCTIONS = frozenset({*_IN_PLACE.values(), operator.imatmul})
 
 
 def name_of_target(target: Any) -> str:
@@ -179,7 +179,7 @@ def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
         is_in_place = name.endswith("_") and not name.endswith("__")
     else:
         is_in_place = (
-            target in _IN_PLACE_FUNCTIONS
+            target in IN_PLACE_FUNCTIONS
             or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_"))
             or bool(kwargs.get("inplace"))
         )

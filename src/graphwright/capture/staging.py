@@ -26,9 +26,13 @@ from graphwright.capture.conversion import convert
 from graphwright.capture.deciding import held, recorder_of
 from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
+from graphwright.capture.heaps import heap_call
 from graphwright.capture.joining import UNSET
-from graphwright.capture.loop_dicts import LoopDict, LoopSet
-from graphwright.capture.loop_lists import LoopList, LoopTuple
+from graphwright.capture.loop_dicts import LoopDict
+from graphwright.capture.loop_holders import Holder
+from graphwright.capture.loop_lists import LoopList, LoopTuple, OfRun
+from graphwright.capture.loop_queues import LoopQueue
+from graphwright.capture.loop_sets import LoopSet
 from graphwright.capture.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenReversed, OpenZip, Rows, iterable_of
 from graphwright.capture.orderings import is_ordering, ordering
@@ -37,10 +41,11 @@ from graphwright.capture.outside_modules import call_outside
 from graphwright.capture.plan import Conversions
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import numbers, of_unknown, rows
-from graphwright.capture.running import refusal, running
+from graphwright.capture.running import RUN, refusal, run, running
 from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import UNKNOWN, leaves
+from graphwright.capture.tables import container_of, method_call
 from graphwright.capture.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
@@ -64,14 +69,6 @@ __all__ = [
 ]
 
 
-def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call the program: the frame of this is where a capture begins."""
-    return function(*args, **kwargs)
-
-
-RUN = run.__code__
-
-
 class Text(str):
     """A message with the numbers of the example; `template` and `values` make it with those of a run."""
 
@@ -84,8 +81,9 @@ class Runtime(Comprehensions):
 
     def contains(self, item: Any, values: Any) -> Any:
         """`item in values`."""
-        if isinstance(values, GrowingDict | LoopDict | LoopSet):
+        if isinstance(values, GrowingDict | LoopDict | LoopSet | OfRun):
             return values.has(item)
+        self.look(values, item)
         if type(values) is TensorProxy:
             return values.recorder.numbers.truth(torch.eq(values, item).any())
         if isinstance(item, Proxy) and type(values) in (dict, set, frozenset):  # whose hash is another one when it runs
@@ -126,9 +124,9 @@ class Runtime(Comprehensions):
 
     def text(self, template: str, *values: Any) -> str:
         """An f-string in a message."""
-        if not holds_values(values) and not any(recorder_of(value) is not None for value in values):
+        if not holds_values(values) and not any(map(_is_shown, values)):
             return template.format(*values)
-        text = Text(template.format(*[_Shown(value) if recorder_of(value) is not None else value for value in values]))
+        text = Text(template.format(*[_Shown(value) if _is_shown(value) else value for value in values]))
         text.template, text.values = template, values
         return text
 
@@ -138,6 +136,10 @@ class Runtime(Comprehensions):
         if recorder is None:
             return function(*args, **kwargs)
         function = without_cache(function)
+        for found in (method_call, container_of):
+            value = found(recorder, function, args, kwargs)
+            if value is not NotImplemented:
+                return value
         if args and type(args[0]) is TensorProxy and args[0].is_mixed and any(function is f for f in _CLASS_QUESTIONS):
             raise refusal(
                 CaptureError(
@@ -150,18 +152,25 @@ class Runtime(Comprehensions):
             return kind_of(args[0])
         if (function is len or function is bool) and args and is_growing(args[0]):
             return args[0].length() if function is len else held(args[0])
-        if args and isinstance(args[0], LoopDict | LoopSet) and not (function is isinstance or function is dict):
+        is_of_table = bool(args) and isinstance(args[0], LoopDict | LoopSet) and type(function) in _PLAIN_CALLABLES
+        if is_of_table and function in _LISTING:
+            kwargs = _key_of_table(args[0], kwargs)
             args = (args[0].listed(), *args[1:])
+        heap = heap_call(recorder, function, args, kwargs, self.call)
+        if heap is not NotImplemented:
+            return heap
         if (function is list or function is tuple) and len(args) == 1:
             is_open = type(args[0]) is TensorProxy or isinstance(args[0], Proxy)
             listed = rows(recorder, args[0]) if is_open else args[0]
+            if isinstance(listed, OpenReversed) and (turned := listed.listed(recorder)) is not None:
+                listed = turned
             if isinstance(listed, OpenRange) and recorder.examples.are_there and function is list:
                 listed = numbers(recorder, listed)
-            if isinstance(listed, LoopList | LoopTuple):
+            if isinstance(listed, OfRun):
                 return listed if listed is not args[0] and function is list else listed.listed(function)
         if (function is any or function is all) and len(args) == 1:
             kind = type(args[0])
-            if kind in (LoopList, LoopTuple, TensorProxy) or isinstance(args[0], Proxy):
+            if kind in (LoopList, LoopTuple, LoopQueue, TensorProxy) or isinstance(args[0], Proxy):
                 return _found(recorder, function, args[0])
         if args and function is sum and (isinstance(args[0], Proxy | TensorProxy) or _is_list_of_tensors(args[0])):
             if not recorder.examples.are_there:
@@ -219,6 +228,8 @@ class Runtime(Comprehensions):
                 state.watch(owner)
         if recorder.questions.has_optionals:
             recorder.questions.admit_optionals(function, args, kwargs)
+        if any(isinstance(arg, Holder) for arg in args):  # what it calls has to be told of it, too
+            recorder.questions.convert_called(function)
         if is_foreign(function) or (recorder.has_objects and holds_objects(args, kwargs)):
             if not isinstance(function, FunctionType | MethodType) or is_foreign(function) or is_torch(function):
                 return _outside(recorder, function, args, kwargs)
@@ -364,6 +375,10 @@ def _made(kind: type, start: Callable[..., None], /, *args: Any, **kwargs: Any) 
     return value
 
 
+def _is_shown(value: Any) -> bool:
+    return recorder_of(value) is not None or is_growing(value)
+
+
 class _Shown:
     """A number in a message of the example: whatever its format asks for."""
 
@@ -401,7 +416,7 @@ def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
 
 def _is_list_of_tensors(value: Any) -> bool:
     """Tell whether a value is a list whose length only a run knows, or one of tensors."""
-    if isinstance(value, LoopList | LoopTuple):
+    if isinstance(value, OfRun):
         return True
     return type(value) in (list, tuple) and len(value) > 1 and all(isinstance(item, torch.Tensor) for item in value)
 
@@ -444,6 +459,16 @@ def _looked_up(recorder: Recorder, table: dict[Any, Any], key: Any = None, defau
     return recorder.numbers.of_node(node, UNKNOWN, kinds.pop())
 
 
+def _key_of_table(table: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of `max(table, key=table.get)`: what is asked about is there."""
+    key = kwargs.get("key")
+    asks = type(key) is MethodType and key.__func__ is LoopDict.get and getattr(key, "__self__", None) is table
+    if asks:
+        return {**kwargs, "key": functools.partial(LoopDict.__getitem__, table)}
+    return kwargs
+
+
+_LISTING = frozenset({list, tuple, sorted, max, min, sum, any, all, iter, enumerate, reversed, zip, map, filter})
 _SEARCHED = (tuple, list, dict, set, frozenset)
 
 

@@ -19,16 +19,16 @@ import torch
 
 from graphwright.capture.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.branch_state import State
-from graphwright.capture.branches import Raised
 from graphwright.capture.calls import Calls
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Sample, Unlike, Verdict, are_of_run
-from graphwright.capture.loop_lists import check_items
+from graphwright.capture.loop_holders import check_items
 from graphwright.capture.loops import Loops
 from graphwright.capture.origins import CallSite, user_frame
 from graphwright.capture.plan import Plan
 from graphwright.capture.proxy import Proxy, find_tracer
 from graphwright.capture.questions import BOUNDARIES, Questions
+from graphwright.capture.raised import Raised
 from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, capturing
 from graphwright.capture.spellings import is_setitem, written_argument
@@ -47,6 +47,7 @@ class SymbolicRecorder:
     """One run of a program under a tracer: the region that is being written to, and the questions asked so far."""
 
     def __init__(self, tracer: Tracer, plan: Plan) -> None:
+        self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
         self.listed: list[Any] = []  # items of lists that loops make longer, and what they held
         self.tracer = tracer
         self.plan = plan
@@ -282,6 +283,8 @@ class _Joining:
     None must not become a proxy, which nobody could tell from a tensor; nor must text, or a container.
     """
 
+    is_untyped = True
+
     def __init__(self, recorder: SymbolicRecorder) -> None:
         self._recorder = recorder
 
@@ -300,6 +303,10 @@ class _Joining:
     def is_open(self, value: Any) -> bool:
         """Tell whether only a run has a value."""
         return isinstance(value, Proxy) or is_growing(value)
+
+    def items_grow(self) -> bool:
+        """Tell whether lists that are items get longer."""
+        return self._recorder.plan.items_grow
 
     def carried(self, entry: Any, after: Any) -> Verdict:
         """Say what becomes of a value that an iteration of a loop finds, and leaves another way."""

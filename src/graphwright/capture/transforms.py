@@ -18,8 +18,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from graphwright.capture.branches import Raised
 from graphwright.capture.origins import CallSite
+from graphwright.capture.raised import Raised
 from graphwright.capture.regions import Region
 from graphwright.capture.replay import Replay
 from graphwright.capture.running import refusal
