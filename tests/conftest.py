@@ -7,6 +7,7 @@ import random
 import hypothesis
 import pytest
 import torch
+from tests.torch_releases import why_left_out
 
 # Examples are found by a search seeded from the test itself, so that a failure comes back on every machine; a
 # failure prints the blob that replays it. Time limits per example would only measure how busy the machine is.
@@ -21,6 +22,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("graphwright")
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what compares with the torch.fx of another release."""
+    for item in items:
+        reason = why_left_out(item.nodeid)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(autouse=True)

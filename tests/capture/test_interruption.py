@@ -74,7 +74,7 @@ def _interrupt(times: int) -> None:
                 interrupted += _Interrupt(point).during(model)  # Python prints, and ignores, what a finalizer raises
                 try:
                     check()
-                    assert type(torch.compiler.is_exporting()) is bool
+                    assert type(torch.compiler.is_compiling()) is bool
                     assert type(torch.ones(1) + 1) is torch.Tensor
                     assert logging.Logger.handle.__module__ == "logging"
                     assert not logging.getLogger("torch._subclasses.fake_tensor").filters
@@ -129,4 +129,4 @@ def test_failed_captures(how: str) -> None:
         with pytest.raises((KeyError, CaptureError, RuntimeError)):
             trace(model, X)
         assert model.seen == []
-    assert type(torch.compiler.is_exporting()) is bool
+    assert type(torch.compiler.is_compiling()) is bool

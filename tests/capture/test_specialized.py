@@ -127,7 +127,7 @@ def test_a_class_may_be_taken_apart() -> None:
         def __init__(self, value: Any) -> None:
             self.value = value
 
-    other = pytree.TreeSpec(Box, None, pytree.tree_structure([1]).children())
+    other = pytree.TreeSpec(Box, None, [pytree.tree_structure(1)])
     with pytest.raises(RuntimeError, match="does not have a flatten_fn_spec"):
         tree_flatten_spec(Box(2), other)
     register_pytree_flatten_spec(Box, lambda box, spec: [box.value])

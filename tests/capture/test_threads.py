@@ -93,7 +93,7 @@ def _capture_in_threads(times: int) -> None:
         known = next(waiting, None)
         if known is not None:
             assert torch.equal(unrelated(x), known)
-        assert type(torch.compiler.is_exporting() or False) is bool
+        assert type(torch.compiler.is_compiling() or False) is bool
 
     def capture(number: int) -> None:
         for turn in range(times):

@@ -23,6 +23,7 @@ REFUSALS = {
     "control flow": r"symbolically traced variables cannot be used as inputs to control flow",
     "mutable": r"Tried to trace mutable operation",
     "argument": r", not Proxy$",
+    "no function": r"Expected FunctionType",
     "keys": r"Keys for dictionaries used as an argument cannot contain a Node",
 }
 

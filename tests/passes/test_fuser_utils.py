@@ -9,14 +9,14 @@ import pytest
 import torch
 import torch.fx
 from torch import nn
-from torch.fx.passes.tools_common import stable_topological_sort
+from torch.fx.passes import tools_common as torch_fx_tools
 from torch.fx.passes.utils import fuser_utils as torch_fx_fuser
 
 import graphwright
 from graphwright.passes import fuser_utils, tools_common
 
 SIDES = [
-    (torch.fx, torch_fx_fuser, stable_topological_sort),
+    (torch.fx, torch_fx_fuser, getattr(torch_fx_tools, "stable_topological_sort", None)),  # there since torch 2.7
     (graphwright, fuser_utils, tools_common.stable_topological_sort),
 ]
 

@@ -176,6 +176,7 @@ def test_parameters_are_shared_without_a_copy() -> None:
     assert model.conv.weight.grad is not None and gm.conv.weight is model.conv.weight
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of a tensor that torch 2.15 looks at
 def test_compilers_take_it() -> None:
     model = net()
     gm = trace(model, X, copy=True)

@@ -54,10 +54,10 @@ class ExportFlags:
 
     >>> flags = ExportFlags()
     >>> flags.enter()
-    >>> bool(torch.compiler.is_exporting())
+    >>> bool(torch.compiler.is_compiling())
     True
     >>> flags.leave()
-    >>> torch.compiler.is_exporting()
+    >>> torch.compiler.is_compiling()
     False
     """
 

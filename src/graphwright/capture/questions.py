@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import itertools
 import operator
 import os
 import re
@@ -308,8 +309,12 @@ class Questions:
 
     def convertible_at(self, error: BaseException) -> set[CodeType]:
         """The functions to convert so that the one is in which an error was raised."""
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if user_frame(frame) is frame]
-        return self.convertible(frames[-1] if frames else None)
+        every = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        frames = [frame for frame in every if user_frame(frame) is frame]
+        if not frames:  # a pattern of our own passes
+            codes = {frame.f_code for outer, frame in itertools.pairwise(every) if outer.f_code is RUN}
+            return {code for code in codes - self._recorder.plan.converted if can_convert(code)}
+        return self.convertible(frames[-1])
 
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""

@@ -134,7 +134,8 @@ def _on_leaves(
 def _signature(tracer: Tracer, function: Callable[..., Any]) -> inspect.Signature:
     known = tracer._root_signature
     if known is None or known[0] is not function:
-        if inspect.ismethoddescriptor(function):  # of a class written in C, which has a signature since Python 3.13
+        is_torch = inspect.isbuiltin(function) and str(function.__module__).partition(".")[0] == "torch"
+        if is_torch or inspect.ismethoddescriptor(function):  # of a class written in C: some tell since Python 3.13
             raise not_a_function(function)
         try:
             known = tracer._root_signature = (function, inspect.signature(function))

@@ -1,0 +1,83 @@
+"""Tests that compare with torch.fx as one release of torch has it, and so are left out with others.
+
+The library is the same with every release; torch.fx is not. What is left out reads torch.fx's texts, names, signatures
+and errors, or is a test of torch.fx itself, which shows that ours expects the right thing.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+__all__ = ["RELEASE", "why_left_out"]
+
+RELEASE = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
+
+# Beginnings of the names of tests that hold since torch 2.13.
+SINCE_2_13 = """
+    tests/capture/test_experimental.py::test_recorded_nodes_inherit_the_current_meta
+    tests/capture/test_experimental.py::test_types_of_tensors
+    tests/capture/test_hooks.py::test_hooks_get_the_arguments_of_torch_fx[create_arg]
+    tests/capture/test_hooks.py::test_stack_traces_name_the_users_lines
+    tests/capture/test_scripted.py::test_structures_are_constants
+    tests/capture/test_scripted.py::test_what_has_a_signature_is_captured
+    tests/capture/test_scripted.py::test_what_has_no_signature_is_refused
+    tests/codegen/test_boxed.py::test_an_ordinary_module_is_not_boxed[torch.fx]
+    tests/codegen/test_boxed.py::test_captured_modules_inside_are_compiled[torch.fx]
+    tests/codegen/test_boxed.py::test_code_of_one_list_is_torch_fx_s
+    tests/codegen/test_custom.py
+    tests/codegen/test_details.py::test_colors_of_literals
+    tests/codegen/test_details.py::test_known_values_are_annotations
+    tests/codegen/test_details.py::test_lines_of_recorded_calls
+    tests/codegen/test_details.py::test_meta_that_is_asked_for
+    tests/codegen/test_details.py::test_nodes_with_what_is_known
+    tests/codegen/test_details.py::test_print_readable
+    tests/codegen/test_details.py::test_reading_stacks
+    tests/codegen/test_details.py::test_the_options_of_python_code
+    tests/compat/test_names.py::test_a_name_is_found_or_declined_for_a_reason
+    tests/compat/test_redirected.py::test_the_names_of_a_path_are_torch_fx_s
+    tests/compat/test_suite_graphs.py::test_moving_nodes[torch.fx]
+    tests/compat/test_suite_modules.py::test_lines_know_their_nodes[torch.fx]
+    tests/compat/test_suite_tracing.py::test_stack_traces[torch.fx]
+    tests/compat/test_surface.py::test_it_exists_and_takes_the_same_arguments
+    tests/ir/test_copies.py::test_deepcopy[torch.fx]
+    tests/ir/test_copies.py::test_graph_copy[torch.fx]
+    tests/ir/test_edits.py::test_moving[torch.fx]
+    tests/ir/test_edits.py::test_random_edits_do_what_torch_fx_does
+    tests/ir/test_edits.py::test_replace_all_uses_with[torch.fx]
+    tests/ir/test_names.py::test_a_namespace_gives_the_names_that_torch_fx_gives
+    tests/ir/test_names.py::test_graphs_give_the_names_that_torch_fx_gives
+    tests/ir/test_names.py::test_none_is_not_a_name_though_torch_fx_gives_it
+    tests/ir/test_text.py::test_nodes_print_alone
+    tests/ir/test_text.py::test_qualified_names_are_torch_fx_s
+    tests/ir/test_text.py::test_the_text_is_torch_fx_s
+    tests/ir/test_torch_fx_names.py::test_a_target_of_the_wrong_kind[torch.fx]
+    tests/ir/test_torch_fx_names.py::test_containers_refuse_changes[torch.fx]
+    tests/ir/test_torch_fx_names.py::test_questions_that_are_refused
+    tests/ir/test_torch_fx_names.py::test_updating_everything
+    tests/ops/test_operator_schemas.py::test_a_target_that_is_no_function_is_refused
+    tests/ops/test_operator_schemas.py::test_nodes_tell_their_normalized_arguments
+    tests/ops/test_operator_schemas.py::test_type_hints
+    tests/ops/test_operator_schemas.py::test_types_match_alike
+    tests/passes/test_fuser_utils.py::test_a_part_is_that_of_torch_fx
+    tests/passes/test_fuser_utils.py::test_orders_and_whether_a_part_is_possible
+    tests/rewrite/test_on_models.py::test_partitions_are_torch_fx_s
+    tests/runtime/test_like_torch_fx.py::test_does_what_torch_fx_does
+    tests/viz/test_graph_transform_observer.py
+""".split()
+
+# And those that hold before torch 2.15.
+BEFORE_2_15 = """
+    tests/codegen/test_function.py::test_the_text_of_everything_is_torch_fx_s
+    tests/ops/test_operator_schemas.py::test_signatures_of_operators
+""".split()
+
+
+def why_left_out(name: str) -> str:
+    """Say why a test is left out with this torch; empty for one that is not."""
+    if RELEASE < (2, 13) and name.startswith(tuple(SINCE_2_13)):
+        return "compares with the torch.fx of torch 2.13 and later"
+    if RELEASE >= (2, 15) and name.startswith(tuple(BEFORE_2_15)):
+        return "compares with the torch.fx that torch had before 2.15"
+    return ""
