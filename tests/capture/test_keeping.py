@@ -384,3 +384,46 @@ def test_what_cannot_be_kept_is_refused(kind: type[nn.Module], message: str) -> 
     with pytest.raises(CaptureError, match=message) as error:
         trace(kind(), (torch.ones(3),))
     assert "fix:" in str(error.value)
+
+
+class Scale:
+    """An object that a module makes and keeps."""
+
+    def __init__(self, factor: float, steps: list[int]) -> None:
+        self.factor, self.steps = factor, steps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor + sum(self.steps)
+
+
+class Scales(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale: Any = None
+        self.last: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.scale is None:
+            self.scale = Scale(float(x.max()), [x.shape[0], 2])
+        self.last = Scale(1.0, [x.shape[1]])
+        return self.scale(x)  # type: ignore[no-any-return]
+
+
+def test_objects_that_the_program_makes_are_kept() -> None:
+    model = Scales()
+    gm = trace(model, (torch.ones(2, 3),))
+    for i, x in enumerate((torch.full((2, 3), 5.0), torch.full((4, 3), 7.0), torch.randn(3, 2))):
+        assert torch.equal(gm(x), model(x)), i
+        assert type(gm.scale) is Scale and vars(gm.scale) == vars(model.scale) and vars(gm.last) == vars(model.last)
+    assert trace(Scales(), (torch.ones(2, 3),)).scale is None
+
+
+def test_an_object_with_what_cannot_be_kept_is_refused() -> None:
+    class Opens(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.scale = Scale(x, [])  # type: ignore[arg-type]
+            self.scale.lock = object()
+            return x
+
+    with pytest.raises(CaptureError, match=r"keeps a .*Scale in Opens.scale"):
+        trace(Opens(), (torch.ones(2),))

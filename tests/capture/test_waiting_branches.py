@@ -239,6 +239,39 @@ def test_a_condition_that_another_one_implies_is_not_asked_again() -> None:
         assert torch.equal(gm(x, y), program(x, y))
 
 
+class Delays(nn.Module):
+    """Takes half of the values: of each row, in training of all rows together."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = x.size(1) // 2
+        if self.training:
+            index = torch.topk(x.mean(0), count)[1]
+            weights = torch.stack([x[:, index[i]] for i in range(count)], dim=-1)
+        else:
+            weights, index = torch.topk(x, count, dim=1)
+        if not self.training:
+            rows = torch.arange(x.size(1)).repeat(x.size(0), 1)
+        total = torch.zeros_like(x)
+        for i in range(count):
+            if self.training:
+                moved = x.roll(shifts=-int(index[i]), dims=1)
+            else:
+                moved = x.gather(1, (rows + index[:, i : i + 1]) % x.size(1))
+            total = total + moved * weights[:, i : i + 1]
+        return total
+
+
+def test_two_ways_through_a_function_with_lists_and_loops() -> None:
+    model = Delays().eval()
+    gm = trace(model, (torch.randn(2, 6),))
+    assert not [guard for guard in gm.guards if "tensor" not in guard.what]
+    for mode in (True, False):
+        gm.train(mode), model.train(mode)
+        for shape in ((2, 6), (3, 9), (1, 4)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(gm(x), model(x))
+
+
 @pytest.mark.parametrize(
     ("body", "names"),
     [

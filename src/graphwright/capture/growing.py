@@ -46,6 +46,7 @@ class Growing:
     ) -> None:
         """`give_up` has the next pass take the container for one that does not grow."""
         self.name, self.recorder, self._read, self._item, self._give_up = name, recorder, read, item, give_up
+        self._home = recorder.region  # where it was made
 
     def stands_for(self) -> type:
         """The class that the program takes it to be of."""

@@ -38,6 +38,7 @@ from graphwright.capture.kept_kinds import (
     is_same,
     joined_kind,
 )  # fmt: skip
+from graphwright.capture.objects import is_plain_kind, is_plain_object
 from graphwright.capture.plan import Restart
 from graphwright.capture.regions import made_once
 from graphwright.capture.running import refusal
@@ -47,6 +48,7 @@ from graphwright.capture.unbound import Unbound
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import write_attribute
+from graphwright.runtime import new_object
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
@@ -120,6 +122,8 @@ _ABSENT: Any = object()
 def _as_dict(container: Any) -> dict[Any, Any]:
     if isinstance(container, dict):
         return container
+    if is_plain_object(container):
+        return dict(vars(container))
     return dict.fromkeys(container, True) if isinstance(container, set) else dict(enumerate(container))
 
 
@@ -228,7 +232,9 @@ class Keeping:
                 if isinstance(item, Mixed | MissingOr):
                     items[key] = _Unreadable(f"{place[0]}[{key!r}]")
                 else:
-                    items[key] = self._value(item, self._item(make, key), own, place)
+                    items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
+            if is_plain_kind(kind.kind):
+                return new_object(kind.kind, **items)
             return items if kind.kind is dict else _sequence(kind.kind, list(items.values()))
         assert isinstance(kind, ConstantKind)
         return kind.value
@@ -257,12 +263,13 @@ class Keeping:
             recorder.region = before
         return node
 
-    def _item(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
-        """Read an item of a container in the graph where that is read."""
+    def _item(self, make: Callable[[], Node], key: Any, is_attribute: bool = False) -> Callable[[], Node]:
+        """Read an item of a container, or an attribute of an object, in the graph where that is read."""
+        read: Any = getattr if is_attribute else operator.getitem
 
         def item() -> Node:
             owner = make()
-            return owner.graph.create_node("call_function", operator.getitem, (owner, key), {}, "kept")
+            return owner.graph.create_node("call_function", read, (owner, key), {}, "kept")
 
         return made_once(item)
 
@@ -327,6 +334,8 @@ class Keeping:
             return NumberKind(type(value), value)
         if type(value) in (tuple, list, dict) or isinstance(value, torch.Size) or hasattr(type(value), "_fields"):
             return ItemsKind(type(value), {key: self._kind(item) for key, item in _as_dict(value).items()})
+        if is_plain_object(value) and _may_be_kept(value):
+            return ItemsKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
         return ConstantKind(value)
 
     def _learn_items(self) -> bool:
@@ -413,10 +422,12 @@ class Keeping:
         return argument
 
 
-def _may_be_kept(value: Any) -> bool:
-    """Tell whether a value can be written into the graph."""
+def _may_be_kept(value: Any, depth: int = 3) -> bool:
+    """Tell whether a value can be written into the graph, objects only up to a depth."""
     if value is None or symbol_of(value) is not None or dataclasses.is_dataclass(value):
         return True
+    if depth and is_plain_object(value):
+        return all(_may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))
     return isinstance(value, _PLAIN) or (callable(value) and hasattr(value, "__name__")) or is_growing(value)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,8 @@ class Holder(Growing):
 
     def _is_kept(self) -> bool:
         """Tell whether a change here happens for the example, and say so to what this is an item of."""
-        taken = [region.is_taken for region in self.recorder.region.all()]
+        inner = itertools.takewhile(lambda region: region is not self._home, self.recorder.region.all())
+        taken = [region.is_taken for region in inner]
         if False in taken:
             return False
         if None in taken:

@@ -22,7 +22,7 @@ from graphwright.runtime import attributes_of, new_object
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_object"]
+__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_kind", "is_plain_object"]
 
 Change = tuple[Any, ...]  # a function, then what to call it with
 
@@ -32,6 +32,12 @@ _MISSING = object()
 def is_plain_object(value: Any) -> bool:
     """Tell whether a value is an object of a class written in Python that keeps all it has in its `__dict__`."""
     return hasattr(value, "__dict__") and is_object(value) and not any(_has_slots(base) for base in type(value).__mro__)
+
+
+def is_plain_kind(kind: type) -> bool:
+    """Tell whether the objects of a class are plain ones, rather than containers of Python's."""
+    makes: Any = object.__new__
+    return kind.__new__ is makes and is_plain_object(object.__new__(kind))
 
 
 def is_object(value: Any) -> bool:

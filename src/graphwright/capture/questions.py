@@ -189,6 +189,8 @@ class Questions:
             self._recorder.node(
                 "call_function", expect, (node, symbol.hint, self._recorder.where() or ""), {}, name="guard"
             )
+        if symbol.kind is bool:
+            self.known.update(self.conditions.facts(symbol, bool(symbol.hint)))
         return symbol.hint
 
     def _fork(self, subject: Any, key: Any, place: Any) -> bool:
