@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from graphwright import Graph, GraphModule, Interpreter, Node, symbolic_trace, trace
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
-from graphwright.ops import enter_context, exit_context
+from graphwright.ops import enter_context, exit_context, raise_error, transformed
 
 # ---- the same as the generated code
 
@@ -381,3 +381,54 @@ def test_contexts_are_left_once_where_nothing_fails() -> None:
     assert [event[:2] for event in events[2:]] == [
         ("enter", "outer"), ("enter", "inner"), ("exit", "inner"), ("exit", "outer"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("garbage_collect_values", [True, False])
+def test_a_context_is_left_that_no_node_leaves(garbage_collect_values: bool) -> None:
+    events: list[Any] = []
+
+    def build(graph: Graph, x: Node) -> Node:
+        graph.call_function(enter_context, (functools.partial(Recorder, events), "only"))
+        graph.call_function(enter_context, (torch.no_grad,))
+        graph.call_function(enter_context, (torch.autocast, "cpu"), {"dtype": torch.bfloat16})
+        graph.call_function(raise_error, (ValueError, "no"))
+        return x
+
+    with pytest.raises(ValueError, match="no"):
+        Interpreter(GraphModule(nn.Module(), graph_of(build)), garbage_collect_values).run(1)
+    assert events == [("enter", "only"), ("exit", "only", "ValueError")]
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+CONTEXTS = [
+    pytest.param((torch.no_grad,), {}, id="grad mode"),
+    pytest.param((torch.autocast, "cpu"), {"dtype": torch.bfloat16}, id="autocast"),
+    pytest.param((torch.inference_mode,), {}, id="inference mode"),
+]
+
+
+@pytest.mark.parametrize(("manager", "options"), CONTEXTS)
+def test_a_context_is_left_by_an_error_that_the_program_catches(manager: Any, options: Any) -> None:
+    events: list[Any] = []
+    body = Graph()
+    body.placeholder("x")
+    outer = body.call_function(enter_context, (functools.partial(Recorder, events), "inside"))
+    inner = body.call_function(enter_context, manager, options)
+    body.call_function(raise_error, (KeyError, "it's"))
+    for context in (inner, outer):
+        body.call_function(exit_context, (context,))
+    body.output(())
+
+    def build(graph: Graph, x: Node) -> Any:
+        options = {"errors": (KeyError,), "count": 0}
+        made = graph.call_function(transformed, ("attempt", body, (), (x,), options))
+        error = graph.call_function(operator.getitem, (made, 0))
+        return graph.call_function(str, (error,)), graph.call_method("matmul", (x, x))
+
+    gm = GraphModule(nn.Module(), graph_of(build))
+    for run in (gm, Interpreter(gm).run):
+        events.clear()
+        text, value = run(torch.ones(2, 2, requires_grad=True))
+        assert text == '"it\'s"'  # the message of the program's own error
+        assert value.requires_grad and value.dtype is torch.float32 and not value.is_inference()
+        assert events == [("enter", "inside"), ("exit", "inside", "KeyError")]

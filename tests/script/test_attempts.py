@@ -10,7 +10,7 @@ import torch
 from tests.script.checking import assert_same, check, outcome
 from torch import nn
 
-from graphwright import load, save, script
+from graphwright import Interpreter, ScriptError, load, save, script
 
 EYE = torch.eye(2)
 X = [(EYE,), (-EYE,)]
@@ -274,6 +274,34 @@ def test_every_way_does_what_it_does_in_python(program: Any, inputs: Any, tmp_pa
         wanted = outcome(copy.deepcopy(gm), args, with_gradients=False)
         for other in (load(tmp_path / "program.gw", allow=[__name__]), cleaned):
             assert_same(outcome(other, args, with_gradients=False), wanted)
+
+
+def test_an_error_keeps_its_cause() -> None:
+    def program(x, n: int):
+        try:
+            if n > 2:
+                raise KeyError("big")
+        except KeyError as error:
+            if n > 4:
+                raise ValueError("no") from error
+            x = x + 1
+        return x
+
+    gm = check(program, [(EYE, n) for n in (1, 3, 5)])
+    for run in (program, gm, Interpreter(gm).run):
+        with pytest.raises(ValueError, match="no") as caught:
+            run(EYE, 5)
+        assert repr(caught.value.__cause__) == "KeyError('big')"
+
+
+def test_a_cause_that_is_no_caught_error_is_a_problem() -> None:
+    def program(x, n: int):
+        if n > 2:
+            raise ValueError("no") from n
+        return x
+
+    with pytest.raises(ScriptError, match="only an error that was caught can be a cause"):
+        script(program)
 
 
 def test_what_it_becomes() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.branch_state import EMPTY, Bound, OneSided, State, content_of, set_cell
+from graphwright.capture.caught_errors import divides_by_zero
 from graphwright.capture.joining import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.loop_lists import LoopList, LoopTuple
 from graphwright.capture.loop_statements import HIDDEN
@@ -34,7 +35,7 @@ from graphwright.ops import cond
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["branch"]
+__all__ = ["branch", "filled_in", "leaving"]
 
 
 def branch(
@@ -206,7 +207,9 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     except Raised:
         raised = True
     except (Exception, Refusal) as error:
-        if recorder.plan.ways.get(place) == "wait" or not recorder.questions.reads_unassigned(error):
+        is_certain = recorder.questions.reads_unassigned(error) or divides_by_zero(error)
+        is_waiting = recorder.plan.ways.get(place) == "wait"
+        if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
             raise _failed(recorder, subject, value, error, place) from error
         recorder.questions.write_raise(error)
         raised = True
@@ -498,6 +501,18 @@ def _is_inner(node: Node, region: Region) -> bool:
             return False
         outer = outer.outer
     return True
+
+
+def leaving(
+    recorder: Recorder, region: Region, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
+) -> list[Any]:
+    """The values of a region as they are after it: `filled_in` puts the `leaves`, computed inside, in their places."""
+    return _leaves_from(recorder, _Side(region, False, values), values, before, leaves)
+
+
+def filled_in(value: Any, values: list[Any]) -> Any:
+    """A value that `leaving` gave, with the values of the leaves."""
+    return _fill(value, values)
 
 
 def _fill(value: Any, values: list[Any]) -> Any:

@@ -7,6 +7,7 @@ import collections
 import re
 from typing import Any
 
+from graphwright.capture.attempt_statements import Handler, Tried, as_attempt, lower_attempt
 from graphwright.capture.comprehension_loops import as_loop
 from graphwright.capture.loop_statements import (
     HIDDEN,
@@ -26,7 +27,9 @@ from graphwright.capture.trees import (
     SCOPES,
     TYPE_PARAMETERS,
     assigned,
+    compares_sizes,
     falls_through,
+    function_of,
     holds,
     is_convertible,
     lambda_of,
@@ -34,6 +37,7 @@ from graphwright.capture.trees import (
     may_wait,
     name_of,
     placed,
+    plain_names,
     texts_of,
     walk_all,
     walk_own,
@@ -71,6 +75,7 @@ class Converter(ast.NodeTransformer):
         self._lists: set[str] = set()  # variables that start as lists
         self._bodies = 0  # of loops around what is being converted
         self._alone: ast.expr | None = None  # the expression that is a statement
+        self._errors: list[str] = []  # variables of the errors that the handlers around what is converted caught
 
     def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
         """Convert the body of a definition; its decorators and defaults were evaluated when it was made."""
@@ -134,6 +139,7 @@ class Converter(ast.NodeTransformer):
             if spelled_out is not None:
                 self._count += 1
                 return out + self.block([*spelled_out, *rest], is_tail)
+            statement = as_attempt(statement)
             if self._global and self._global & assigned([statement]).keys():
                 pass  # a branch or loop that stays as it is: what it asks forks, each way with its own globals
             elif isinstance(statement, ast.If):
@@ -152,6 +158,11 @@ class Converter(ast.NodeTransformer):
                 if lowered is not None:
                     out += self._loop(statement, lowered)
                     return out + self.block([*lowered.after, *rest], is_tail)
+            elif isinstance(statement, ast.Try):
+                tried = lower_attempt(statement, self._count)
+                if tried is not None:
+                    out += self._attempt(statement, tried)
+                    return out + self.block([*tried.after(statement), *rest], is_tail)
             converted = self._statement(statement, is_tail and not rest)
             out += converted if isinstance(converted, list) else [converted]
         return out
@@ -165,7 +176,9 @@ class Converter(ast.NodeTransformer):
                 if getattr(owner, field, None):
                     inner = getattr(owner, field)
                     ends = is_tail and isinstance(statement, ast.With)
+                    self._errors.append("" if isinstance(owner, ast.ExceptHandler) else (self._errors or [""])[-1])
                     blocks.append((owner, field, self.block(inner, ends)))
+                    self._errors.pop()
                     setattr(owner, field, [])
         statement = self.visit(statement)  # what is left: its expressions
         for owner, field, inner in blocks:
@@ -249,6 +262,38 @@ class Converter(ast.NodeTransformer):
             return [*before, body, placed(ast.Expr(call), call)]
         call.args.append(ast.Constant(True))
         return [*before, body, placed(ast.Assign([ast.Name(lowered.broken, ast.Store())], call), call)]
+
+    def _attempt(self, statement: ast.Try, tried: Tried) -> list[ast.stmt]:
+        """`try`: functions of its parts, which assign the variables around them."""
+        self._count += 1
+        self._bodies += 1
+        body = self._part("tried", tried.body, statement, tried.signals)
+        handlers = [self._handler(handler, tried.signals) for handler in tried.handlers]
+        ends = [
+            self._part(name, block, block[0], tried.signals) if block else None
+            for name, block in (("orelse", tried.orelse), ("final", tried.final))
+        ]
+        self._bodies -= 1
+        parts = [body, *[part for part, _ in handlers], *filter(None, ends)]
+        names = texts_of(dict.fromkeys(name for part in parts for name in part.assigned))
+        pairs: list[ast.expr] = [ast.Tuple([kind, name_of(part)], ast.Load()) for part, kind in handlers]
+        others = [ast.Constant(None) if part is None else name_of(part) for part in ends]
+        head = ast.copy_location(ast.Pass(), statement)
+        head.end_lineno, head.end_col_offset = head.lineno, head.col_offset + len("try")
+        call = self._call("attempt", head, name_of(body), ast.Tuple(pairs, ast.Load()), *others, names)
+        if tried.only_raises:
+            call.args.append(ast.Constant(True))
+        before = [self._statement(each, False) for each in tried.before]
+        if not tried.signals:
+            return [*before, *parts, placed(ast.Expr(call), head)]
+        return [*before, *parts, placed(ast.Assign([ast.Name(tried.left, ast.Store())], call), head)]
+
+    def _handler(self, handler: Handler, signals: bool) -> tuple[Any, Any]:
+        """A handler as a function of the error, and what gives the classes that it catches."""
+        self._errors.append(handler.name)
+        part = self._part("handler", handler.body, handler.place, signals, (handler.name,))
+        self._errors.pop()
+        return part, ast.Constant(None) if handler.kind is None else lambda_of(self.visit(handler.kind))
 
     def _part(
         self,
@@ -373,8 +418,10 @@ class Converter(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         if node.exc is not None:
-            node.exc = self._call("raising", node.exc, self._message(node.exc))
-            node.cause = node.cause and self.visit(node.cause)
+            error, cause = self._message(node.exc), [] if node.cause is None else [self.visit(node.cause)]
+            node.exc, node.cause = self._call("raising", node.exc, error, *cause), None
+        elif self._errors and self._errors[-1]:
+            node.exc = self._call("raising", node, ast.Name(self._errors[-1], ast.Load()))
         return node
 
     # ---- expressions
@@ -455,7 +502,7 @@ class Converter(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", node, self.visit(node.left), self.visit(node.comparators[0]))
             return found if isinstance(node.ops[0], ast.In) else self._call("negation", node, found)
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq) and _compares_sizes(node):
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq) and compares_sizes(node):
             found = self._call("equal", node, self.visit(node.left), self.visit(node.comparators[0]))
             return found if isinstance(node.ops[0], ast.Eq) else self._call("negation", node, found)
         if len(node.ops) == 1 or not may_wait(*node.comparators):
@@ -502,7 +549,7 @@ class Converter(ast.NodeTransformer):
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """`[f(row) for row in x]`: its parts as functions of an item, so that it may be a loop of the graph."""
-        if len(node.generators) > 1 and _plain_names(node.generators[0].target):
+        if len(node.generators) > 1 and plain_names(node.generators[0].target):
             first, *others = node.generators
             if holds([node], *SCOPES) or not may_wait(
                 node.elt, *[test for loop in node.generators for test in loop.ifs]
@@ -538,7 +585,7 @@ class Converter(ast.NodeTransformer):
     def _parts_of(self, node: ast.ListComp | ast.GeneratorExp, convert: Any) -> list[Any] | None:
         """What a comprehension goes over, its target, and functions of an item; None where it has to stay as it is."""
         loop = node.generators[0]
-        names = _plain_names(loop.target)
+        names = plain_names(loop.target)
         parts = [node.elt, *loop.ifs]
         if len(node.generators) > 1 or loop.is_async or not names or not may_wait(*parts) or holds(parts, *SCOPES):
             return None
@@ -546,10 +593,10 @@ class Converter(ast.NodeTransformer):
         names = [
             name if name not in names[i + 1 :] else f"{PREFIX}unused_{i}" for i, name in enumerate(names)
         ]  # `_, _, row`
-        functions = [_function_of(names, convert(node.elt))]
+        functions = [function_of(names, convert(node.elt))]
         if loop.ifs:
             test = loop.ifs[0] if len(loop.ifs) == 1 else placed(ast.BoolOp(ast.And(), loop.ifs), node)
-            functions.append(_function_of(names, self._truth(test)))
+            functions.append(function_of(names, self._truth(test)))
         return [self.visit(loop.iter), ast.Constant(ast.unparse(loop.target)), is_tuple, *functions]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
@@ -594,30 +641,3 @@ def _is_ours(function: ast.expr) -> bool:
     if isinstance(function, ast.Name):
         return function.id.startswith(PREFIX)
     return isinstance(function, ast.Attribute) and getattr(function.value, "value", None) == RUNTIME_MARK
-
-
-def _plain_names(target: ast.expr) -> list[str]:
-    """The variables of a target that is one, or a tuple of some; none for any other target."""
-    parts = target.elts if isinstance(target, ast.Tuple) else [target]
-    return (
-        [part.id for part in parts if isinstance(part, ast.Name)]
-        if all(isinstance(part, ast.Name) for part in parts)
-        else []
-    )
-
-
-def _function_of(names: list[str], body: ast.expr) -> Any:
-    """An expression as a function of variables."""
-    made = lambda_of(body)
-    made.args.args = [*[ast.arg(name) for name in names], *made.args.args]
-    return placed(made, body)
-
-
-def _compares_sizes(node: ast.Compare) -> bool:
-    """Tell whether a comparison may be one of sizes: with a tuple, `x.shape` or `x.size()`."""
-    for side in (node.left, *node.comparators):
-        name = side.func if isinstance(side, ast.Call) and not side.args else side
-        is_tuple = isinstance(side, ast.Tuple | ast.List)
-        if is_tuple or (isinstance(name, ast.Attribute) and name.attr in ("shape", "size")):
-            return True
-    return False

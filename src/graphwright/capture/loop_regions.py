@@ -201,6 +201,7 @@ class LoopRegion:
             try:
                 run.stop = self._body() if self._items is None else self._body(self._item(run, index))
                 recorder.ambient.notice()
+                recorder.attempts.flush(run.region)
             except Raised:
                 has_raised = True
             if recorder.ambient.depth != depth:

@@ -38,6 +38,7 @@ class Numbers:
             known = Symbol(self._recorder, hint, function, args, self._recorder.site())
             known.key = key
             self._symbols[key] = known
+            self._recorder.attempts.computed(known)
         return known
 
     def size_symbol(self, tensor: TensorProxy, dim: int) -> Symbol:
@@ -88,7 +89,9 @@ class Numbers:
 
     def _read(self, hint: Any, kind: type, function: Any, tensor: Any) -> Symbol:
         """The symbol of a number that is read from a tensor now, whatever is written to that later."""
-        return self._recorder.writes.read(self.data_symbol(hint, kind, function, (tensor,)), tensor)
+        symbol = self._recorder.writes.read(self.data_symbol(hint, kind, function, (tensor,)), tensor)
+        self._recorder.attempts.computed(symbol)
+        return symbol
 
     def of_node(self, node: Node, hint: Any, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
@@ -109,6 +112,7 @@ class Numbers:
             key = (function, *(arg.key for arg in args))
             if key not in self._symbols:
                 self._symbols[key] = self.data_symbol(UNKNOWN, kind, function, args, sample)
+                self._recorder.attempts.computed(self._symbols[key])
             return self._symbols[key]
         hint = function(*[arg.hint for arg in args])
         if all(arg.function == "constant" for arg in args):

@@ -48,6 +48,8 @@ class ObjectProxy:
         recorder, example, _ = _parts(self)
         if name.startswith("__") and name.endswith("__"):  # a protocol that C code tries
             raise AttributeError(name)
+        if isinstance(example, BaseException):
+            return recorder.attempts.attribute(self, name)
         if callable(getattr(example, name)):
             return ObjectMethod(self, name)
         return recorder.record("call_function", getattr, getattr, (self, name), {})

@@ -24,7 +24,7 @@ __all__ = ["Conversions", "Log", "Plan", "Restart"]
 
 _MOST_PASSES = 200
 
-Way = Literal["wait", "fork", "guard", "follow", "region", "peel", "unroll"]
+Way = Literal["wait", "fork", "guard", "follow", "region", "peel", "unroll", "attempt"]
 
 
 class Restart(BaseException):
@@ -137,7 +137,7 @@ _WAYS: dict[Way, str] = {
     "wait": "captured the rest of the function on both sides",
     "fork": "forked", "guard": "answered from the example under a guard", "follow": "followed the example",
     "region": "made a loop of the graph", "peel": "took the first iterations out of a loop",
-    "unroll": "unrolled a loop",
+    "unroll": "unrolled a loop", "attempt": "made a `try` of the graph",
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from torch import nn
 
 from graphwright.capture.branches import branch
 from graphwright.capture.calls import Calls
+from graphwright.capture.caught_errors import with_cause, write_error
 from graphwright.capture.conditions import Conditions
 from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
 from graphwright.capture.examples import NeedsRealValues
@@ -46,7 +47,6 @@ from graphwright.capture.tensor_proxy import TensorProxy, is_optional
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Node
-from graphwright.ops import raise_error
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
@@ -420,38 +420,41 @@ class Questions:
             self._recorder.plan.change(optional.optional, "fork", "None or a tensor reaches what has no source")
         )
 
-    def raising(self, error: Any) -> Any:
+    def raising(self, error: Any, cause: Any = None) -> Any:
         """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
-        region = self._recorder.region
+        region, attempts = self._recorder.region, self._recorder.attempts
         if region.outer is None or region.transform:
-            return error
+            return with_cause(error, cause)
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not region.frame:
-            if user_frame(frame) is frame and is_handled(frame):
-                return error  # the program itself catches it, on this side
+            if user_frame(frame) is frame and is_handled(frame) and not attempts.catches_here(frame):
+                return with_cause(error, cause)  # the program itself catches it, on this side
             frame = frame.f_back
-        if self.is_caught_outside(frame):
+        if attempts.plain_catches(error, region):
+            return with_cause(error, cause)
+        if not attempts.raised(error) and (attempts.forks(error) or self.is_caught_outside(frame, True)):
             raise self.restart(self._recorder.plan.change(region.place, "fork", "an exception may be caught outside"))
-        self.write_raise(error)
+        self.write_raise(error, cause)
         raise Raised
 
-    def is_caught_outside(self, frame: FrameType | None = None) -> bool:
-        """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
+    def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
+        """Tell whether a handler of the program may catch what a frame, by default the running one, raises.
+
+        With `is_known`, those count which are not seen to be entered.
+        """
         frame = frame or sys._getframe(1)
         while frame is not None and frame.f_code is not RUN:
-            if user_frame(frame) is frame and is_handled(frame):
+            is_entered = is_known and self._recorder.attempts.catches_here(frame)
+            if user_frame(frame) is frame and is_handled(frame) and not is_entered:
                 return True
             frame = frame.f_back
         return False
 
-    def write_raise(self, error: Any) -> None:
+    def write_raise(self, error: Any, cause: Any = None) -> None:
         """Write into the graph that an exception is raised."""
-        if self._recorder.keeping is not None:
+        if self._recorder.keeping is not None and not self._recorder.attempts.are_open:
             self._recorder.keeping.write()  # what was written before it stays written
-        kind, args = (error, ()) if isinstance(error, type) else (type(error), error.args)
-        if kind is NameError:  # a variable of the program, which is a free one of the converted function
-            kind = UnboundLocalError
-        self._recorder.make("call_function", raise_error, (kind, *[self.message(arg) for arg in args]), "raise_error")
+        write_error(self._recorder, error, cause)
 
     def is_raised_by_user(self, error: Exception) -> bool:
         """Tell whether the program itself raised an exception, on a path that it forked into.

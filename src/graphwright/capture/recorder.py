@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from graphwright.capture.ambient import Ambient
 from graphwright.capture.answers import asked, data_of, measure, read_property
 from graphwright.capture.arguments import checks_items, drained, made_again
+from graphwright.capture.attempts import Attempts
 from graphwright.capture.branch_state import State
 from graphwright.capture.callers import Callers
 from graphwright.capture.calls import Calls, CountingMode
@@ -33,7 +34,6 @@ from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
 from graphwright.capture.loop_holders import check_items
 from graphwright.capture.loops import Loops
-from graphwright.capture.nearest import nearest
 from graphwright.capture.numbers import Numbers
 from graphwright.capture.objects import Change
 from graphwright.capture.opaque import record_compiled_method, record_leaf_module, record_outlined_module
@@ -101,6 +101,7 @@ class Recorder:
         self.questions = Questions(self)
         self.joining = Joining(self)
         self.loops = Loops(self)
+        self.attempts = Attempts(self)
         self.writes = Writes(self)
         self.transforms = Transforms(self)
         self.callers = Callers(self)
@@ -136,6 +137,9 @@ class Recorder:
         try:
             with capturing(self), _RecordingMode(self):
                 result = drained(run(self.questions.converted(function), args, kwargs))
+                for leaf in leaves(result):
+                    if isinstance(leaf, Unbound):
+                        leaf._refuse()
             is_over = True
         except Raised:
             if self.pending is None:
@@ -331,14 +335,8 @@ class Recorder:
         given = self._to_examples(args), self._to_examples(kwargs)
         try:
             return self.examples.repeat(run, *given, self.gives_data)
-        except IndexError:
-            if run is not operator.getitem or not any(region.is_taken is False for region in self.region.all()):
-                raise
-            return self.examples.run(run, (given[0][0], nearest(given[0][1], given[0][0])), {})  # not its way
-        except Exception:
-            if self.questions.is_caught_outside():
-                self.questions.guard_sizes(leaves((args, kwargs)))
-            raise
+        except Exception as error:
+            return self.attempts.run_again(error, run, args, kwargs)
 
     def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
         """Make a node for the user's running line.
@@ -350,6 +348,7 @@ class Recorder:
         if frame is None:
             return self._create(op, target, args, kwargs, name or part or None)
         self.callers.look(frame)
+        self.attempts.look(frame, op, target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = module_name(target)

@@ -7,6 +7,7 @@ calls. They act on the capture that runs in this thread; without one they do wha
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import math
 import operator
@@ -21,6 +22,7 @@ from torch import nn
 
 from graphwright.capture.broadcasting import broadcast_shapes
 from graphwright.capture.caches import without_cache
+from graphwright.capture.caught_errors import shown
 from graphwright.capture.comprehensions import Comprehensions
 from graphwright.capture.conversion import convert
 from graphwright.capture.deciding import held, recorder_of
@@ -38,6 +40,7 @@ from graphwright.capture.open_iterables import OpenEnumerate, OpenRange, OpenRev
 from graphwright.capture.orderings import is_ordering, ordering
 from graphwright.capture.outside import ObjectMethod, holds_objects, is_foreign, kind_of
 from graphwright.capture.outside_modules import call_outside
+from graphwright.capture.plain_attempts import Handlers, run_plainly
 from graphwright.capture.plan import Conversions
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.rows import numbers, of_unknown, rows
@@ -75,6 +78,22 @@ class Text(str):
     template: str
     values: tuple[Any, ...]
 
+    def __add__(self, other: str) -> str:
+        return _of_texts(self, other)
+
+    def __radd__(self, other: str) -> str:
+        return _of_texts(other, self)
+
+
+def _of_texts(*parts: str) -> str:
+    """A message made of others."""
+    text = Text("".join(map(str, parts)))
+    text.template = "".join(
+        part.template if type(part) is Text else part.replace("{", "{{").replace("}", "}}") for part in parts
+    )
+    text.values = tuple(value for part in parts if type(part) is Text for value in part.values)
+    return text
+
 
 class Runtime(Comprehensions):
     """The runtime of converted functions."""
@@ -83,6 +102,8 @@ class Runtime(Comprehensions):
         """`item in values`."""
         if isinstance(values, GrowingDict | LoopDict | LoopSet | OfRun):
             return values.has(item)
+        if shown(values):
+            return recorder_of(values).record("call_function", operator.contains, operator.contains, (values, item), {})
         self.look(values, item)
         if type(values) is TensorProxy:
             return values.recorder.numbers.truth(torch.eq(values, item).any())
@@ -117,10 +138,40 @@ class Runtime(Comprehensions):
 
         self.branch(test, lambda: None, fail)
 
-    def raising(self, error: Any) -> Any:
-        """`raise error`: returns what is to be raised, or ends a side of a branch with it."""
+    def raising(self, error: Any, cause: Any = None) -> Any:
+        """`raise error from cause`: returns what is to be raised, or ends a side of a branch with it."""
         recorder = running()
-        return error if recorder is None else recorder.questions.raising(error)
+        if recorder is not None:
+            return recorder.questions.raising(error, cause)
+        if cause is not None:
+            error = error() if isinstance(error, type) else error
+            error.__cause__ = cause
+        return error
+
+    def attempt(
+        self,
+        tried: Callable[[], Any],
+        handlers: Handlers,
+        orelse: Callable[[], Any] | None,
+        final: Callable[[], Any] | None,
+        names: tuple[str, ...] = (),
+        only_raises: bool = False,
+    ) -> Any:
+        """`try: ... except ...: ... else: ... finally: ...`; returns whether a part said that it is left.
+
+        `only_raises`: all that handlers do in the end is to raise.
+        """
+        recorder = running()
+        if recorder is None:
+            return run_plainly(tried, handlers, orelse, names, final)
+        return recorder.attempts.run(tried, handlers, orelse, final, names, only_raises)
+
+    def suppressed(self, context: Any) -> Any:
+        """The classes of errors that `contextlib.suppress` is told of."""
+        if type(context) is contextlib.suppress:
+            return context._exceptions  # type: ignore[attr-defined]
+        fix = "write `try` and `except`"
+        raise refusal(CaptureError("another context than contextlib.suppress has its name", fix=fix))
 
     def text(self, template: str, *values: Any) -> str:
         """An f-string in a message."""
@@ -148,6 +199,8 @@ class Runtime(Comprehensions):
                     fix="start with a tensor",
                 )
             )
+        if len(args) in (1, 2) and shown(args[0]) and function in _ASK_ERRORS:
+            return recorder.attempts.asked(function, args)
         if function is type and len(args) == 1:
             return kind_of(args[0])
         if (function is len or function is bool) and args and is_growing(args[0]):
@@ -234,6 +287,8 @@ class Runtime(Comprehensions):
             if not isinstance(function, FunctionType | MethodType) or is_foreign(function) or is_torch(function):
                 return _outside(recorder, function, args, kwargs)
             recorder.questions.convert_called(function)
+        if isinstance(function, type) and issubclass(function, BaseException):
+            return recorder.attempts.made(recorder.questions.converted(function)(*args, **kwargs), args, kwargs)
         try:
             return recorder.questions.converted(function)(*args, **kwargs)
         except TypeError as error:
@@ -389,7 +444,7 @@ class _Shown:
         return str(self)
 
     def __repr__(self) -> str:
-        return "?" if isinstance(self._value, torch.Tensor) else str(self._value.node)
+        return "?" if isinstance(self._value, torch.Tensor) or shown(self._value) else str(self._value.node)
 
 
 # ---- functions that want numbers
@@ -534,6 +589,7 @@ def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwa
     return function(bool(symbol.node.sample))
 
 
+_ASK_ERRORS: tuple[Any, ...] = (str, repr, isinstance, type)
 _ONCE: tuple[type, ...] = (
     type(reversed([])), reversed, zip, enumerate, map, filter, GeneratorType, type({}.values()), type({}.keys()),
 )  # fmt: skip

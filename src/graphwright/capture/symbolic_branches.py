@@ -25,6 +25,7 @@ from graphwright.capture.joining import Sample, Unlike, Verdict, are_of_run
 from graphwright.capture.loop_holders import check_items
 from graphwright.capture.loops import Loops
 from graphwright.capture.origins import CallSite, user_frame
+from graphwright.capture.plain_attempts import PlainAttempts
 from graphwright.capture.plan import Plan
 from graphwright.capture.proxy import Proxy, find_tracer
 from graphwright.capture.questions import BOUNDARIES, Questions
@@ -61,6 +62,7 @@ class SymbolicRecorder:
         self.questions = _Questions(cast(Any, self))
         self.joining = _Joining(self)
         self.loops = Loops(cast(Any, self))
+        self.attempts = PlainAttempts()
         self.ambient = _Ambient(tracer)
         self.keeping = None  # attributes are what they are found to be
         self.examples = _NoExamples()

@@ -20,7 +20,7 @@ from graphwright.capture.running import stopping
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["UNKNOWN", "Number", "Symbol", "as_number", "is_symbolic", "leaves", "symbol_of"]
+__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
 
 Number = int | float | bool
 UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
@@ -265,3 +265,12 @@ def leaves(value: Any) -> Iterator[Any]:
         yield from leaves((value.start, value.stop, value.step))
     else:
         yield value
+
+
+def as_first_index(args: Any, kwargs: Any) -> bool:
+    """Have numbers that only a run knows be 0 where an example is needed, if they may be other indices than those."""
+    symbols = [symbol for leaf in leaves((args, kwargs)) if (symbol := symbol_of(leaf)) is not None]
+    sampled = [symbol for symbol in symbols if symbol.kind is int and not symbol.has_value and symbol.sample != 0]
+    for symbol in sampled:
+        symbol.sample = 0
+    return bool(sampled)

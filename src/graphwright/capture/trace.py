@@ -43,6 +43,7 @@ from graphwright.capture.said import logged_once
 from graphwright.capture.staging import convert_methods
 from graphwright.capture.thread_state import undoing
 from graphwright.capture.tidy import erase_unused
+from graphwright.capture.unread_items import drop_unread_items
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
 from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, keep_facts
@@ -276,6 +277,8 @@ class Program:
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
+        while drop_unread_items(graph):
+            erase_unused(graph)
         graph.lint()
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph

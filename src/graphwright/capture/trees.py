@@ -13,7 +13,9 @@ __all__ = [
     "SCOPES",
     "TYPE_PARAMETERS",
     "assigned",
+    "compares_sizes",
     "falls_through",
+    "function_of",
     "holds",
     "is_convertible",
     "lambda_of",
@@ -21,6 +23,7 @@ __all__ = [
     "may_wait",
     "name_of",
     "placed",
+    "plain_names",
     "texts_of",
     "walk_all",
     "walk_own",
@@ -146,3 +149,30 @@ def lambda_of(body: ast.expr) -> Any:
     marker = ast.arguments([], [], None, [ast.arg(PREFIX)], [ast.Constant(None)], None, [])
     made = ast.Lambda(marker, body)
     return placed(made, body)
+
+
+def plain_names(target: ast.expr) -> list[str]:
+    """The variables of a target that is one, or a tuple of some; none for any other target."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return (
+        [part.id for part in parts if isinstance(part, ast.Name)]
+        if all(isinstance(part, ast.Name) for part in parts)
+        else []
+    )
+
+
+def function_of(names: list[str], body: ast.expr) -> Any:
+    """An expression as a function of variables."""
+    made = lambda_of(body)
+    made.args.args = [*[ast.arg(name) for name in names], *made.args.args]
+    return placed(made, body)
+
+
+def compares_sizes(node: ast.Compare) -> bool:
+    """Tell whether a comparison may be one of sizes: with a tuple, `x.shape` or `x.size()`."""
+    for side in (node.left, *node.comparators):
+        name = side.func if isinstance(side, ast.Call) and not side.args else side
+        is_tuple = isinstance(side, ast.Tuple | ast.List)
+        if is_tuple or (isinstance(name, ast.Attribute) and name.attr in ("shape", "size")):
+            return True
+    return False

@@ -39,6 +39,7 @@ class Unbound:
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
     __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = _refuse
+    __str__ = __format__ = _refuse
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -17,6 +17,7 @@ from graphwright.ops import (
     enter_context,
     exit_context,
     for_loop,
+    is_attempt,
     is_region,
     raise_error,
     transformed,
@@ -182,11 +183,6 @@ def unpacking_of(node: Node) -> Node | None:
     return following if is_alone and unpacked_items(following) else None
 
 
-def is_attempt(node: Node) -> bool:
-    """Tell whether a node is a body under `try`."""
-    return node._target is transformed and node._args[0] == "attempt"
-
-
 def _count_of_values(node: Node) -> int | None:
     if is_attempt(node):
         return 1 + int(node._args[4]["count"])
@@ -236,7 +232,7 @@ def is_statement(node: Node) -> bool:
     """Tell whether a node is written as a statement, not as an expression."""
     try:
         is_own = node._op == "call_function" and node._target in _OWN_STATEMENTS
-        return is_own and (not node._kwargs or node._target is enter_context)
+        return is_own and (not node._kwargs or node._target in (enter_context, raise_error))
     except TypeError:  # a callable object that has no hash
         return False
 

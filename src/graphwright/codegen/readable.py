@@ -337,8 +337,9 @@ class _ReadableWriter(Writer):
         if node in self.exits:
             return f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
         if node._target is raise_error and node._args:
-            error = self.value(node._args[0])
-            return f"raise {error}({self.call(node._args[1:], {})})" if node._args[1:] else f"raise {error}"
+            error, cause = self.value(node._args[0]), node._kwargs.get("cause")
+            made = f"{error}({self.call(node._args[1:], {})})" if node._args[1:] else error
+            return f"raise {made}" if cause is None else f"raise {made} from {self.value(cause)}"
         if node._target is write_attribute:
             return self.write(node)
         if node._target is evaluated:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphwright.codegen.endings import Assigns, Block, Text, ends_by_raising
 from graphwright.codegen.nesting import unpacked_items, unpacking_of
 from graphwright.codegen.operators import PRIMARY
-from graphwright.errors import GraphError
+from graphwright.errors import GraphError, GuardError
 from graphwright.ir import Graph, Node
 from graphwright.ops import TRANSFORMS, transformed
 
@@ -102,9 +102,16 @@ def _attempt_block(writer: _ReadableWriter, node: Node) -> Block:
     errors = options["errors"]
     kind = writer.value(errors[0] if len(errors) == 1 else errors)
     parts: list[Any] = [("try:", lines), (f"except {kind} as {caught}:", left)]
+    if issubclass(GuardError, errors) and any(map(_is_guard, body.all_nodes())):
+        parts.insert(1, (f"except {writer.names.function(GuardError)}:", ["raise"]))
     if node.users and items is None:
         parts.append(("", [f"{writer.name(node)} = ({', '.join(targets)},)"]))
     return Block(parts)
+
+
+def _is_guard(node: Node) -> bool:
+    """Tell whether a node checks what the capture took for granted: that this fails is no error of the program."""
+    return getattr(node._target, "__module__", None) == "graphwright.runtime.guards"
 
 
 def _of_torch(writer: _ReadableWriter, transform: str) -> str:

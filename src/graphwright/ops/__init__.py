@@ -39,7 +39,7 @@ from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
 from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
-from graphwright.ops.transforms import TRANSFORMS, TransformKind, transformed
+from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
 __all__ = [
     "BASE_TYPES",
@@ -84,6 +84,7 @@ __all__ = [
     "gives_fresh_value",
     "is_impure",
     "is_inplace",
+    "is_attempt",
     "is_random",
     "is_loop",
     "is_region",

@@ -59,16 +59,19 @@ def generated(items: Iterable[Any]) -> Iterator[Any]:
     yield from items
 
 
-def raise_error(kind: type[BaseException] | BaseException, *args: Any) -> None:
+def raise_error(kind: type[BaseException] | BaseException, *args: Any, cause: BaseException | None = None) -> None:
     """Raise an exception: `raise kind(*args)`; without arguments `kind` may be one that there is already.
+
+    With a cause it is `raise kind(*args) from cause`.
 
     >>> raise_error(ValueError, "n must be even")
     Traceback (most recent call last):
     ValueError: n must be even
     """
-    if args and isinstance(kind, type):
-        raise kind(*args)
-    raise kind
+    error = kind(*args) if isinstance(kind, type) else kind
+    if cause is not None:
+        raise error from cause
+    raise error
 
 
 def evaluated(value: Any) -> None:

@@ -15,10 +15,11 @@ from typing import Any, Literal
 import torch
 import torch.utils.checkpoint
 
+from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node, register_signature
 from graphwright.ops.regions import Body, run_body
 
-__all__ = ["TRANSFORMS", "TransformKind", "transformed"]
+__all__ = ["TRANSFORMS", "TransformKind", "is_attempt", "transformed"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,11 +40,15 @@ class TransformKind:
 def attempted(body: Callable[..., Any], *, errors: tuple[type[BaseException], ...], count: int) -> tuple[Any, ...]:
     """Run a body that gives `count` values: None and these, or the error that it raised and None for each.
 
+    That a guard does not hold is no error of the program: it is not caught.
+
     >>> attempted(lambda: (1 // 0,), errors=(ZeroDivisionError,), count=1)
     (ZeroDivisionError('integer division or modulo by zero'), None)
     """
     try:
         return (None, *body())
+    except GuardError:
+        raise
     except errors as error:
         return (error, *[None] * count)
 
@@ -94,6 +99,11 @@ def transformed(
     if kind.form == "key":
         return kind.function(*inputs, key=function, **(options or {}))
     return kind.function(function, *inputs, **(options or {}), **named)
+
+
+def is_attempt(node: Node) -> bool:
+    """Tell whether a node runs a body under `try`."""
+    return node._target is transformed and node._args[:1] == ("attempt",)
 
 
 def inputs_of_body(node: Node) -> int | None:

@@ -23,7 +23,7 @@ from graphwright.ir import (
     nodes_in,
     set_current_meta,
 )
-from graphwright.ops import enter_context, exit_context, is_region, write_attribute
+from graphwright.ops import enter_context, exit_context, is_attempt, is_region, write_attribute
 from graphwright.runtime.graph_module import graph_of
 
 __all__ = ["Interpreter"]
@@ -79,7 +79,7 @@ class Interpreter:
                     if used not in seen:
                         seen.add(used)
                         dead.append(used)
-            if not node.users and node._op != "output":
+            if not node.users and node._op != "output" and node._target is not enter_context:  # which is to be left
                 dead.append(node)
             if dead:
                 last[node] = dead
@@ -225,8 +225,21 @@ class Interpreter:
     # ---- the bodies of branches and loops
 
     def body(self, body: Graph, n: Node) -> Any:
-        """Return what a node gets for the graph of a body; branches and loops, a function that runs it node by node."""
+        """Return what a node gets for the graph of a body.
+
+        Branches, loops and what runs under `try` get a function that runs it node by node.
+        """
+        if is_attempt(n):
+            return functools.partial(self._run_attempt, body)
         return functools.partial(self.run_body, body) if is_region(n) else body
+
+    def _run_attempt(self, body: Graph, *operands: Any) -> Any:
+        """Run a body whose errors the program catches: they stay as they are, their messages too."""
+        before, self.extra_traceback = self.extra_traceback, False
+        try:
+            return self.run_body(body, *operands)
+        finally:
+            self.extra_traceback = before
 
     def run_body(self, body: Graph, *operands: Any) -> Any:
         """Run a body node by node, and return its value. `env` holds the values of the body meanwhile."""

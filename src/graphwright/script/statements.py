@@ -213,8 +213,13 @@ def _raise(c: Context, node: ast.Raise) -> Kinds:
     call = node.exc if isinstance(node.exc, ast.Call) else None
     kind = c.expression(call.func if call is not None else node.exc)
     args = [c.expression(arg) for arg in call.args] if call is not None else []
+    cause = c.expression(node.cause or ast.copy_location(ast.Constant(None), node))
+    named = {"cause": cause} if isinstance(cause, Runtime) and _may_be_error(cause.kind) else {}
+    if not named and not isinstance(cause, Bad) and not (isinstance(cause, Const) and cause.value is None):
+        assert node.cause is not None
+        c.problem("only an error that was caught can be a cause", node.cause, "raise SomeError(...) from error")
     if call is None and isinstance(kind, Runtime) and _may_be_error(kind.kind):
-        c.function(raise_error, (kind,), NONE, node)
+        c.make("call_function", raise_error, (kind,), NONE, node, named)
         return frozenset({"raise"})
     is_error = isinstance(kind, Reference) and isinstance(kind.value, type) and issubclass(kind.value, BaseException)
     if not is_error or (call is not None and call.keywords):
@@ -223,7 +228,7 @@ def _raise(c: Context, node: ast.Raise) -> Kinds:
                 "only `raise SomeError(...)` can be scripted", node, "raise an exception class with its arguments"
             )
     elif not any(isinstance(arg, Bad) for arg in args):
-        c.function(raise_error, (kind, *args), NONE, node)
+        c.make("call_function", raise_error, (kind, *args), NONE, node, named)
     return frozenset({"raise"})
 
 

@@ -1,0 +1,99 @@
+"""`try` statements of captured programs: each way does what it does in eager, and so do gradients and effects."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.capture.programs_with_try import FUNCTIONS, INPUTS, Outer
+from torch import nn
+
+from graphwright import GraphModule, GuardError, Interpreter, load, save, trace
+from graphwright.ir import graph_to_text, text_to_graph
+from graphwright.ops import TorchSpelling
+
+PROGRAMS = [*FUNCTIONS, Outer()]
+
+
+def outcome(program: Any, x: torch.Tensor) -> Any:
+    """What a call gives and its gradient, or the class and text of the error and the class of its cause."""
+    x = x.clone().requires_grad_()
+    torch.manual_seed(0)
+    try:
+        value = program(x)
+        if value.requires_grad:
+            value.sum().backward()
+    except GuardError:
+        raise
+    except Exception as error:
+        return type(error), str(error).split("\n")[0], type(error.__cause__)
+    return value.detach(), x.grad
+
+
+def state_of(program: Any) -> Any:
+    return ([*program.state_dict().values()], getattr(program, "calls", None)) if isinstance(program, nn.Module) else ()
+
+
+def assert_same(program: Any, captured: Any, run: Any, x: torch.Tensor) -> None:
+    eager = copy.deepcopy(program)
+    expected = outcome(eager, x)
+    found = outcome(run, x)
+    if isinstance(expected[0], type):
+        assert found == expected
+    else:
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    if isinstance(program, nn.Module):
+        torch.testing.assert_close(state_of(captured), state_of(eager), rtol=0, atol=0)
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("example", [0, 1], ids=["raises", "does not raise"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: getattr(p, "__name__", "module"))
+def test_every_way_equals_eager(program: Any, example: int, tmp_path: Path) -> None:
+    gm = trace(copy.deepcopy(program), INPUTS[example])
+    gm.graph.lint()
+    for x in INPUTS:
+        for captured in (copy.deepcopy(gm), copy.deepcopy(copy.deepcopy(gm))):
+            assert_same(program, captured, captured, x)
+        captured = copy.deepcopy(gm)
+        assert_same(program, captured, Interpreter(captured).run, x)
+
+
+def of_text(gm: GraphModule) -> GraphModule:
+    again = copy.deepcopy(gm)
+    again.graph = text_to_graph(graph_to_text(gm.graph, TorchSpelling()), TorchSpelling())
+    return again
+
+
+SURVIVING = [
+    "in_helper",
+    "message",
+    "from_e",
+    "state_at_raise",
+    "in_loop_return",
+    "while_in_try",
+    "with_inside",
+    "cholesky",
+]
+
+
+@pytest.mark.parametrize("name", SURVIVING)
+def test_it_survives_files_and_text(name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    program = next(function for function in FUNCTIONS if function.__name__ == name)
+    gm = trace(program, INPUTS[1])
+    save(gm, tmp_path / "program.gw")
+    gm.to_folder(tmp_path / f"package_{name}", "Program")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = importlib.import_module(f"package_{name}")
+    others = [load(tmp_path / "program.gw", allow=[program.__module__]), package.Program(), of_text(gm)]
+    cleaned = copy.deepcopy(gm)
+    cleaned.graph.eliminate_dead_code()
+    for captured in (*others, cleaned):
+        for x in INPUTS:
+            assert_same(program, captured, captured, x)
+    sys.modules.pop(f"package_{name}")
