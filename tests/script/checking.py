@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,7 +47,7 @@ def assert_same(mine: Any, its: Any) -> None:
         torch.testing.assert_close(mine, its, equal_nan=True, rtol=0, atol=0)
         return
     assert type(mine) is type(its), (mine, its)
-    if isinstance(its, list | tuple):
+    if isinstance(its, list | tuple | collections.deque):
         assert len(mine) == len(its), (mine, its)
         for a, b in zip(mine, its, strict=True):
             assert_same(a, b)

@@ -401,6 +401,8 @@ class _ReadableWriter(Writer):
             return self.expressions[node]
         if node._op == "call_method" and node._target == "__call__" and node._args:
             return f"{self.operand(node._args[0], PRIMARY)}({self.call(node._args[1:], node._kwargs)})", PRIMARY
+        if node._op == "call_method" and node._target == "__getitem__" and len(node._args) == 2 and not node._kwargs:
+            return f"{self.operand(node._args[0], PRIMARY)}[{self.key(node._args[1])}]", PRIMARY
         return super().expression(node)
 
     def keep_inside(self, node: Node) -> None:

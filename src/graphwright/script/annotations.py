@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import dataclasses
 import inspect
@@ -45,10 +46,13 @@ _ATOMS: dict[Any, Type] = {
     None: NONE, type(None): NONE, torch.dtype: DTYPE, torch.device: DEVICE, torch.Generator: GENERATOR,
     numbers.Number: NUMBER, torch.types.Number: NUMBER, torch.Size: ListType(INT), Any: ANY, object: ANY,
     inspect.Parameter.empty: TENSOR, list: ListType(ANY), dict: DictType(ANY, ANY), set: SetType(ANY),
-    torch.SymInt: INT,
+    torch.SymInt: INT, collections.deque: ListType(ANY, collections.deque),
+    **{kind: DictType(ANY, ANY, kind) for kind in (collections.defaultdict, collections.OrderedDict)},
+    collections.Counter: DictType(ANY, INT, collections.Counter),
 }  # fmt: skip
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence)
-_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping, collections.OrderedDict)
+_OTHER_DICTS = (collections.OrderedDict, collections.defaultdict)
+_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping, *_OTHER_DICTS)
 _ITERATORS = (collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator)
 
 
@@ -120,8 +124,12 @@ def _of_generic(origin: Any, args: tuple[Any, ...]) -> Type | None:
         return ListType(items[0])
     if origin in (set, frozenset):
         return SetType(items[0])
+    if origin is collections.deque:
+        return ListType(items[0], collections.deque)
+    if origin is collections.Counter:
+        return DictType(items[0], INT, collections.Counter)
     if origin in _DICTS:
-        return DictType(*items)
+        return DictType(items[0], items[1], origin if origin in _OTHER_DICTS else dict)
     if origin in _ITERATORS:
         return IteratorType(items[0])
     return ANY if origin in (collections.abc.Callable, type) else None
@@ -154,8 +162,10 @@ def type_of_constant(value: Any) -> Type:
         return TENSOR
     if kind is list or kind is torch.Size:
         return ListType(_common_constant(value))
-    if kind is dict:
-        return DictType(_common_constant(value), _common_constant(value.values()))
+    if kind is collections.deque:
+        return ListType(_common_constant(value), kind)
+    if kind is dict or kind in _OTHER_DICTS or kind is collections.Counter:
+        return DictType(_common_constant(value), _common_constant(value.values()), kind)
     if kind in (set, frozenset):
         return SetType(_common_constant(value))
     if isinstance(value, tuple):

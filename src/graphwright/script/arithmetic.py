@@ -153,12 +153,14 @@ def _number(symbol: str, a: Type, b: Type, right: Value) -> Type | None:
 def _containers(symbol: str, a: Type, b: Type) -> Type | None:
     if symbol == "+" and isinstance(a, ListType):
         if isinstance(b, ListType):
-            item = join(a.item, b.item)
-            return None if item is None else ListType(item)
+            item = join(a.item, b.item) if a.kind is b.kind else None
+            return None if item is None else ListType(item, a.kind)
         if isinstance(b, TupleType):  # sizes are tuples, which Python alone tells from lists
             return a
     if symbol == "+" and isinstance(a, TupleType) and isinstance(b, ListType):
         return b
+    if symbol == "+" and isinstance(a, TupleType) and isinstance(b, TupleType):
+        return TupleType((*a.items, *b.items))
     if symbol == "*" and isinstance(a, ListType) and b is INT:
         return a
     if symbol == "*" and isinstance(a, TupleType) and b is INT:

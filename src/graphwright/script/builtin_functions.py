@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import transformed
 from graphwright.script.bodies import Body
+from graphwright.script.containers import CONTAINERS
 from graphwright.script.loops import static_items
 from graphwright.script.types import (
     ANY,
@@ -177,7 +179,7 @@ def _round(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> 
 def _extreme(function: Any) -> Callable[..., Value]:
     def extreme(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
         if "key" in kwargs:
-            return c.problem(f"{function.__name__} with a key cannot be scripted", node, "write a loop")
+            return _extreme_by(c, function, args, kwargs, node, named)
         if all(isinstance(arg, Const) for arg in args) and any(arg.fixed for arg in args) and len(args) > 1:  # type: ignore[attr-defined]
             return constant(function(*[arg.value for arg in args]), True)  # type: ignore[attr-defined]
         kinds = [item_type(args[0].type)] if len(args) == 1 else [arg.type for arg in args]
@@ -219,8 +221,22 @@ def _truth_of_all(function: Any) -> Callable[..., Value]:
     return every
 
 
-def _sorted_by(c: Context, values: Value, kind: Type, kwargs: Words, node: ast.AST, named: str) -> Value:
-    """`sorted(values, key=...)`: the key is a body of the node, compiled for an item."""
+def _extreme_by(c: Context, function: Any, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    """`max(values, key=...)`, or `max(a, b, key=...)`."""
+    kind: Type | None = _item(c, args[0], node) if len(args) == 1 else args[0].type
+    if kind is None:
+        return BAD
+    for other in [*(args[1:] if len(args) > 1 else ()), *[kwargs[name] for name in kwargs if name == "default"]]:
+        kind = None if kind is None else join(kind, other.type)
+    if kind is None:
+        return c.problem(f"{function.__name__} takes values of one type", node, "convert them to one type")
+    return _ordered_by(c, function.__name__, args, kind, kind, kwargs, node, named)
+
+
+def _ordered_by(
+    c: Context, name: str, args: Args, kind: Type, result: Type, kwargs: Words, node: ast.AST, named: str
+) -> Value:
+    """`sorted(values, key=...)` and its like: the key is a body of the node, compiled for an item."""
     body, outer = Body(c.body), c.body
     c.body = body
     try:
@@ -228,7 +244,7 @@ def _sorted_by(c: Context, values: Value, kind: Type, kwargs: Words, node: ast.A
         given = None if isinstance(key, Bad) else c.argument(key)
     finally:
         c.body = outer
-    options = {name: value for name, value in kwargs.items() if name != "key"}
+    options = {option: value for option, value in kwargs.items() if option != "key"}
     if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
         return BAD
     operands = body.operands()
@@ -236,15 +252,15 @@ def _sorted_by(c: Context, values: Value, kind: Type, kwargs: Words, node: ast.A
     last = body.graph.output_node()
     last.origin = last.prev.origin
     used = tuple([Runtime(operand, ANY) for operand in operands])
-    reverse = {name: c.argument(value) for name, value in options.items()}
-    taken = ("sorted", body.graph, (values,), used, reverse)
-    return c.make("call_function", transformed, taken, ListType(kind), node, named=named)
+    given_options = {option: c.argument(value) for option, value in options.items()}
+    taken = (name, body.graph, tuple(args), used, given_options)
+    return c.make("call_function", transformed, taken, result, node, named=named)
 
 
 def _sorted(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     kind = _item(c, args[0], node)
     if kind is not None and "key" in kwargs:
-        return _sorted_by(c, args[0], kind, kwargs, node, named)
+        return _ordered_by(c, "sorted", args, kind, ListType(kind), kwargs, node, named)
     return BAD if kind is None else c.make("call_function", sorted, args, ListType(kind), node, kwargs, named=named)
 
 
@@ -268,9 +284,9 @@ def _next(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> V
     return c.problem("iterators cannot be scripted", node, "go over the values in a `for` loop")
 
 
-def _refused(what: str) -> Callable[..., Value]:
+def _refused(what: str, fix: str = "write it out") -> Callable[..., Value]:
     def refuse(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
-        return c.problem(f"{what} cannot be scripted", node, "write it out")
+        return c.problem(f"{what} cannot be scripted", node, fix)
 
     return refuse
 
@@ -282,7 +298,9 @@ BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
     ord: _converted(ord, INT), chr: _converted(chr, STR), hex: _converted(hex, STR), bin: _converted(bin, STR),
     abs: _abs, round: _round, min: _extreme(min), max: _extreme(max), sum: _sum, any: _truth_of_all(any),
     all: _truth_of_all(all), sorted: _sorted, print: _print, divmod: _divmod, pow: _pow, next: _next, iter: _next,
-    id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map"), filter: _refused("filter"),
+    id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map", "[f(value) for value in values]"),
+    filter: _refused("filter", "[value for value in values if f(value)]"),
+    dataclasses.replace: _refused("dataclasses.replace", "make another one: Point(point.x, y=1)"), **CONTAINERS,
     setattr: _refused("setattr"), eval: _refused("eval"), exec: _refused("exec"), open: _refused("open"),
     input: _refused("input"), globals: _refused("globals"), locals: _refused("locals"), vars: _refused("vars"),
     callable: _refused("callable"),

@@ -74,7 +74,7 @@ def _loop(c: Context, node: _Comprehension, named: str) -> Value:
     else:
         kind, empty = ListType(Hole()), list  # type: ignore[assignment]
     made = c.make("call_function", empty, (), kind, node, named=named, name=None if named else _WISHES[type(node)])
-    name = f"${made.node.name}"
+    name = f"${made.node.name}_{sum(known.startswith('$') for known in c.frame.names)}"
     if c.evaluated is not None:  # the list first, then what the loop goes over
         following = iter(c.body.graph.nodes) if before is None else _after(before)
         first = next(node for node in following if node.op != "placeholder")

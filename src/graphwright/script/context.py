@@ -211,6 +211,8 @@ class Context:
             items = [self.argument(item) for item in value.items]
             return tuple(items) if value.kind is None else value.kind._make(items)  # type: ignore[attr-defined]
         if isinstance(value, Display):
+            if value.is_dict and any(not isinstance(key, Const | Reference) for key, _ in value.items):
+                return self.argument(self.held(value, self.frame.statement))  # keys of a run are no part of a node
             if value.is_dict:
                 return {self.argument(key): self.argument(item) for key, item in value.items}
             return [self.argument(item) for _, item in value.items]

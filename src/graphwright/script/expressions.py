@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from graphwright.script.conditions import boolean, condition
 from graphwright.script.frames import MISSING, Frame
 from graphwright.script.lookups import attribute, wrap
 from graphwright.script.subscripts import key_of, subscript
-from graphwright.script.types import STR
+from graphwright.script.types import ANY, NONE, STR, DictType, Hole, ListType, item_type, join, resolved
 from graphwright.script.values import (
     BAD,
     Bad,
@@ -21,6 +22,7 @@ from graphwright.script.values import (
     Const,
     Display,
     Group,
+    Runtime,
     Unbound,
     Value,
     constant,
@@ -102,6 +104,8 @@ def _tuple(c: Context, node: ast.Tuple, named: str) -> Value:
 
 
 def _list(c: Context, node: ast.List | ast.Set, named: str) -> Value:
+    if isinstance(node, ast.List) and any(isinstance(part, ast.Starred) for part in node.elts):
+        return _spread_list(c, node, named)
     items = _items(c, node.elts)
     if items is None:
         return BAD
@@ -113,6 +117,35 @@ def _list(c: Context, node: ast.List | ast.Set, named: str) -> Value:
         assert isinstance(kind, ListType)
         return c.function(set, (made,), SetType(kind.item), node, named)
     return made
+
+
+def _spread_list(c: Context, node: ast.List, named: str) -> Value:
+    """`[a, *values, b]`: lists that are added up, where the graph tells what is in one."""
+    parts: list[Value] = []
+    for element in node.elts:
+        value = expression(c, element.value if isinstance(element, ast.Starred) else element)
+        if isinstance(value, Bad):
+            return BAD
+        known = None
+        if isinstance(element, ast.Starred):
+            known = list(value.items) if isinstance(value, Group) else c.parts.module_items(c, value)
+            if isinstance(value, Display) and not value.is_dict:
+                known = [item for _, item in value.items]
+        if isinstance(element, ast.Starred) and known is None:
+            item = item_type(value.type)
+            if item is None:
+                return c.problem(f"cannot go over a value of type {value.type}", element, "give it a list")
+            parts.append(c.function(list, (value,), ListType(item), element))
+            continue
+        made = [(None, item) for item in (known if known is not None else [value])]
+        if parts and isinstance(parts[-1], Display):
+            made = [*parts.pop().items, *made]  # type: ignore[attr-defined]
+        parts.append(Display(tuple(made), False))
+    total = parts[0]
+    for part in parts[1:]:
+        item = join(item_type(total.type) or ANY, item_type(part.type) or ANY)
+        total = c.function(operator.add, (total, part), ListType(item or ANY), node)
+    return total
 
 
 def _items(c: Context, nodes: list[ast.expr]) -> list[Value] | None:
@@ -136,11 +169,34 @@ def _dict(c: Context, node: ast.Dict, named: str) -> Value:
     pairs: list[tuple[Value | None, Value]] = []
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            return c.problem("`**` in a dict cannot be scripted", value, "call update() on it")
+            return _spread_dict(c, node, named)
         pairs.append((expression(c, key), expression(c, value)))
     if any(isinstance(part, Bad) for pair in pairs for part in pair):
         return BAD
     return Display(tuple(pairs), True)
+
+
+def _spread_dict(c: Context, node: ast.Dict, named: str) -> Value:
+    """`{**values, key: value}`: a dict that is made, and brought up to date with each part in turn."""
+    kind = DictType(Hole(), Hole())
+    made: Value | None = None
+    for key, value in zip(node.keys, node.values, strict=True):
+        held = expression(c, value)
+        name = None if key is None else expression(c, key)
+        if isinstance(held, Bad) or isinstance(name, Bad):
+            return BAD
+        part = held if name is None else Display(((name, held),), True)
+        given = resolved(part.type)
+        if not isinstance(given, DictType):
+            return c.problem(f"`**` needs a dict, and is given {part.type}", value, "give it a dict")
+        if join(kind.key, given.key) is None or join(kind.value, given.value) is None:
+            kind = DictType(join(kind.key, given.key) or ANY, join(kind.value, given.value) or ANY)
+        if made is None:
+            made = Runtime(c.make("call_function", dict, (part,), kind, node, named=named).node, kind)
+        else:
+            c.make("call_method", "update", (made, part), NONE, node)
+    assert isinstance(made, Runtime)
+    return Runtime(made.node, kind)
 
 
 def _ternary(c: Context, node: ast.IfExp, named: str) -> Value:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import collections
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +34,14 @@ from graphwright.script.types import (
 )
 from graphwright.script.values import (
     BAD,
+    Bad,
     Bound,
     Closure,
     Const,
     Display,
     Group,
     ModuleRef,
+    Reference,
     Value,
 )
 
@@ -67,6 +71,11 @@ def call_method(
     known = _known(c, owner, name, args)
     if known is not None:
         return known
+    if name == "sort" and "key" in kwargs and isinstance(resolved(owner.type), ListType):
+        ordered = c.parts.call(c, Reference(sorted), [owner], kwargs, node)
+        return (
+            BAD if isinstance(ordered, Bad) else c.function(operator.setitem, (owner, slice(None), ordered), NONE, node)
+        )
     odd = next((arg for arg in (*args, *kwargs.values()) if isinstance(arg, ModuleRef | Bound | Closure)), None)
     if odd is not None:
         return c.problem(f"{name!r} is given a function or a module", node, "give it plain values or tensors")
@@ -107,13 +116,13 @@ def _result(
     if kind is STR:
         python, found = str, _STR_RESULTS.get(name, STR)
     elif isinstance(kind, ListType):
-        python, found = list, _of_list(c, kind, name, args, node)
-        if not hasattr(list, name) and hasattr(tuple, name):
+        python, found = kind.kind, _of_list(c, kind, name, args, node)
+        if kind.kind is list and not hasattr(list, name) and hasattr(tuple, name):
             python = tuple
         if name == "numel":  # of sizes
             return INT
     elif isinstance(kind, DictType):
-        python, found = dict, _of_dict(c, kind, name, args, node)
+        python, found = kind.kind, _of_dict(c, kind, name, args, node)
     elif isinstance(kind, SetType):
         python, found = set, _of_set(kind, name, args)
     elif isinstance(kind, TupleType):
@@ -127,13 +136,14 @@ def _result(
 
 
 def _of_list(c: Context, kind: ListType, name: str, args: list[Value], node: ast.AST) -> Type | None:
-    added = {"append": -1, "insert": -1, "remove": None}.get(name)
-    if name in ("append", "insert") and args and added is not None:
-        _agree(c, kind.item, args[-1].type, "a list", node)
-    if name == "extend" and args:
+    what = f"a {kind.kind.__name__}"
+    if name in ("append", "appendleft", "insert") and args:
+        _agree(c, kind.item, args[-1].type, what, node)
+    if name in ("extend", "extendleft") and args:
         item = item_type(args[0].type)
-        _agree(c, kind.item, ANY if item is None else item, "a list", node)
-    return {"pop": _item_of(kind.item), "index": INT, "count": INT, "copy": kind}.get(name, NONE)
+        _agree(c, kind.item, ANY if item is None else item, what, node)
+    item = _item_of(kind.item)
+    return {"pop": item, "popleft": item, "index": INT, "count": INT, "copy": kind}.get(name, NONE)
 
 
 def _of_dict(c: Context, kind: DictType, name: str, args: list[Value], node: ast.AST) -> Type | None:
@@ -145,7 +155,12 @@ def _of_dict(c: Context, kind: DictType, name: str, args: list[Value], node: ast
         "keys": IteratorType(key), "values": IteratorType(value), "items": IteratorType(TupleType((key, value))),
         "pop": value, "setdefault": value, "copy": kind, "popitem": TupleType((key, value)),
     }  # fmt: skip
-    if name == "update" and args:
+    if kind.kind is collections.Counter:
+        pairs = TupleType((key, value))
+        if name in ("update", "subtract") and args:
+            join(kind.key, item_type(args[0].type) or ANY)
+        known |= {"most_common": ListType(pairs), "total": INT, "elements": IteratorType(key)}
+    elif name == "update" and args:
         join(kind, args[0].type)
     if name == "setdefault" and len(args) > 1:
         _agree(c, kind.value, args[1].type, "a dict", node)

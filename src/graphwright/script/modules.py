@@ -34,7 +34,9 @@ def call_module(
 ) -> Value:
     """Compile the call of a module."""
     module = ref.module
-    if is_compiled(module):  # by TorchScript
+    forward: Any = module.__dict__.get("forward", getattr(type(module), "forward", None))
+    is_whole = is_compiled(module) or isinstance(module, GraphModule) or modifier_of(forward) == "ignore"
+    if is_whole or c.is_leaf(module, ref.path):
         return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
     if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
         value = args[0]
@@ -43,10 +45,6 @@ def call_module(
             inside = wrap(c, module._modules[name], node, name)
             value = c.parts.call(c, inside, [value], {}, node, named if i == len(children) - 1 else "")
         return value
-    forward: Any = module.__dict__.get("forward", getattr(type(module), "forward", None))
-    is_leaf = isinstance(module, GraphModule) or c.is_leaf(module, ref.path) or modifier_of(forward) == "ignore"
-    if is_leaf:
-        return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
     if forward is nn.Module.forward:
         return c.problem(f"a {type(module).__name__} cannot be called", node, "call the modules in it")
     if _has_hooks(module):

@@ -109,7 +109,7 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         return constant(False, True)
     if str(kind) == "number":
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    if isinstance(kind, ListType) and {list, tuple, torch.Size} & set(_plain_classes(classes)):
+    if isinstance(kind, ListType) and kind.kind is list and {list, tuple, torch.Size} & set(_plain_classes(classes)):
         if {list, tuple} <= set(classes):
             return constant(True, True)  # sizes and what torch's functions give are tuples, which no type tells
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
@@ -121,10 +121,17 @@ def _plain_classes(classes: list[Any]) -> list[type]:
     return [kind for kind in classes if isinstance(kind, type)]
 
 
+def _class_of(kind: Any) -> type | None:
+    """The class of lists and dicts of a type."""
+    return kind.kind if isinstance(kind, ListType | DictType) else None
+
+
 def _is_of(kind: Type, wanted: Any) -> bool:
     containers = {list: ListType, tuple: TupleType, dict: DictType}
     if isinstance(wanted, type) and wanted in containers:
-        return isinstance(kind, containers[wanted])
+        return isinstance(kind, containers[wanted]) and (wanted is not list or _class_of(kind) is list)
+    if _class_of(wanted) not in (None, list, dict) and _class_of(wanted) is not _class_of(kind):
+        return False
     if wanted is None:
         return False
     if isinstance(wanted, ObjectType) and isinstance(kind, ObjectType):
@@ -196,6 +203,8 @@ def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
     if len(args) == 1 and isinstance(args[0], ModuleRef):
         return Reference(type(args[0].module))
     if len(args) == 1 and isinstance(args[0], Instance):
+        return Reference(type(args[0].value))
+    if len(args) == 1 and isinstance(args[0], Const):
         return Reference(type(args[0].value))
     return c.function(type, args, ANY, node, named)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from graphwright.script.lookups import child, wrap
 from graphwright.script.loops import needs_items
 from graphwright.script.types import (
     ANY,
+    BOOL,
     INT,
     RANGE,
     STR,
@@ -74,6 +76,9 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
     kind = _result(owner.type, key)
     if kind is None:
         return c.problem(_message(owner.type, key), node, _fix(owner.type))
+    made = resolved(owner.type)
+    if isinstance(made, DictType) and made.kind is collections.defaultdict:  # reading it may put something there
+        return c.make("call_method", "__getitem__", (owner, key), kind, node, named=named)
     return c.function(operator.getitem, (owner, key), kind, node, named)
 
 
@@ -123,10 +128,12 @@ def _result(owner: Type, key: Any) -> Type | None:
     if isinstance(kind, ObjectType):
         return ANY
     if isinstance(key, slice):
+        if isinstance(kind, ListType) and kind.kind is not list:
+            return None
         return (
             kind if isinstance(kind, ListType) or kind in (STR, RANGE) else ANY if isinstance(kind, TupleType) else None
         )
-    if isinstance(key, tuple) or not accepts(INT, key.type):
+    if isinstance(key, tuple) or not (accepts(INT, key.type) or resolved(key.type) is BOOL):
         return None
     if isinstance(kind, TupleType) and isinstance(key, Const):
         return kind.items[key.value] if -len(kind.items) <= key.value < len(kind.items) else None
@@ -144,4 +151,6 @@ def _message(owner: Type, key: Any) -> str:
 def _fix(owner: Type) -> str:
     if isinstance(resolved(owner), OptionalType):
         return "check `is not None` first, or assert it"
+    if isinstance(resolved(owner), ListType):
+        return "take it of a list of the same: list(queue)[1:]" if str(owner).startswith("Deque") else "use an int"
     return "use a key of the right type"

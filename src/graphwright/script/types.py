@@ -6,6 +6,7 @@ other types. `Any` says that nothing is known, and takes part in everything.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 __all__ = [
@@ -14,6 +15,12 @@ __all__ = [
     "SetType", "TupleType", "Type", "accepts", "is_number", "is_optional", "item_type", "join", "optional", "resolved",
     "without_none",
 ]  # fmt: skip
+
+
+_NAMES: dict[type, str] = {
+    collections.deque: "Deque", collections.defaultdict: "DefaultDict", collections.OrderedDict: "OrderedDict",
+    collections.Counter: "Counter",
+}  # fmt: skip
 
 
 class Type:
@@ -52,12 +59,13 @@ class Hole(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListType(Type):
-    """A list of items of one type."""
+    """A list of items of one type, or (`kind`) a deque."""
 
     item: Type
+    kind: type = list
 
     def __str__(self) -> str:
-        return f"List[{self.item}]"
+        return f"{_NAMES.get(self.kind, 'List')}[{self.item}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,13 +80,14 @@ class SetType(Type):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DictType(Type):
-    """A dict with keys of one type and values of one type."""
+    """A dict with keys of one type and values of one type; `kind` is the class of one that is no plain dict."""
 
     key: Type
     value: Type
+    kind: type = dict
 
     def __str__(self) -> str:
-        return f"Dict[{self.key}, {self.value}]"
+        return f"{_NAMES.get(self.kind, 'Dict')}[{self.key}, {self.value}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,11 +210,12 @@ def join(a: Type, b: Type) -> Type | None:
 def _join_made(a: Type, b: Type) -> Type | None:
     """Join two types that are made of others."""
     if isinstance(a, ListType) and isinstance(b, ListType):
-        item = join(a.item, b.item)
-        return None if item is None or item == NUMBER != a.item else ListType(item)
+        item = join(a.item, b.item) if a.kind is b.kind else None
+        return None if item is None or item == NUMBER != a.item else ListType(item, a.kind)
     if isinstance(a, DictType) and isinstance(b, DictType):
         key, value = join(a.key, b.key), join(a.value, b.value)
-        return None if key is None or value is None else DictType(key, value)
+        kind = a.kind if a.kind is b.kind else dict
+        return None if key is None or value is None else DictType(key, value, kind)
     if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.items) == len(b.items) and a.kind is b.kind:
         items = [join(x, y) for x, y in zip(a.items, b.items, strict=True)]
         known = tuple([item for item in items if item is not None])
@@ -243,6 +253,8 @@ def accepts(wanted: Type, given: Type) -> bool:
 
 
 def _accepts_made(wanted: Type, given: Type) -> bool:
+    if isinstance(wanted, ListType) and isinstance(given, ListType) and wanted.kind is not given.kind:
+        return False
     if isinstance(wanted, ListType | SetType) and type(wanted) is type(given):
         return accepts(wanted.item, given.item)
     if isinstance(wanted, ListType) and isinstance(given, TupleType):
