@@ -95,6 +95,7 @@ class Counts(nn.Module):
         return self.inner(x)
 
 
+@pytest.mark.filterwarnings("ignore:the program changes what is outside")
 @each_capture
 def test_hooks_of_modules_that_are_traced_through(capture: Capture) -> None:
     calls: list[int] = []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from graphwright.capture.hook_effects import HookEffects, hooks_of
 from graphwright.capture.objects import is_plain_object
 from graphwright.capture.opaque import holds_values
 from graphwright.capture.questions import TracerWarning
@@ -28,6 +29,8 @@ class HeldObjects:
     def __init__(self, shells: Shells | None, function: Any) -> None:
         self._found: list[tuple[str, Any, Any]] = []
         self._seen: set[int] = set()
+        hooks = [] if shells is None else [hook for module, _ in shells.all() for hook in hooks_of(module)]
+        self._hooks = HookEffects(hooks, with_modules=False)
         owner = getattr(function, "__self__", function)
         if is_plain_object(owner):
             self._note(type(owner).__name__, owner, 0)
@@ -53,7 +56,7 @@ class HeldObjects:
 
     def put_back(self) -> list[tuple[str, bool]]:
         """Put back what was there; list what had changed, and whether values of the program were put there."""
-        changed = []
+        changed = [("what is outside of the program, in a hook", False)] if self._hooks.put_back() else []
         for path, value, before in self._found:
             now = value if type(value) in (list, dict) else vars(value)
             for name, old, new in _differences(before, now):
@@ -74,7 +77,7 @@ class HeldObjects:
                     fix="keep it in an attribute of a module, or pass the object as an argument",
                 )
             warnings.warn(
-                f"the program changes {path}, of an object that it holds; the captured program does not",
+                f"the program changes {path}, not in a module; the captured program does not",
                 TracerWarning,
                 stacklevel=2,
             )

@@ -10,6 +10,7 @@ from torch import nn
 
 from graphwright.capture.calls import CountingMode
 from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.hook_effects import contained
 from graphwright.capture.outside import holds_objects
 from graphwright.capture.running import refusal
 from graphwright.capture.spellings import is_torch
@@ -44,7 +45,8 @@ def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: A
         recorder.questions.refuse(error, "failure")
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
-    return recorder.record("call_module", path, recorder.examples.module(module), args, kwargs)
+    run = contained(recorder, module, path, recorder.examples.module(module))
+    return recorder.record("call_module", path, run, args, kwargs)
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")

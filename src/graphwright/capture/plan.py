@@ -93,6 +93,7 @@ class Plan:
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     reasons: dict[Any, str] = dataclasses.field(default_factory=dict)  # why the ways are what they are
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
+    entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
     answers: tuple[bool, ...] = ()
     paths: int = 0
     passes: int = 0
@@ -126,6 +127,11 @@ class Plan:
         """Have the sides of a branch joined where its function ends, with what comes before that on both of them."""
         self.converted.waiting.add(place[:2])
         return self.change(place, "wait", why)
+
+    def enter(self, path: str) -> Restart:
+        """Have a module that would be one node looked into."""
+        self.entered.add(path)
+        return Restart(f"entered {path}, whose hooks write to the program's modules")
 
     def outline(self, what: CodeType | str, name: str, why: str) -> Restart:
         """Have a function or module recorded as one node."""

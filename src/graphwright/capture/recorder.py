@@ -198,7 +198,7 @@ class Recorder:
         outer = self.scope
         count = self._calls.get(path, 0)
         self._calls[path] = count + 1
-        if self.is_leaf(module, path):
+        if path not in self.plan.entered and self.is_leaf(module, path):
             return record_leaf_module(self, module, path, args, kwargs)
         # A module with hooks on its backward joins autograd around its forward, which only a run has.
         if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):

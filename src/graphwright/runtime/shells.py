@@ -13,7 +13,7 @@ import copy
 import functools
 import operator
 from collections.abc import Callable
-from types import MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -108,6 +108,29 @@ class Shells:
                 mine = self._mapped(value, memo)
                 if mine is not value:
                     shell.__dict__[name] = mine
+        for table in (shell._forward_pre_hooks, shell._forward_hooks):
+            for key, hook in table.items():
+                table[key] = self._hook(hook)
+
+    def _hook(self, hook: Any) -> Any:
+        """A hook with shells in place of the modules that it is bound to or closes over."""
+        if type(hook) is not FunctionType:
+            return self._mapped(hook, {})
+        cells = hook.__closure__ or ()
+        mine = tuple([self._cell(cell) for cell in cells])
+        if all(map(operator.is_, mine, cells)):
+            return hook
+        made = FunctionType(hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, mine)
+        made.__kwdefaults__ = hook.__kwdefaults__
+        made.__dict__.update(hook.__dict__)
+        return made
+
+    def _cell(self, cell: CellType) -> CellType:
+        try:
+            shell = self._of.get(id(cell.cell_contents))
+        except ValueError:  # nothing is in it
+            return cell
+        return cell if shell is None else CellType(shell)
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
