@@ -135,3 +135,46 @@ def test_symbolic_tracing_is_as_in_eager_or_says_so(program: Any) -> None:
         return
     for x in _inputs():
         agrees(program, gm, x)
+
+
+def halves_of_two_kinds(x: torch.Tensor) -> Any:
+    found: dict[Any, Any] = {}
+    while x.sum() > 1:
+        found["x"], found[0] = x, 1
+        x = x / 2
+    return found
+
+
+def fills(found: dict[int, torch.Tensor], x: torch.Tensor) -> None:
+    while x.sum() > 1:
+        found[len(found)] = x
+        x = x / 2
+
+
+def filled_elsewhere(x: torch.Tensor) -> int:
+    found: dict[int, torch.Tensor] = {}
+    fills(found, x)
+    return len(found)
+
+
+def takes_apart(x: torch.Tensor) -> Any:
+    found = []
+    while x.sum() > 1:
+        found.append(x)
+        x = x / 2
+    first, *rest = found
+    return first, rest
+
+
+@pytest.mark.parametrize(
+    ("program", "message", "fix"),
+    [
+        (halves_of_two_kinds, "found gets items of different kinds", "into a container of its own"),
+        (filled_elsewhere, "other parts of the program see it", "return the container from the function"),
+        (takes_apart, "the program reads found, which a loop on data fills, as a whole", "read single items"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_the_line_and_a_way_out(program: Any, message: str, fix: str) -> None:
+    with pytest.raises(GraphwrightError) as caught:
+        trace(program, (torch.full((3,), 2.0),))
+    assert message in str(caught.value) and fix in str(caught.value) and "test_filled.py:" in str(caught.value)

@@ -94,6 +94,14 @@ class Growing:
         if self._give_up is not None:
             self._give_up()
             raise self.recorder.questions.restart(Restart(f"{self.name} is read as a whole"))
+        if self.is_local:
+            raise refusal(
+                CaptureError(
+                    f"the program reads {self.name or 'a container'}, which a loop on data fills, as a whole",
+                    at=self.recorder.where(),
+                    fix="read single items of it, go over it in a `for` loop, or pass it to an operation",
+                )
+            )
         raise refusal(
             CaptureError(
                 f"the program goes over {self.name}, to which it adds from call to call",

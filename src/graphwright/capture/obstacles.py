@@ -13,7 +13,7 @@ from graphwright.capture.origins import place_of, user_frame
 from graphwright.errors import GraphwrightError
 from graphwright.runtime import ReportEntry
 
-__all__ = ["Category", "Diagnosis", "Obstacle", "Obstacles", "split_place"]
+__all__ = ["Category", "Diagnosis", "Obstacle", "Obstacles", "fix_of", "split_place"]
 
 Category = Literal["data", "paths", "attribute", "value", "argument", "failure", "guard", "fork", "opaque"]
 
@@ -137,6 +137,16 @@ def split_place(place: str) -> tuple[str, str] | None:
     return found and (f"{os.path.basename(found[1])}:{found[2]}", found[3] or "")
 
 
+def fix_of(reason: str) -> str:
+    """What to do about a program that has too many ends, given why it has."""
+    return next((fix for part, fix in _FIXES_OF_PATHS.items() if part in reason), _FIXES_OF_PATHS[""])
+
+
+_FIXES_OF_PATHS = {
+    "other parts of the program see it": "return the container from the function whose loop fills it",
+    "items of different kinds": "put what is of another kind into a container of its own",
+    "": "use torch.where, or write the branches so that both give the same kinds of values",
+}
 _FIXES: dict[Category, str] = {
     "data": "use torch.where, or keep the value a tensor",
     "paths": "write the branches so that both sides give the same kinds of values, or raise max_paths",

@@ -30,7 +30,7 @@ from graphwright.capture.caught_errors import with_cause, write_error
 from graphwright.capture.conditions import Conditions
 from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
 from graphwright.capture.examples import NeedsRealValues
-from graphwright.capture.obstacles import Category
+from graphwright.capture.obstacles import Category, fix_of
 from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
 from graphwright.capture.outlining import outline
 from graphwright.capture.outside_modules import is_outside_call
@@ -599,10 +599,11 @@ class Questions:
                 return self._recorder.plan.change(fork.decider, "guard", "the program forks too often")
         counts = collections.Counter(fork.place for fork in self.forks)
         fork = max(self.forks, key=lambda fork: counts[fork.place])  # a loop's test rather than what comes after it
+        reason = self._reason(fork)
         question = DataQuestion(
-            f"the program forks into more than {self._recorder.plan.max_paths} paths{self._reason(fork)}",
+            f"the program forks into more than {self._recorder.plan.max_paths} paths{reason}",
             at=fork.site and str(fork.site),
-            fix="use torch.where, or write the branches so that both give the same kinds of values",
+            fix=fix_of(reason),
         )
         if self._recorder.plan.obstacles is None:
             return question
