@@ -118,7 +118,7 @@ class Failing(nn.Module):
             if self.how == "error":
                 raise KeyError("a model of its own mind")
             if self.how == "refusal":
-                return {x.sum().item(): x}
+                return x.data_ptr()
             return x.view(7, 7, 7)
 
 

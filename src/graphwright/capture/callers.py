@@ -17,6 +17,7 @@ import torch
 from graphwright.capture.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.caches import cache_around
 from graphwright.capture.closures import stored_globals
+from graphwright.capture.conversion import asks_identity, can_convert, is_converted
 from graphwright.capture.drawing import MAKERS
 from graphwright.capture.globals_kept import Globals
 from graphwright.capture.origins import user_frame
@@ -67,6 +68,8 @@ class Callers:
         for each in {id(each): each for each in plain if type(each) is FunctionType}.values():
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
+            if asks_identity(each.__code__):
+                self._have_converted({each.__code__})
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""
@@ -80,6 +83,7 @@ class Callers:
             if frame.f_code not in self._looked_at:
                 self._looked_at.add(frame.f_code)
                 self._look_for_generators(frame)
+                self._look_for_identity(frame)
             self._globals.note(frame.f_code, frame.f_globals)
             self._leave_caches(frame)
 
@@ -90,6 +94,22 @@ class Callers:
             self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
         if not MAKERS.isdisjoint(frame.f_code.co_names):
             self._recorder.questions.stage(frame)
+
+    def _look_for_identity(self, frame: FrameType) -> None:
+        """Have a function converted that asks whether two tensors are one, or calls a function that does."""
+        codes = {frame.f_code} if asks_identity(frame.f_code) else set()
+        for name in frame.f_code.co_names:
+            function = frame.f_globals.get(name)
+            if type(function) is FunctionType and asks_identity(function.__code__):
+                codes |= {frame.f_code, function.__code__}
+        if codes:
+            self._have_converted(codes | self._recorder.questions.convertible(frame))
+
+    def _have_converted(self, codes: set[CodeType]) -> None:
+        plan = self._recorder.plan
+        codes = {code for code in codes if code not in plan.converted and not is_converted(code) and can_convert(code)}
+        if codes and plan.control_flow == "stage" and self._recorder.pending is None:
+            raise self._recorder.questions.restart(plan.convert(codes))
 
     def look_at_call(self) -> None:
         """A module is called: see that it is not by a call that nobody saw."""

@@ -27,15 +27,26 @@ from graphwright.capture.code_table import CodeTable
 from graphwright.capture.converter import Converter
 from graphwright.capture.positions import note_compiled, note_replaced, positions_of, qualname_of
 from graphwright.capture.sources import source_of
-from graphwright.capture.trees import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, is_convertible
+from graphwright.capture.trees import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, compares_identity, is_convertible
 
-__all__ = ["NESTED", "PREFIX", "can_convert", "convert", "converted_source", "is_converted", "original_code"]
+__all__ = [
+    "NESTED",
+    "PREFIX",
+    "asks_identity",
+    "can_convert",
+    "convert",
+    "converted_source",
+    "is_converted",
+    "original_code",
+]
 
 # Original -> converted, by the lines of branches that wait for the end of the function; None where that cannot be.
 _codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
+_identical: CodeTable[bool] = CodeTable()
+_IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.path.dirname(__file__)))
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
@@ -90,6 +101,30 @@ def may_ask(code: CodeType) -> bool:
             instruction in _CONDITIONAL_JUMPS for instruction in code.co_code[::2]
         )
     return known
+
+
+def asks_identity(code: CodeType) -> bool:
+    """Tell whether a function of the program asks whether two values that may be tensors are one."""
+    known = _identical.get(code)
+    if known is None:
+        definition = None
+        if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
+            definition = _definition(code)
+        known = _identical[code] = definition is not None and any(
+            isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)
+            for each in ast.walk(definition)
+        )
+    return known
+
+
+def _has_identity(code: CodeType) -> bool:
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return _IS in code.co_code[::2] or any(map(_has_identity, inner))
+
+
+def _is_of_flag(compare: ast.Compare) -> bool:
+    """Tell whether something is compared with True or False, which only what asks for data can be."""
+    return any(isinstance(side, ast.Constant) for side in (compare.left, *compare.comparators))
 
 
 def is_converted(code: CodeType) -> bool:

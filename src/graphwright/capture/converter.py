@@ -27,6 +27,7 @@ from graphwright.capture.trees import (
     SCOPES,
     TYPE_PARAMETERS,
     assigned,
+    compares_identity,
     compares_sizes,
     falls_through,
     function_of,
@@ -499,6 +500,9 @@ class Converter(ast.NodeTransformer):
         if len(node.ops) == 1 and is_none and isinstance(node.ops[0], ast.Is | ast.IsNot):
             method = "is_none" if isinstance(node.ops[0], ast.Is) else "is_given"
             return self._call(method, node, self.visit(node.left))
+        if len(node.ops) == 1 and compares_identity(node):
+            found = self._call("same", node, self.visit(node.left), self.visit(node.comparators[0]))
+            return found if isinstance(node.ops[0], ast.Is) else self._call("negation", node, found)
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", node, self.visit(node.left), self.visit(node.comparators[0]))
             return found if isinstance(node.ops[0], ast.In) else self._call("negation", node, found)

@@ -10,6 +10,7 @@ import torch
 
 from graphwright.capture.attributes import TrainingFlag
 from graphwright.capture.growing import is_growing
+from graphwright.capture.identity import is_same
 from graphwright.capture.outside import ObjectProxy, object_recorder
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.running import running
@@ -20,8 +21,7 @@ __all__ = ["Deciding", "held", "recorder_of"]
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
-    "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
+    "GtE": operator.ge, "In": lambda a, b: a in b, "NotIn": lambda a, b: a not in b,
 }  # fmt: skip
 
 
@@ -127,13 +127,20 @@ class Deciding:
         """`value is not None`."""
         return self.negation(self.is_none(value))
 
+    def same(self, left: Any, right: Any) -> Any:
+        """`left is right`."""
+        return is_same(left, right)
+
     def compare(self, operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
         """`left < right < ...`."""
         first, _, more = operators.partition(" ")
         right = rights[0]()
         recorder = recorder_of(left) or recorder_of(right)
-        compare = _COMPARISONS[first]
-        result = compare(left, right) if recorder is None else recorder.numbers.compare(compare, left, right)
+        if first == "Is" or first == "IsNot":
+            result = self.same(left, right) if first == "Is" else self.negation(self.same(left, right))
+        else:
+            compare = _COMPARISONS[first]
+            result = compare(left, right) if recorder is None else recorder.numbers.compare(compare, left, right)
         if not more:
             return result
         return self.and_then(result, lambda: self.compare(more, right, *rights[1:]))

@@ -88,7 +88,7 @@ class Joining:
             raise Unlike("objects outside of torch")
         if self._is_start(a, b) or self._is_start(b, a):
             return "join"
-        if are_of_run(a, b) or _are_one_number(a, b) or _are_one_number(b, a):
+        if are_of_run(a, b) or _is_bool_or_tensor(a, b) or _is_bool_or_tensor(b, a):
             return "join"
         if RunText in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
             return "join"
@@ -268,6 +268,10 @@ class Joining:
         if isinstance(sample, torch.Tensor):
             proxy = TensorProxy.make(recorder, recorder.example(sample), node)
             proxy.is_mixed = any(_is_mixed(side) or _number_kind(side) is not None for side in pair)
+            proxy.mixed_at = next((side.mixed_at for side in pair if _is_mixed(side)), None)
+            if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
+                proxy.mixed_at = place
+            recorder.questions.has_optionals |= proxy.mixed_at is not None
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
@@ -307,13 +311,11 @@ def are_of_run(one: Any, other: Any) -> bool:
     return type(its) is whole.base or (type(its) is type(whole) and its.base is whole.base)
 
 
-def _are_one_number(number: Any, tensor: Any) -> bool:
-    """Tell whether a number and a tensor without dimensions are of one kind: `skip = False`, or else `x < y`."""
-    if type(number) not in _ORDER or not isinstance(tensor, TensorProxy) or tensor.example.dim() > 0:
+def _is_bool_or_tensor(flag: Any, tensor: Any) -> bool:
+    """Tell whether two values are a bool and a tensor of one bool: `skip = False`, or else `skip = x < y`."""
+    if type(flag) is not bool or not isinstance(tensor, TensorProxy):
         return False
-    dtype = tensor.example.dtype
-    kind = bool if dtype is torch.bool else float if dtype.is_floating_point else int
-    return type(number) is kind and not dtype.is_complex
+    return tensor.example.dtype is torch.bool and tensor.example.dim() == 0
 
 
 def _is_none(value: Any) -> bool | None:

@@ -43,7 +43,8 @@ from graphwright.capture.sources import source_of
 from graphwright.capture.spellings import is_torch
 from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_misfit, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
-from graphwright.capture.tensor_proxy import TensorProxy, is_optional
+from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.capture.uncertain import fork_for
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Node
@@ -382,19 +383,17 @@ class Questions:
         return sum(ways.get(region.place) == "wait" for region in self._recorder.region.all())
 
     def admit_optionals(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """See to it that who gets a tensor that may be None asks `is None` through the runtime, or have it fork."""
+        """See to it that who gets a tensor that may be None, or a bool, asks through the runtime, or have it fork."""
         if isinstance(function, nn.Module):
             return  # call_module looks at what it calls
-        found = next((leaf for leaf in leaves((args, kwargs)) if is_optional(leaf)), None)
+        found = next((leaf for leaf in leaves((args, kwargs)) if is_uncertain(leaf)), None)
         if found is None or is_torch(function):
             return
         inner = function
         while not isinstance(inner, FunctionType):
             inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or initializer(inner)
             if inner is None:
-                raise self.restart(
-                    self._recorder.plan.change(found.optional, "fork", "None or a tensor is passed to C code")
-                )
+                raise fork_for(found, "is passed to C code")
         if not (is_converted(inner.__code__) or inner.__code__ in self._recorder.plan.converted):
             self._convert_for(found, {inner.__code__} if can_convert(inner.__code__) else set())
 
@@ -416,9 +415,7 @@ class Questions:
     def _convert_for(self, optional: TensorProxy, codes: set[CodeType]) -> None:
         if codes:
             raise self.restart(self._recorder.plan.convert(codes))
-        raise self.restart(
-            self._recorder.plan.change(optional.optional, "fork", "None or a tensor reaches what has no source")
-        )
+        raise fork_for(optional, "reaches what has no source")
 
     def raising(self, error: Any, cause: Any = None) -> Any:
         """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""

@@ -66,7 +66,7 @@ from graphwright.capture.spellings import (
 )
 from graphwright.capture.staging import run
 from graphwright.capture.symbols import UNKNOWN, as_number, leaves, symbol_of
-from graphwright.capture.tensor_proxy import TensorProxy, is_optional
+from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.texts import RunText
 from graphwright.capture.transforms import Transforms
 from graphwright.capture.unbound import Unbound
@@ -213,7 +213,7 @@ class Recorder:
         finally:
             self.scope = outer
         if self.questions.has_optionals:
-            found = next((leaf for leaf in leaves(result) if is_optional(leaf)), None)
+            found = next((leaf for leaf in leaves(result) if is_uncertain(leaf)), None)
             caller = user_frame(sys._getframe(1))
             if found is not None and caller is not None and not is_converted(caller.f_code):
                 self.questions._convert_for(found, self.questions.convertible(caller))

@@ -29,6 +29,7 @@ from graphwright.capture.deciding import held, recorder_of
 from graphwright.capture.drawing import is_draw, record_draw
 from graphwright.capture.growing import GrowingDict, is_growing
 from graphwright.capture.heaps import heap_call
+from graphwright.capture.identity import is_member
 from graphwright.capture.joining import UNSET
 from graphwright.capture.loop_dicts import LoopDict
 from graphwright.capture.loop_holders import Holder
@@ -50,6 +51,7 @@ from graphwright.capture.spellings import is_torch
 from graphwright.capture.symbols import UNKNOWN, leaves
 from graphwright.capture.tables import container_of, method_call
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.uncertain import asked_for_class
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
 
@@ -111,7 +113,10 @@ class Runtime(Comprehensions):
             return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
         if not isinstance(values, _SEARCHED) or not (recorder_of(item) is not None or _holds_symbolic(values)):
             return item in values
-        result: Any = False
+        result: Any = is_member(item, values) if isinstance(values, list | tuple) else NotImplemented
+        if result is not NotImplemented:
+            return result
+        result = False
         for value in reversed([*values]):
             result = self.either(item == value, functools.partial(lambda rest: rest, result))
         return result
@@ -192,13 +197,7 @@ class Runtime(Comprehensions):
             if value is not NotImplemented:
                 return value
         if args and type(args[0]) is TensorProxy and args[0].is_mixed and any(function is f for f in _CLASS_QUESTIONS):
-            raise refusal(
-                CaptureError(
-                    "the program asks for the class of a value that is a number on some ways and a tensor on others",
-                    at=recorder.where(),
-                    fix="start with a tensor",
-                )
-            )
+            raise asked_for_class(args[0])
         if len(args) in (1, 2) and shown(args[0]) and function in _ASK_ERRORS:
             return recorder.attempts.asked(function, args)
         if function is type and len(args) == 1:

@@ -18,7 +18,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["TensorProxy", "is_optional"]
+__all__ = ["TensorProxy", "is_uncertain"]
 
 
 _NOTHING: dict[int, int] = {}  # never written to
@@ -32,7 +32,7 @@ class TensorProxy(torch.Tensor):
     one side of a branch gave None, `optional` is the place of that branch: a run may find None here, and `is_none`
     tells whether the example does, as far as that is known. `fixed` are the sizes that no input changes, by dimension
     counted from the end; `loose` are those that differ from one iteration of a loop to the next; what `is_mixed`
-    may be a number in a run, where a loop starts at zero.
+    may be a number in a run, where a loop starts at zero, or one side of the branch at `mixed_at` gave True or False.
     """
 
     recorder: Recorder
@@ -44,6 +44,7 @@ class TensorProxy(torch.Tensor):
     fixed: dict[int, int]
     loose: frozenset[int]
     is_mixed: bool
+    mixed_at: Any
 
     @staticmethod
     def make(
@@ -63,7 +64,7 @@ class TensorProxy(torch.Tensor):
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
         proxy.optional, proxy.is_none, proxy.fixed, proxy.loose = None, False, _NOTHING, _NONE
-        proxy.is_mixed = False
+        proxy.is_mixed, proxy.mixed_at = False, None
         return proxy
 
     def node_of(self) -> Node:
@@ -127,6 +128,6 @@ class TensorProxy(torch.Tensor):
         raise proxy.recorder.callers.reached_cpp(function)
 
 
-def is_optional(value: Any) -> bool:
-    """Tell whether a value is a tensor that may be None when the program runs."""
-    return type(value) is TensorProxy and value.optional is not None
+def is_uncertain(value: Any) -> bool:
+    """Tell whether a value is a tensor, or what one side of a branch gave: None when the program runs, or a bool."""
+    return type(value) is TensorProxy and not (value.optional is None and value.mixed_at is None)

@@ -13,6 +13,7 @@ __all__ = [
     "SCOPES",
     "TYPE_PARAMETERS",
     "assigned",
+    "compares_identity",
     "compares_sizes",
     "falls_through",
     "function_of",
@@ -129,6 +130,21 @@ def assigned(statements: Iterable[ast.AST]) -> dict[str, None]:
 def may_wait(*expressions: ast.expr) -> bool:
     """Tell whether expressions may be put into a lambda, to be evaluated later or not at all."""
     return not holds(expressions, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+
+
+def compares_identity(node: ast.AST) -> bool:
+    """Tell whether a node asks whether two values that may be tensors are one: `a is b`, not `a is None`."""
+    if not isinstance(node, ast.Compare) or not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+        return False
+    sides = node.left, *node.comparators
+    return not any(_is_no_tensor(side) for side in sides)
+
+
+def _is_no_tensor(value: ast.expr) -> bool:
+    """Tell whether an expression is a literal other than a bool, or the class of something."""
+    if isinstance(value, ast.Constant):
+        return type(value.value) is not bool
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "type"
 
 
 def placed(node: Any, place: ast.AST) -> Any:
