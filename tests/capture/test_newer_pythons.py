@@ -80,7 +80,7 @@ SINCE_312 = {
             return typing.cast(T, x - n)
 
         def program(x):
-            return twice(x) + twice[Tensor](x, 3) if False else twice(x)
+            return twice(x) + twice(x - 1, 3)
     """,
     "a generic function as the program": """
         def program[T: Tensor](x: T) -> T:
@@ -253,5 +253,28 @@ INPUTS = [torch.tensor(rows) for rows in ([[1.0, -2, 3, 4], [2, 3, -1, 1]], [[-1
 def test_trace_does_what_python_does(version: int, text: str, tmp_path: pathlib.Path) -> None:
     program = read(version, text, tmp_path).program
     gm = graphwright.trace(program, (INPUTS[0],))
+    for x in (*INPUTS, INPUTS[1] - 3):
+        torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+# What `script` refuses in any Python: a star, `except*`, a new attribute, a union, `type` in a function, lambdas in
+# lists, `locals`, a function of the module copy.
+REFUSED = (
+    "unpacking in a subscript", "except*", "a method that gives its own class", "an enumeration of strings",
+    "a type alias", "a comprehension that closes over what a branch assigns", "a snapshot of the local variables",
+    "replaced fields",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "text"), PROGRAMS)
+def test_script_does_what_python_does(
+    version: int, text: str, tmp_path: pathlib.Path, request: pytest.FixtureRequest
+) -> None:
+    program = read(version, text, tmp_path).program
+    if request.node.callspec.id.partition("-")[2] in REFUSED:
+        with pytest.raises(graphwright.ScriptError):
+            graphwright.script(program)
+        return
+    gm = graphwright.script(program)
     for x in (*INPUTS, INPUTS[1] - 3):
         torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)

@@ -50,6 +50,7 @@ _ATOMS: dict[Any, Type] = {
     **{kind: DictType(ANY, ANY, kind) for kind in (collections.defaultdict, collections.OrderedDict)},
     collections.Counter: DictType(ANY, INT, collections.Counter),
 }  # fmt: skip
+_ALIASES: Any = getattr(typing, "TypeAliasType", ())  # `type Pair = ...` of Python 3.12 and later
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence)
 _OTHER_DICTS = (collections.OrderedDict, collections.defaultdict)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping, *_OTHER_DICTS)
@@ -69,6 +70,10 @@ def type_from_annotation(annotation: Any) -> Type | None:
         return None
     if known is not None:
         return known
+    if isinstance(annotation, typing.TypeVar):
+        return type_from_annotation(annotation.__bound__ or Any)
+    if isinstance(annotation, _ALIASES):
+        return type_from_annotation(annotation.__value__)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is typing.Annotated or origin is typing.Final or origin is typing.ClassVar:
         return type_from_annotation(args[0])
