@@ -100,6 +100,10 @@ SINCE_2_13 = """
 # And those that hold before torch 2.15.
 BEFORE_2_15 = """
     tests/codegen/test_function.py::test_the_text_of_everything_is_torch_fx_s
+    tests/compat/test_names.py::test_a_name_is_found_or_declined_for_a_reason
+    tests/compat/test_redirected.py::test_the_names_of_a_path_are_torch_fx_s
+    tests/compat/test_surface.py::test_it_exists_and_takes_the_same_arguments
+    tests/compat/test_sweep.py::test_a_slice_of_each_section[functionals]
     tests/ops/test_operator_schemas.py::test_signatures_of_operators
     tests/passes/test_partitioner.py::test_random_modules_have_torch_fx_s_parts
     tests/passes/test_splitter.py::test_non_tensors_move_to_their_readers
