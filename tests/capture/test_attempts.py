@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import sys
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.capture.programs_with_try import FUNCTIONS, INPUTS, Outer
+from tests.capture.programs_with_try import FUNCTIONS, INPUTS, Outer, helper
 from torch import nn
 
-from graphwright import GraphModule, GuardError, Interpreter, load, save, trace
+from graphwright import CaptureError, GraphModule, GuardError, Interpreter, load, save, trace
 from graphwright.ir import graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling
 
@@ -97,3 +98,104 @@ def test_it_survives_files_and_text(name: str, tmp_path: Path, monkeypatch: Any)
         for x in INPUTS:
             assert_same(program, captured, captured, x)
     sys.modules.pop(f"package_{name}")
+
+
+def factor(x: Any) -> Any:
+    try:
+        return torch.linalg.cholesky(torch.diag(x))
+    except RuntimeError:
+        return torch.diag(x) * 0
+
+
+def test_a_function_whose_operation_fails_for_the_data_of_the_example_is_one_node() -> None:
+    def program(x: Any) -> Any:
+        return factor(x) * x.nonzero().numel()
+
+    gm = trace(program, -torch.ones(3))
+    assert "factor(x)" in gm.code
+    for x in INPUTS:
+        assert_same(program, gm, gm, x)
+
+
+def test_where_that_cannot_be_one_node_it_is_refused() -> None:
+    def program(x: Any) -> Any:
+        try:
+            y = torch.linalg.cholesky(torch.diag(x))
+        except RuntimeError:
+            y = torch.diag(x) * 0
+        return y * x.nonzero().numel()
+
+    with pytest.raises(CaptureError, match="the program catches what an operation raises for some data"):
+        trace(program, -torch.ones(3))
+
+
+class Swallows:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        return kind is ValueError
+
+
+class Notes:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def swallowing() -> Any:
+    try:
+        yield
+    except ValueError:
+        pass
+
+
+@contextlib.contextmanager
+def noting() -> Any:
+    try:
+        yield
+    finally:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("context", "is_refused"), [(Swallows, True), (swallowing, True), (Notes, False), (noting, False)]
+)
+def test_a_context_that_may_swallow_an_error_of_the_run_is_refused(context: Any, is_refused: bool) -> None:
+    def program(x: Any) -> Any:
+        with context():
+            y = helper(x)
+        return y + 1
+
+    if is_refused:
+        with pytest.raises(CaptureError, match="may swallow"):
+            trace(program, INPUTS[1])
+        return
+    gm = trace(program, INPUTS[1])
+    for x in INPUTS:
+        assert_same(program, gm, gm, x)
+
+
+def test_no_handler_gets_the_error_of_a_guard() -> None:
+    def program(x: Any) -> Any:
+        try:
+            y = torch.linalg.cholesky(torch.diag(x))
+            z = [0.0] * x.size(0)
+        except RuntimeError:
+            y, z = torch.diag(x), [1.0]
+        return y * len(z)
+
+    gm = trace(program, INPUTS[0])
+    assert gm.guards
+    with pytest.raises(GuardError):
+        gm(torch.ones(5))
+
+
+def test_what_it_becomes() -> None:
+    program = next(function for function in FUNCTIONS if function.__name__ == "item_index_assigned")
+    lines = [line for line in trace(program, INPUTS[1]).code.splitlines() if "#" not in line]
+    assert any("except IndexError as" in line for line in lines)
+    assert "kept" in "\n".join(lines)

@@ -75,7 +75,7 @@ class Attempts(MadeErrors):
         self._open: list[Open] = []
         self._is_noting = False
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
-        self._lazy: list[Symbol] = []  # numbers that may fail to be computed
+        self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
         self._known: dict[CodeType, list[ast.Try]] = {}  # the statements of functions that may catch something
 
     # ---- statements
@@ -207,6 +207,7 @@ class Attempts(MadeErrors):
 
     def _kinds_of(self, error: Any) -> Errors:
         """The classes of which an error may be: what a handler got may be any that it catches."""
+        error = self.original(error)
         if is_error(error):
             return self._caught[object_node(error)][2]
         return (error if isinstance(error, type) else type(error),)
@@ -228,7 +229,7 @@ class Attempts(MadeErrors):
             return False
         if not self._open or is_refused_number(error) or recorder.questions.convertible_at(error):
             return False
-        return self.raised(error)
+        return self.raised(self.original(error))
 
     def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's.
@@ -298,7 +299,7 @@ class Attempts(MadeErrors):
             return
         if not (errors := errors_of("call_function", symbol.function, symbol.args)):
             return
-        self._lazy.append(symbol)
+        self._lazy.append((symbol, self._recorder.region))
         frame = None if self._open else user_frame(sys._getframe(1))
         if frame is not None and self._has_handler(frame):
             self._convert_handlers(frame, lambda: True)
@@ -309,8 +310,9 @@ class Attempts(MadeErrors):
     def force(self) -> None:
         """Compute the numbers that the program has computed before a `try`."""
         with self.quietly():
-            for symbol in self._lazy:
-                if self._recorder.region.number(symbol) is None and _is_known(self._recorder, symbol):
+            regions = list(self._recorder.region.all())
+            for symbol, region in self._lazy:
+                if region in regions and region.number(symbol) is None and _is_known(self._recorder, symbol):
                     self._recorder.numbers.node_of_symbol(symbol)
         self._lazy.clear()
 
@@ -401,6 +403,16 @@ class Attempts(MadeErrors):
             return text_of(error, function)
         node = recorder.node("call_function", isinstance, (object_node(error), kinds[0]), {}, "isinstance")
         return recorder.numbers.of_node(node, UNKNOWN, bool)
+
+    def comes_from(self, node: Node, error: Node) -> None:
+        """A node gives what an error has."""
+        self._caught[node] = self._caught[error]
+
+    def refuse_text(self, node: Node) -> None:
+        """Python asks for the text of an error: then each way that leads to one is a path."""
+        known = self._caught.get(node)
+        if known is not None and self._recorder.plan.ways.get(known[1]) == "attempt":
+            raise self.given_up(known[1], "a handler makes a text of an error")
 
     def attribute(self, error: Any, name: str) -> Any:
         """An attribute of an error: what it is like, all that are raised there have to agree on."""

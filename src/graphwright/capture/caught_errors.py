@@ -14,6 +14,7 @@ import torch
 
 from graphwright.capture.origins import user_frame
 from graphwright.capture.outside import ObjectProxy, object_example, object_node, object_recorder
+from graphwright.capture.swallowing import check_contexts
 from graphwright.capture.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
 from graphwright.ops import raise_error
@@ -38,6 +39,7 @@ def text_of(value: Any, function: Callable[[Any], str]) -> Any:
     """`str(error)` or `repr(error)`."""
     recorder = object_recorder(value)
     node = recorder.node("call_function", function, (object_node(value),), {}, function.__name__)
+    recorder.attempts.comes_from(node, object_node(value))
     return ObjectProxy(recorder, function(object_example(value)), node)
 
 
@@ -45,6 +47,7 @@ def attribute_of_error(error: Any, name: str) -> Any:
     """An attribute of an error, such as its `args`."""
     recorder = object_recorder(error)
     node = recorder.node("call_function", getattr, (object_node(error), name), {}, name)
+    recorder.attempts.comes_from(node, object_node(error))
     return _opened(recorder, getattr(object_example(error), name), node)
 
 
@@ -64,7 +67,7 @@ def _opened(recorder: Recorder, value: Any, node: Node) -> Any:
 def with_cause(error: Any, cause: Any) -> Any:
     """An exception to be raised as Python does."""
     if is_error(error):
-        return object_example(error)
+        return object_recorder(error).attempts.standing_for(object_example(error), error)
     if cause is not None:
         error = error() if isinstance(error, type) else error
         error.__cause__ = object_example(cause) if is_error(cause) else cause
@@ -80,6 +83,8 @@ def divides_by_zero(error: BaseException) -> bool:
 def write_error(recorder: Recorder, error: Any, cause: Any = None) -> None:
     """Write the node that raises an error."""
     named = {"cause": object_node(cause)} if is_error(cause) else {}
+    check_contexts(recorder)
+    error = recorder.attempts.original(error)
     if is_error(error):
         recorder.make("call_function", raise_error, (object_node(error),), "raise_error", named)
         return

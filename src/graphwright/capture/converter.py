@@ -33,6 +33,7 @@ from graphwright.capture.trees import (
     function_of,
     holds,
     is_convertible,
+    is_ours,
     lambda_of,
     leaves_loop,
     may_wait,
@@ -516,7 +517,7 @@ class Converter(ast.NodeTransformer):
         return self._call("compare", node, operators, left, *map(lambda_of, rights))
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if _is_ours(node.func):
+        if is_ours(node.func):
             return node
         if isinstance(node.func, ast.Name) and node.func.id in _LOOKS_AT_FRAME:
             if node.func.id == "super" and not node.args and self._first:
@@ -603,8 +604,15 @@ class Converter(ast.NodeTransformer):
             functions.append(function_of(names, self._truth(test)))
         return [self.visit(loop.iter), ast.Constant(ast.unparse(loop.target)), is_tuple, *functions]
 
+    def visit_withitem(self, node: ast.withitem) -> Any:
+        self.generic_visit(node)
+        node.context_expr = self._call("context", node.context_expr, node.context_expr)
+        return node
+
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         self.generic_visit(node)
+        if node.attr == "__class__" and isinstance(node.value, ast.Name) and node.value.id in self._errors:
+            return self._call("class_of", node, node.value)
         node.attr = self._mangled(node.attr)
         return node
 
@@ -638,10 +646,3 @@ def _may_be_key(index: ast.expr) -> bool:
 
 
 _KEYS = (ast.Name, ast.BinOp, ast.Call, ast.Attribute, ast.JoinedStr, ast.Subscript, ast.IfExp, ast.Compare, ast.BoolOp)
-
-
-def _is_ours(function: ast.expr) -> bool:
-    """Tell whether a call is one that conversion made: of a function of statements, or of the runtime."""
-    if isinstance(function, ast.Name):
-        return function.id.startswith(PREFIX)
-    return isinstance(function, ast.Attribute) and getattr(function.value, "value", None) == RUNTIME_MARK

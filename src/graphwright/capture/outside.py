@@ -98,8 +98,12 @@ class ObjectProxy:
         return f"ObjectProxy({type(_parts(self)[1]).__name__})"
 
     def __str__(self) -> str:
-        recorder = _parts(self)[0]
-        return repr(self) if recorder.is_in_message() else str(self._refuse("as text"))
+        recorder, example, node = _parts(self)
+        if recorder.is_in_message():
+            return repr(self)
+        if isinstance(example, BaseException | str):
+            recorder.attempts.refuse_text(node)
+        return str(self._refuse("as text"))
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -95,6 +95,8 @@ class MadeErrors:
     """The errors that the program makes, and what of: their own classes may keep something else in `args`."""
 
     def __init__(self) -> None:
+        self.swallowing: list[Any] = []  # contexts that are entered and may swallow an error
+        self._standing: dict[int, tuple[Any, Any]] = {}  # by id: errors raised as Python does, and what they stand for
         self._made: dict[int, tuple[Any, tuple[Any, ...]]] = {}
 
     def made(self, error: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -107,6 +109,16 @@ class MadeErrors:
             if not bound.kwargs:
                 self._made[id(error)] = error, bound.args
         return error
+
+    def standing_for(self, example: Any, error: Any) -> Any:
+        """Note that an error which is raised as Python does stands for one that only a run knows."""
+        self._standing[id(example)] = example, error
+        return example
+
+    def original(self, error: Any) -> Any:
+        """What an error that is raised as Python does stands for: mostly itself."""
+        known = self._standing.get(id(error))
+        return error if known is None else known[1]
 
     def args_of(self, error: Any) -> tuple[Any, ...]:
         """What to make an error of."""

@@ -48,6 +48,7 @@ from graphwright.capture.rows import numbers, of_unknown, rows
 from graphwright.capture.running import RUN, refusal, run, running
 from graphwright.capture.said import print_elsewhere, warn
 from graphwright.capture.spellings import is_torch
+from graphwright.capture.swallowing import watched
 from graphwright.capture.symbols import UNKNOWN, leaves
 from graphwright.capture.tables import container_of, method_call
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -170,6 +171,14 @@ class Runtime(Comprehensions):
         if recorder is None:
             return run_plainly(tried, handlers, orelse, names, final)
         return recorder.attempts.run(tried, handlers, orelse, final, names, only_raises)
+
+    def class_of(self, error: Any) -> Any:
+        """`error.__class__`, of an error that a handler got."""
+        return self.call(type, error) if running() is not None else error.__class__
+
+    def context(self, context: Any) -> Any:
+        """What a `with` block enters."""
+        return watched(context)
 
     def suppressed(self, context: Any) -> Any:
         """The classes of errors that `contextlib.suppress` is told of."""

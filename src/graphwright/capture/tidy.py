@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import cond, is_loop, transformed
+from graphwright.ops import cond, evaluated, is_attempt, is_loop, transformed
 
 __all__ = ["erase_unused"]
 
@@ -29,6 +29,8 @@ def erase_unused(graph: Graph) -> None:
             for body in bodies_of(node):
                 erase_unused(body)
         if node.target is transformed:
+            if is_attempt(node):
+                _drop_unread(node)
             erase_unused(node.args[1])
             _drop_closed_over(node)
         if node.users or node.op in ("placeholder", "output"):
@@ -64,6 +66,26 @@ def _drop_results(node: Node) -> None:
         kept = tuple(value[index] for index in used)
         body.output_node().args = (kept[0] if len(kept) == 1 else kept,)
         erase_unused(body)
+
+
+def _drop_unread(node: Node) -> None:
+    """Remove the values of a body under `try` that nothing reads; they are computed, since that may raise."""
+    transform, body, inputs, operands, options = node.args
+    readers = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
+    used = sorted({user.args[1] - 1 for user in readers if user.args[1] > 0})
+    output = body.output_node()
+    values = output.args[0]
+    if len(readers) < len(node.users) or type(values) is not tuple or len(used) == len(values):
+        return
+    output.args = (tuple(values[i] for i in used),)
+    for value in values:
+        if isinstance(value, Node) and not value.users and value.op not in ("placeholder", "get_attr"):
+            with body.inserting_after(value):
+                body.call_function(evaluated, (value,))._origin = value._origin
+    for reader in readers:
+        if reader.args[1] > 0:
+            reader.args = (node, used.index(reader.args[1] - 1) + 1)
+    node.args = (transform, body, inputs, operands, {**options, "count": len(used)})
 
 
 def _drop_operands(node: Node) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "function_of",
     "holds",
     "is_convertible",
+    "is_ours",
     "lambda_of",
     "leaves_loop",
     "may_wait",
@@ -192,3 +193,10 @@ def compares_sizes(node: ast.Compare) -> bool:
         if is_tuple or (isinstance(name, ast.Attribute) and name.attr in ("shape", "size")):
             return True
     return False
+
+
+def is_ours(function: ast.expr) -> bool:
+    """Tell whether a call is one that conversion made: of a function of statements, or of the runtime."""
+    if isinstance(function, ast.Name):
+        return function.id.startswith(PREFIX)
+    return isinstance(function, ast.Attribute) and getattr(function.value, "value", None) == RUNTIME_MARK
