@@ -41,7 +41,8 @@ class LoopSet(Keyed):
 
     def add(self, item: Any) -> None:
         self._admit(item, None)
-        self._method("add", self._key(item))
+        arguments = self._read(), self._key(item)
+        self.recorder.node("call_function", set.add, arguments, {}, "add")  # tensors have another `add`
         self._keep(lambda known: self.shown.setdefault(known, (item, None)), item)
 
     def remove(self, item: Any) -> None:

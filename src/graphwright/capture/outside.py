@@ -112,6 +112,9 @@ def _parts(value: ObjectProxy) -> tuple[Recorder, Any, Node]:
     return object.__getattribute__(value, "_gw")  # type: ignore[no-any-return]
 
 
+_CHANGES = ("sort", "put", "resize")  # what they are called on; tensors have others of these names
+
+
 class ObjectMethod:
     """A method of an object of the program."""
 
@@ -121,6 +124,8 @@ class ObjectMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         recorder, example, _ = _parts(self._owner)
         method = getattr(type(example), self._name)
+        if self._name in _CHANGES:
+            return recorder.record("call_function", method, method, (self._owner, *args), kwargs)
         return recorder.record("call_method", self._name, method, (self._owner, *args), kwargs)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import re
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -424,6 +425,8 @@ class _ReadableWriter(Writer):
                 if inner in self.negated:
                     return self.negated[inner], COMPARISON
             return f"not {self.operand(inner, NOT)}", NOT
+        if type(target) is types.MethodDescriptorType and args:
+            return f"{self.operand(args[0], PRIMARY)}.{target.__name__}({self.call(args[1:], kwargs)})", PRIMARY
         is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node
         if is_one and args[0] in self.inside and args[0] in self.lists.values():
             return self.inside[args[0]]  # the list that a comprehension makes, not another one

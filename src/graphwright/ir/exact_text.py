@@ -59,7 +59,7 @@ class PlainSpelling:
     ('operator.add', 'builtins.len', None)
     """
 
-    modules: tuple[str, ...] = ("builtins", "operator", "math", "typing")
+    modules: tuple[str, ...] = ("builtins", "operator", "math", "typing", "collections", "heapq", "_heapq")
 
     def name_of(self, value: Any) -> str | None:
         """Return the name of a function or class that one of the modules, or a module inside it, holds."""

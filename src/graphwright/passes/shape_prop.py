@@ -55,6 +55,8 @@ class ShapeProp(Interpreter):
         try:
             result = super().run_node(n) if self.fake_module is None else self._run_fake(n)
         except Exception as error:
+            if not self.extra_traceback:  # the program catches it, by its class
+                raise
             traceback.print_exc()
             raise RuntimeError(f"ShapeProp error for: node={format_node(n)} with meta={n.meta}") from error
         meta = n.meta

@@ -48,7 +48,7 @@ _BUILTINS = frozenset({
 })  # fmt: skip
 # Modules whose own functions and classes a file may name without asking, by exact name.
 _OPEN = frozenset({
-    "math", "_operator", "operator",
+    "math", "_operator", "operator", "heapq", "_heapq",
     "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._sparse", "torch._C._nested",
     "torch.functional", "torch._tensor", "torch.autograd", "torch.autograd.grad_mode", "torch.random", "torch.fft",
     "torch.linalg", "torch.special", "torch.return_types",
@@ -67,7 +67,8 @@ _OPEN_TORCH = frozenset({
     "memory_format", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum", "typename",
 })  # fmt: skip
 _PARTLY_OPEN = ("builtins", "collections", "types", "numpy", "numpy.random", "random")
-_OPEN_COLLECTIONS = (collections.OrderedDict, collections.defaultdict, collections.Counter, types.SimpleNamespace)
+_CONTAINERS = (collections.OrderedDict, collections.defaultdict, collections.Counter, collections.deque)
+_OPEN_COLLECTIONS = (*_CONTAINERS, types.SimpleNamespace)
 # Never, whatever `allow` says: what runs code, starts programs, reads or writes files, or loads what does.
 _CLOSED = frozenset({
     "_ctypes", "_imp", "_io", "_pickle", "_posixsubprocess", "_socket", "_thread", "asyncio", "atexit", "bdb", "code",
@@ -104,7 +105,7 @@ _DUNDERS = frozenset({
     "__rshift__", "__rsub__", "__rtruediv__", "__rxor__", "__setitem__", "__sub__", "__truediv__", "__xor__",
 })  # fmt: skip
 _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, dict, list, tuple, set)
-_RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, collections.OrderedDict)  # type: ignore[assignment]
+_RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error, generated,
