@@ -336,6 +336,33 @@ def cholesky(x):
     return y
 
 
+def handler_that_returns(x):
+    m = torch.diag(x)
+    try:
+        factor = torch.linalg.cholesky(m)
+    except RuntimeError:
+        return m @ m
+    except ValueError:
+        return m
+    factor = factor * 2
+    return torch.cholesky_solve(m, factor)
+
+
+def handlers_that_return_one_after_the_other(x):
+    m = torch.diag(x)
+    try:
+        if x[0] > 5:
+            raise ValueError("large")
+        y = torch.linalg.cholesky(m)
+    except RuntimeError:
+        return m * 2
+    try:
+        y = y @ torch.linalg.cholesky(m - 1)
+    except RuntimeError:
+        return y
+    return y + 1
+
+
 def with_inside(x):
     try:
         with torch.no_grad():

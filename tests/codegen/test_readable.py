@@ -385,3 +385,13 @@ def test_broken_lines_say_the_same(graph: Graph) -> None:
             line = ast.unparse(statement)
             broken = wrap(line, "", 30)
             assert ast.dump(ast.parse(broken)) == ast.dump(ast.parse(line))
+
+
+def test_families_of_torch_are_written_by_their_public_names() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    functions = (torch.linalg.cholesky, torch.fft.rfft, torch.special.erf, torch.erf)
+    graph.output([graph.call_function(function, (x,)) for function in functions])
+    code = graph_to_readable_source(graph).src
+    assert all(name in code for name in ("torch.linalg.cholesky(x)", "torch.fft.rfft(x)", "torch.erf(x)"))
+    assert "_C" not in code

@@ -18,7 +18,7 @@ import dataclasses
 from graphwright.capture.loop_statements import HIDDEN, RETURNS, exit_signal
 from graphwright.capture.trees import RUNTIME_MARK, SCOPES, assigned, falls_through, holds, leaves_loop, placed
 
-__all__ = ["Handler", "Tried", "as_attempt", "lower_attempt"]
+__all__ = ["Handler", "Tried", "as_attempt", "lower_attempt", "with_rest"]
 
 
 @dataclasses.dataclass
@@ -86,6 +86,16 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
         for handler, name, block in zip(statement.handlers, names, handled, strict=True)
     ]
     return Tried(before, body, handlers, orelse, final, is_left, f"left{HIDDEN}{number}", leave, only_raises)
+
+
+def with_rest(statement: ast.Try, rest: list[ast.stmt]) -> tuple[ast.Try, list[ast.stmt]]:
+    """Take what follows a `try` into its `else` where every handler ends the function; return it, and what follows."""
+    handlers = [handler.body for handler in statement.handlers]
+    ends = handlers and not any(map(falls_through, handlers)) and any(holds(body, ast.Return) for body in handlers)
+    if not (ends and rest and falls_through([*statement.body, *statement.orelse])) or statement.finalbody:
+        return statement, rest
+    whole = ast.Try(statement.body, statement.handlers, [*statement.orelse, *rest], [])
+    return ast.copy_location(whole, statement), []
 
 
 def as_attempt(statement: ast.stmt) -> ast.stmt:

@@ -7,7 +7,7 @@ import collections
 import re
 from typing import Any
 
-from graphwright.capture.attempt_statements import Handler, Tried, as_attempt, lower_attempt
+from graphwright.capture.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
 from graphwright.capture.comprehension_loops import as_loop
 from graphwright.capture.loop_statements import (
     HIDDEN,
@@ -161,6 +161,7 @@ class Converter(ast.NodeTransformer):
                     out += self._loop(statement, lowered)
                     return out + self.block([*lowered.after, *rest], is_tail)
             elif isinstance(statement, ast.Try):
+                statement, rest = with_rest(statement, rest) if is_tail else (statement, rest)
                 tried = lower_attempt(statement, self._count)
                 if tried is not None:
                     out += self._attempt(statement, tried)

@@ -27,6 +27,7 @@ __all__ = ["Globals", "constant"]
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _KEYWORDS = frozenset(keyword.kwlist)
 _METHODS = (types.MethodType, types.BuiltinMethodType)
+_FAMILIES = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}  # prefixes in C
 _PLAIN_MODULES = frozenset({"math", "operator", "numpy", "random", "numpy.random"})
 
 
@@ -110,9 +111,10 @@ class Globals:
         if target is torch.device and not self.is_short:
             return self.add("device", target)
         if self.is_short:
-            for public in ("torch", "torch.nn.functional"):
-                if getattr(sys.modules[public], name, None) is target:
-                    return f"{self.torch()}{public.removeprefix('torch')}.{name}"
+            for public in ("torch", "torch.nn.functional", *_FAMILIES):
+                atom = name.removeprefix(_FAMILIES.get(public, ""))
+                if getattr(sys.modules[public], atom, None) is target:
+                    return f"{self.torch()}{public.removeprefix('torch')}.{atom}"
         if module.partition(".")[0] == "torch" and _follow(path) is target:
             return self.torch() + path.removeprefix("torch")
         if not name.isidentifier():  # <lambda>, or a function made inside another
