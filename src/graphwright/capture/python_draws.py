@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+import weakref
 from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class PythonDraws:
 
     def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
         is_operation = self._recorder.examples.is_running or user_frame(frame) is not frame
-        is_library = frame.f_code.co_filename == random.__file__ or frame.f_code.co_filename.startswith("<frozen ")
+        is_library = frame.f_code.co_filename in _QUIET or frame.f_code.co_filename.startswith("<frozen ")
         return None if is_operation or is_library else self._ran
 
     def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
@@ -75,6 +76,9 @@ class PythonDraws:
                 if restart is not None or codes - plan.converted:
                     raise questions.restart(restart or plan.convert(codes))
             questions.refuse_draw(CallSite(drew.f_code, instruction, self._recorder.scope))
+
+
+_QUIET = (random.__file__, weakref.__file__)  # what objects do when they go may happen anywhere
 
 
 def _state() -> Any:
