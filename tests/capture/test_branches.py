@@ -512,3 +512,23 @@ def test_functions_with_conditions_are_converted_before_they_ask_too() -> None:
     assert trace(lambda x: x + 1, INPUTS[0]).report.facts.passes == 1
     for x in INPUTS:
         assert torch.equal(gm(x), first(x))
+
+
+def of_some_rank(x: torch.Tensor) -> torch.Tensor:
+    return x[None] if x.sum() > 2 else x
+
+
+def refuses_rows(x: torch.Tensor) -> torch.Tensor:
+    y = of_some_rank(x)
+    if y.dim() == 2:
+        raise ValueError("rows")
+    return y
+
+
+def test_what_ends_by_raising_returns_nothing() -> None:
+    gm = trace(refuses_rows, torch.zeros(3))
+    statements = [line.strip() for line in gm.code.splitlines() if line.strip() and "#" not in line]
+    assert statements[-3:] == ["if x.sum() > 2:", "raise ValueError('rows')", "return x"]
+    assert torch.equal(gm(torch.zeros(3)), torch.zeros(3))
+    with pytest.raises(ValueError, match="rows"):
+        gm(torch.ones(3))

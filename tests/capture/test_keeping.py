@@ -77,6 +77,41 @@ class Pair(nn.Module):
         return y[0]
 
 
+class _Shift:
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shift) and other.by == self.by
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.by
+
+
+def _of_some_rank(x: torch.Tensor) -> torch.Tensor:
+    return x[None] if x.sum() > 1 else x
+
+
+class FirstCall(nn.Module):
+    """What the first call sets up, a list and an object, beside branches with different ends: a program with many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales: list[float] | None = None
+        self.shift: _Shift | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = _of_some_rank(x).flatten()
+        if self.scales is None or self.shift is None:
+            self.scales, self.shift = [x.size(0) * 0.5, 2.0], _Shift(x.size(0))
+            if x.min() < -100:
+                raise ValueError("too small")
+        y = self.shift(_of_some_rank(x * self.scales[0]))
+        return (y * self.scales[1]).reshape(3)
+
+
 class Places(nn.Module):
     """Containers with a place for each value."""
 
@@ -183,7 +218,7 @@ class InBranch(nn.Module):
 PROGRAMS = [
     pytest.param(kind, id=kind.__name__)
     for kind in (
-        Counter, Recurrent, Nested, Pair, Places, Sized, Cache, KeysAndValues, Window, InBranch,
+        Counter, Recurrent, Nested, Pair, FirstCall, Places, Sized, Cache, KeysAndValues, Window, InBranch,
     )
 ]  # fmt: skip
 CALLS = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, 0.5]), torch.tensor([0.1, 0.2, 99.0]), torch.ones(3)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
-from graphwright import trace
+from graphwright import GuardError, trace
 
 
 def windows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -15,6 +18,160 @@ def windows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     for start, end in pieces:
         taken.append(x[:, start:end] * mask[:, start:end])
     return torch.cat(taken, 1) + x  # has the size of x, for the example too
+
+
+def last_of(x: list[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+    last = y[int((y * 0).sum().item()) :]
+    for i, each in enumerate(x):
+        last = each * i
+    return last + y  # has the size of the last one
+
+
+def test_what_is_enumerated_is_each_item_for_the_example() -> None:
+    gm = trace(last_of, ([torch.randn(3), torch.randn(5)], torch.randn(5)))
+    for sizes in ((3, 5), (5,), (1, 2, 5)):
+        inputs = [torch.randn(size) for size in sizes], torch.randn(5)
+        assert torch.equal(gm(*inputs), last_of(*inputs))
+
+
+def more_in_each_dict(x: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    results = []
+    for i in range(len(x)):
+        results.append({"twice": x[i] * 2})
+    for result, each in zip(results, x, strict=True):
+        result["more"] = each + 1
+    return results
+
+
+def more_in_each_list(x: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    results = []
+    for i in range(len(x)):
+        results.append([x[i] * 2])
+    for result, each in zip(results, x, strict=True):
+        result.append(each + 1)
+        result[0] = result[0] + 3
+    return results
+
+
+@pytest.mark.parametrize("program", [more_in_each_dict, more_in_each_list])
+def test_what_is_in_a_list_gets_more_in_a_zip(program: Any) -> None:
+    gm = trace(program, ([torch.randn(3), torch.randn(5)],))
+    assert gm.guards == []
+    for sizes in ((3, 5), (5,), (1, 2, 5), ()):
+        x = [torch.randn(size) for size in sizes]
+        torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+# ---- dicts in a list get further keys: whether one has such a key is asked of the run
+
+Results = list[dict[str, Any]]
+
+
+def results_of(x: list[torch.Tensor]) -> Results:
+    results = []
+    for i in range(len(x)):
+        results.append({"boxes": x[i] * 2, "size": x[i].size(0), "is_large": x[i].sum() > 1})
+    return results
+
+
+def in_all(x: list[torch.Tensor]) -> tuple[Results, torch.Tensor]:
+    results = results_of(x)
+    for result, each in zip(results, x, strict=True):
+        result["mask"] = each + 1
+    sums = []
+    for result in results:
+        if "mask" in result:
+            result["mask"] = result["mask"] * 2
+            sums.append(result["mask"].sum())
+        else:
+            sums.append(result["boxes"].sum())
+    return results, torch.stack(sums)
+
+
+def in_some(x: list[torch.Tensor]) -> tuple[Results, list[torch.Tensor]]:
+    results = results_of(x)
+    for result, each in zip(results, x, strict=True):
+        if each.size(0) > 3:
+            result["mask"] = each + 1
+    sums = []
+    for result in results:
+        if "mask" in result:
+            sums.append(result["mask"].sum())
+        else:
+            sums.append(result["boxes"].sum() + 100)
+    return results, sums
+
+
+def with_default(x: list[torch.Tensor]) -> tuple[Results, list[torch.Tensor]]:
+    results = results_of(x)
+    for result, each in zip(results, x[1:], strict=False):
+        result["mask"], result["rank"] = each + 1, each.dim()
+    sums = []
+    for result in results:
+        sums.append(result.get("mask", result["boxes"]).sum())
+    return results, sums
+
+
+def missing(x: list[torch.Tensor]) -> list[torch.Tensor]:
+    results = results_of(x)
+    for result, each in zip(results, x[1:], strict=False):
+        result["mask"] = each + 1
+    return [result["mask"] for result in results]
+
+
+def by_two_names(x: list[torch.Tensor]) -> tuple[Results, torch.Tensor]:
+    results = results_of(x)
+    one, other = results[0], results[0]
+    one["mask"] = x[0] * 3
+    if "mask" in other:
+        return results, other["boxes"]
+    return results, x[0]
+
+
+def asked_before(x: list[torch.Tensor]) -> Results:
+    results = results_of(x)
+    for _ in range(2):
+        for result in results:
+            if "seen" in result:
+                result["boxes"] = result["boxes"] * 10
+            result["seen"] = result["is_large"]
+    return results
+
+
+def outcome(program: Any, x: list[torch.Tensor]) -> Any:
+    try:
+        return program(x)
+    except KeyError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("program", [in_all, in_some, with_default, missing, by_two_names, asked_before])
+def test_dicts_in_a_list_get_keys(program: Any) -> None:
+    gm = trace(program, ([torch.randn(3), torch.randn(5)],))
+    for sizes in ((3, 5), (5, 2), (5,), (1, 2, 5)):
+        x = [torch.randn(size) for size in sizes]
+        found, wanted = outcome(gm, x), outcome(program, x)
+        if isinstance(wanted, str):
+            assert found == wanted
+        else:
+            torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
+def keys(x: list[torch.Tensor]) -> tuple[Results, list[list[str]]]:
+    results = results_of(x)
+    for result in results:
+        result["more"] = result["boxes"] + 1
+    return results, [sorted(result.keys()) for result in results]
+
+
+def test_the_keys_of_such_dicts_are_those_of_the_example_under_a_guard() -> None:
+    x = [torch.randn(3), torch.randn(5)]
+    gm = trace(keys, (x,))
+    found, wanted = gm(x), keys(x)
+    torch.testing.assert_close(found[0], wanted[0], rtol=0, atol=0)
+    assert found[1] == wanted[1]
+    with pytest.raises(GuardError):
+        gm(x[:1])
 
 
 def test_pieces_of_one_loop_are_taken_by_another() -> None:

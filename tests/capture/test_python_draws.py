@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,39 @@ def test_a_draw_of_what_has_no_place_in_a_graph_is_refused_with_its_line() -> No
     with pytest.raises(CaptureError, match="draws random numbers of Python's") as error:
         trace(program, (torch.ones(3),))
     assert str(error.value.at).endswith("return random.choice([torch.relu, torch.tanh])(x)")
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_may_be_collected_at_any_time(collects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called then is Python code like any other, in the middle of a line that draws."""
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        counts.append(phase)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        made = [random.random(), [x], *([x] for _ in range(3))]
+        return x * made[0]
+
+    counts: list[str] = []
+    x = torch.ones(3, 3, dtype=torch.float64)
+    lost: list[Any] = []
+    threshold = gc.get_threshold()
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    gc.callbacks.append(count)
+    (gc.enable if collects else gc.disable)()
+    gc.set_threshold(1)
+    try:
+        gm = trace(program, x)
+        assert gc.isenabled() == collects
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(count)
+        gc.enable()
+    assert bool(counts) == collects and not lost
+    random.seed(3)
+    expected = program(x)
+    random.seed(3)
+    assert torch.equal(gm(x), expected)
 
 
 def test_what_is_one_node_may_draw() -> None:

@@ -39,6 +39,11 @@ def called(gm: nn.Module) -> list[Any]:
     ]
 
 
+def label(value: nn.Module | tuple[Tensor, ...]) -> str:
+    """The name of a case; numbers drawn at random are no part of it, or the processes that share the tests differ."""
+    return repr(value) if isinstance(value, nn.Module) else " ".join([str(tuple(tensor.shape)) for tensor in value])
+
+
 BOTH_WAYS: list[tuple[nn.Module, tuple[Tensor, ...]]] = [
     (nn.ReLU(), (ROWS,)), (nn.ReLU(inplace=True), (ROWS,)), (nn.ReLU6(), (ROWS,)), (nn.LeakyReLU(0.3), (ROWS,)),
     (nn.ELU(0.5, inplace=True), (ROWS,)), (nn.SELU(), (ROWS,)), (nn.CELU(0.5), (ROWS,)), (nn.GELU("tanh"), (ROWS,)),
@@ -86,7 +91,7 @@ def settled(module: nn.Module) -> nn.Module:
     return module
 
 
-@pytest.mark.parametrize(("module", "inputs"), BOTH_WAYS, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("module", "inputs"), BOTH_WAYS, ids=label)
 def test_a_module_becomes_its_function_and_comes_back(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     original = calling(settled(copy.deepcopy(module)), len(inputs))
     gm = copy.deepcopy(original)
@@ -125,7 +130,7 @@ ONLY_TO_FUNCTIONS: list[tuple[nn.Module, tuple[Tensor, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("module", "inputs"), ONLY_TO_FUNCTIONS, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("module", "inputs"), ONLY_TO_FUNCTIONS, ids=label)
 def test_a_module_becomes_its_function(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     original = calling(module, len(inputs))
     gm = copy.deepcopy(original)

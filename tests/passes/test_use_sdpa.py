@@ -209,6 +209,55 @@ def test_a_rank_that_is_not_known_is_not_taken_for_granted() -> None:
     assert UseScaledDotProductAttention().run(symbolic_trace(Same())) == 1
 
 
+def when_given(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    mask = None if (m > 0).all() else m
+    scores = dot(q, k) * 0.3
+    if mask is not None:
+        scores = scores + mask
+    return scores.softmax(-1) @ v
+
+
+def unless_none(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    mask = None if (m > 0).all() else m
+    scores = dot(q, k) * 0.3
+    scores = scores if mask is None else scores + mask
+    return scores.softmax(-1) @ v
+
+
+def given_twice(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    mask = None if (m > 0).all() else m
+    scores = dot(q, k) * 0.3 + m
+    if mask is not None:
+        scores = scores + mask
+    return scores.softmax(-1) @ v
+
+
+def on_another_condition(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    scores = dot(q, k) * 0.3
+    if (m > 0).all():
+        scores = scores + m
+    return scores.softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "mask", "count"),
+    [
+        pytest.param(when_given, ADDED, 1, id="is not None"),
+        pytest.param(unless_none, ADDED, 1, id="is None"),
+        pytest.param(unless_none, SEEN.float()[0], 0, id="of rank 1"),
+        pytest.param(when_given, SEEN, 0, id="to be converted"),
+        pytest.param(given_twice, ADDED, 0, id="with another"),
+        pytest.param(on_another_condition, ADDED, 0, id="on another condition"),
+    ],
+)
+def test_a_mask_that_may_be_none(function: Any, mask: Tensor, count: int) -> None:
+    gm = trace(function, (Q, K, V, mask))
+    ShapeProp(gm).propagate(Q, K, V, mask)
+    assert UseScaledDotProductAttention().run(gm) == count
+    assert ("softmax" in calls(gm)) == (count == 0)
+    assert verify(function, gm, [(Q, K, V, mask), (Q, K, V, torch.ones_like(mask))], grads=True, **CLOSE).ok
+
+
 # ---- what the checks catch
 
 TWINS = [
@@ -262,13 +311,13 @@ def _llama(library: Any) -> Any:
 def test_models_of_transformers(make: Any) -> None:
     declare_torchvision()
     model, kwargs, layers = make(pytest.importorskip("transformers"))
-    kwargs.pop("attention_mask", None)  # with one, the mask is made in a branch, and attention is not recognized
     gm = trace(model, (), kwargs)
     inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
     given = [kwargs.get(str(node.target), node.args[0] if node.args else {}) for node in inputs]
     ShapeProp(gm).propagate(*given)
     assert UseScaledDotProductAttention().run(gm) >= layers
-    report = verify(model, gm, [((), kwargs)], modes=("train", "eval"), grads=True, **CLOSE)
+    others = [((), {**kwargs, "attention_mask": torch.ones_like(PADDED)})] if "attention_mask" in kwargs else []
+    report = verify(model, gm, [((), kwargs), *others], modes=("train", "eval"), grads=True, **CLOSE)
     assert report.ok, report
 
 

@@ -21,10 +21,11 @@ import torch
 
 from graphwright.capture.attempt_regions import BRANCH, AttemptRegion
 from graphwright.capture.caught_errors import attribute_of_error, is_error, text_of
+from graphwright.capture.code_table import CodeTable
 from graphwright.capture.errors_raised import Errors, errors_of, fails_by_data
 from graphwright.capture.kept_values import KeptValues
 from graphwright.capture.nearest import nearest
-from graphwright.capture.origins import user_frame
+from graphwright.capture.origins import is_internal, user_frame
 from graphwright.capture.outlining import outline
 from graphwright.capture.outside import ObjectProxy, object_example, object_node
 from graphwright.capture.plain_attempts import Handlers, MadeErrors, is_of_capture, reaching, run_plainly
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
 __all__ = ["Attempts", "Open"]
+
+_lines: CodeTable[list[tuple[int, int]]] = CodeTable()  # that a function runs in a `try`
 
 
 @dataclasses.dataclass(eq=False)
@@ -76,7 +79,6 @@ class Attempts(MadeErrors):
         self._is_noting = False
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
         self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
-        self._known: dict[CodeType, list[ast.Try]] = {}  # the statements of functions that may catch something
 
     # ---- statements
 
@@ -349,31 +351,17 @@ class Attempts(MadeErrors):
             return False
         at: FrameType | None = frame
         while at is not None and at.f_code is not RUN:
-            if self._statements(at.f_code):
+            if _tried_lines(at.f_code):
                 return True
             at = at.f_back
         return False
-
-    def _statements(self, code: CodeType) -> list[ast.Try]:
-        """The `try` statements of a function that may catch what an operation raises."""
-        known = self._known.get(code)
-        if known is None:
-            known = self._known[code] = [
-                node
-                for node in source_of(code.co_filename).handlers
-                if code.co_firstlineno <= node.lineno <= _last_line(code) and any(map(_catches_more, node.handlers))
-            ]
-        return known
 
     def _convert_handlers(self, frame: FrameType, is_by_data: Callable[[], bool]) -> None:
         """Have functions converted that are about to catch what is raised; refuse where that cannot be."""
         at: FrameType | None = frame
         while at is not None and at.f_code is not RUN:
-            is_tried = any(
-                node.body[0].lineno <= at.f_lineno <= (node.body[-1].end_lineno or 0)
-                for node in self._statements(at.f_code)
-            )
-            if is_tried and user_frame(at) is at and not self.catches_here(at):
+            is_tried = any(first <= at.f_lineno <= last for first, last in _tried_lines(at.f_code))
+            if is_tried and not self.catches_here(at):
                 codes = self._recorder.questions.convertible(at)
                 if codes:
                     raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
@@ -434,6 +422,22 @@ _OTHERS = frozenset({
     "TypeError", "KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "StopIteration",
     "UnboundLocalError", "AssertionError", "FileNotFoundError", "OSError", "IOError",
 })  # fmt: skip
+
+
+def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
+    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise."""
+    if is_internal(code.co_filename):
+        return []
+    known: list[tuple[int, int]] | None = _lines.get(code)
+    if known is None:
+        may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
+        statements = source_of(code.co_filename).handlers if may_catch else []
+        known = _lines[code] = [
+            (node.body[0].lineno, node.body[-1].end_lineno or 0)
+            for node in statements
+            if code.co_firstlineno <= node.lineno <= _last_line(code) and any(map(_catches_more, node.handlers))
+        ]
+    return known
 
 
 def _catches_more(handler: ast.ExceptHandler) -> bool:

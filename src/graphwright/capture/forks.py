@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
+from graphwright.capture.calls import Calls
 from graphwright.errors import CaptureError
-from graphwright.ir import Graph, Node
+from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import cond
 from graphwright.runtime import mark_fork
 
 if TYPE_CHECKING:
-    from graphwright.capture.questions import Fork
     from graphwright.capture.recorder import Recorder
     from graphwright.capture.symbolic_branches import SymbolicRecorder
 
     Run: TypeAlias = Recorder | SymbolicRecorder
     AnyRun = TypeVar("AnyRun", Recorder, SymbolicRecorder)
 
-__all__ = ["all_paths", "merge"]
+__all__ = ["Fork", "all_paths", "merge"]
+
+
+@dataclasses.dataclass
+class Fork:
+    """A question whose two answers lead to two ends of the program."""
+
+    after: Node  # the last node before it
+    pred: Argument
+    answer: bool
+    site: Any
+    place: Any
+    is_data: bool
+    hint: bool | None  # the example's answer
+    calls: Calls  # how many there were before it
+    decider: Any = None  # the place of a branch on a size or flag that has given what is asked, besides data
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it asks if an attribute is None as the program starts."""
+        return isinstance(self.place, tuple) and self.place[:1] == ("attribute",)
+
+    @property
+    def starts_with_none(self) -> bool:
+        """Whether it is the way of a call for which such an attribute is None."""
+        return self.is_start and self.answer
 
 
 def merge(run: Run, other: Run, number: int) -> None:

@@ -36,11 +36,12 @@ class Same:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
-    """A tuple or list of so many items, each of its kind, or a dict with these keys."""
+    """A tuple or list of so many items, each of its kind, or a dict with these keys; `loose` are those it may lack."""
 
     kind: type
     parts: tuple[Any, ...]
     keys: tuple[Any, ...] = ()
+    loose: frozenset[Any] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,6 +127,9 @@ def joined_kinds(joining: Joining, one: Any, other: Any, name: str) -> Any:
     for mine, its in ((one, other), (other, one)):
         if isinstance(mine, Sample) and mine.example is not None and isinstance(its, Same) and its.value is None:
             return mine if mine is one and mine.may_be_none else dataclasses.replace(mine, may_be_none=True)
+    both_dicts = isinstance(one, Parts) and isinstance(other, Parts) and one.kind is other.kind is dict
+    if both_dicts and (one.loose or other.loose):
+        return _with_keys_of_both(joining, one, other, name)
     if isinstance(one, Table | Parts) and isinstance(other, Table | Parts) and one.kind is other.kind is not tuple:
         same_keys = isinstance(one, Parts) and isinstance(other, Parts) and one.keys == other.keys
         tables = [] if same_keys else [_as_table(joining, kind, name) for kind in (one, other)]
@@ -165,6 +169,15 @@ def _is_text(kind: Any) -> bool:
     return isinstance(kind.value, str) if isinstance(kind, Same) else isinstance(kind, Sample) and kind.kind is str
 
 
+def _with_keys_of_both(joining: Joining, one: Parts, other: Parts, name: str) -> Parts:
+    """The kind of a dict that has the keys of one or of another."""
+    mine, its = (dict(zip(parts.keys, parts.parts, strict=True)) for parts in (one, other))
+    kinds = {key: joined_kinds(joining, mine.get(key), its.get(key), name) for key in {**mine, **its}}
+    made = Parts(dict, tuple(kinds.values()), tuple(kinds), one.loose | other.loose | (mine.keys() ^ its.keys()))
+    is_one = made.loose == one.loose and all(kind is mine[key] for key, kind in kinds.items())
+    return one if is_one else made
+
+
 def _as_table(joining: Joining, kind: Table | Parts, name: str) -> Any:
     """A kind of dict as one of any keys; None for what is no dict."""
     if isinstance(kind, Table) or kind.kind is not dict:
@@ -195,8 +208,12 @@ def seen(joining: Joining, kind: Any, value: Any) -> Any:
         is_certain = value.is_certain if is_growing(value) else True
         return Many(kind.kind, kind.item, tuple(_content(value)), is_certain, kind.give_up)
     if isinstance(kind, Parts):
-        pairs = zip(kind.parts, _content(value), strict=True)
-        return Parts(kind.kind, tuple([seen(joining, part, item) for part, item in pairs]), kind.keys)
+        if kind.kind is dict:
+            held = {key: dict.__getitem__(value, key) for key in dict.keys(value)}
+            pairs: Any = [(part, held.get(key)) for key, part in zip(kind.keys, kind.parts, strict=True)]
+        else:
+            pairs = zip(kind.parts, _content(value), strict=True)
+        return dataclasses.replace(kind, parts=tuple([seen(joining, part, item) for part, item in pairs]))
     return kind
 
 

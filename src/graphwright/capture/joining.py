@@ -126,6 +126,8 @@ class Joining:
 
     def sample(self, entry: Any, after: Any) -> Sample:
         """What a value is like that is `entry` before a loop and `after` after an iteration."""
+        if is_growing(after) and entry is MISSING:
+            return Sample(whole=after)
         if is_growing(after) or is_growing(entry):
             return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
         if isinstance(after, str):
@@ -146,7 +148,8 @@ class Joining:
         if sample.whole is not None:
             if are_of_run(sample.whole, after):
                 whole = sample.whole.joined_with(after)
-                return sample if whole.kind is sample.whole.kind else dataclasses.replace(sample, whole=whole)
+                is_it = whole is sample.whole or whole.kind is sample.whole.kind
+                return sample if is_it else dataclasses.replace(sample, whole=whole)
             raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
         if sample.kind is str:
             if isinstance(after, str):

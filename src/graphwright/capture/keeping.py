@@ -244,8 +244,9 @@ class Keeping:
         recorder, question = self._recorder, ("attribute", place)
         node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
         symbol = recorder.numbers.input_symbol(node, value is None)
-        if recorder.plan.ways.get(question) == "guard":
-            return bool(recorder.questions.guard(symbol))
+        if recorder.plan.ways.get(question) == "guard" or recorder.questions.follows_start():
+            when = "before the first call: capture the model after it" if value is None else "anew"
+            return bool(recorder.questions.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}"))
         answer = recorder.questions._fork(symbol, symbol.key, question)
         recorder.questions.forks[-1].site = None  # no line of the program asks
         return answer
@@ -395,6 +396,16 @@ class Keeping:
                 recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})
             if recorder.region is recorder.root:
                 table.written[key] = now
+
+    def write_at_end(self) -> None:
+        """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
+        recorder = self._recorder
+        before, recorder.is_finishing = recorder.is_finishing, True
+        objects, recorder.objects = recorder.objects, recorder.objects.copy()
+        try:
+            self.write()
+        finally:
+            recorder.is_finishing, recorder.objects = before, objects
 
     def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Any) -> bool:
         """Write a new attribute on a side of a branch, after which it holds what `after` stands for.

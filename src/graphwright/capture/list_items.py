@@ -14,6 +14,7 @@ from graphwright.capture.growing import Growing, GrowingDict, GrowingList
 from graphwright.capture.item_kinds import Parts, joined_kinds, kind_of_item
 from graphwright.capture.joining import Unlike
 from graphwright.capture.plan import Restart
+from graphwright.capture.symbols import UNKNOWN
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ class _Item(Growing):
         self._noted = noted
         places = kind.keys or range(len(kind.parts))
         self.node, self.kinds, self._make = node, dict(zip(places, kind.parts, strict=True)), make
-        self._whole = kind
+        self._whole, self._loose = kind, kind.loose
         self._start(name or "a list's item", recorder, lambda: node, lambda kind, node, name: make(kind, node), give_up)
 
     @property
     def kind(self) -> Parts:
         """What kind of item it is."""
-        return Parts(self._whole.kind, tuple(self.kinds.values()), self._whole.keys)
+        keys = tuple(self.kinds) if self._whole.kind is dict else ()
+        return Parts(self._whole.kind, tuple(self.kinds.values()), keys, self._loose)
 
     def _get(self, key: Any) -> Any:
         node = self.recorder.node("call_function", operator.getitem, (self.node, key), {}, "getitem")
@@ -155,11 +157,11 @@ class ItemList(_Item, GrowingList):
 
 
 class ItemDict(_Item, GrowingDict):
-    """A dict in a list."""
+    """A dict in a list. Where dicts in lists get further keys, whether it has one of these is asked of the run."""
 
     def __init__(self, recorder: Recorder, kind: Parts, node: Node, *rest: Any) -> None:
         self._begin(recorder, kind, node, *rest)
-        dict.__init__(self, {key: self._get(key) for key in self.kinds})  # for the example
+        dict.__init__(self, {key: self._get(key) for key in self.kinds if key not in kind.loose})  # for the example
 
     def content(self) -> list[Any]:
         """What it holds for the example."""
@@ -169,32 +171,66 @@ class ItemDict(_Item, GrowingDict):
         """What operations run on."""
         return {key: self.recorder._to_examples(item) for key, item in dict.items(self)}
 
-    def has(self, key: Any) -> bool:
-        return key in self.kinds
+    def has(self, key: Any) -> Any:
+        if key in self.kinds and key not in self._loose:
+            return True
+        if key not in self.recorder.plan.further_keys:
+            return False
+        node = self.recorder.node("call_function", operator.contains, (self.node, key), {}, "contains")
+        return self.recorder.numbers.of_node(node, UNKNOWN, bool)
 
     def __getitem__(self, key: Any) -> Any:
+        if key not in self.kinds and key in self.recorder.plan.further_keys:
+            self._refuse()
         return self._get(key)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self._get(key) if key in self.kinds else default
+        has = self.has(key)
+        if type(has) is bool:
+            return self._get(key) if has else default
+        return self.recorder.questions.branch(has, lambda: self[key], lambda: default)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key not in self.kinds:
-            self._grow()
+            self._get_key(key, value)
         self._set(key, value)
         dict.__setitem__(self, key, value)
 
+    def _get_key(self, key: Any, value: Any) -> None:
+        """It gets a further key: others that stand for the same dict do not know of it."""
+        plan = self.recorder.plan
+        if type(key) is not str or self._noted is None:
+            self._grow()
+        if key not in plan.further_keys:
+            plan.further_keys.add(key)
+            raise self.recorder.questions.restart(Restart(f"dicts in {self.name} get the key {key!r}"))
+        try:
+            kind = kind_of_item(self.recorder.joining, value, self.name)
+        except Unlike:
+            self._refuse()
+        self._loose |= {key}
+        self._note(key, kind)
+
+    def _keys(self) -> list[Any]:
+        """All of its keys, where that is certain."""
+        if self.recorder.plan.further_keys:
+            self._grow()
+        return [*self.kinds]
+
+    def length(self) -> int:
+        return len(self._keys())
+
     def __iter__(self) -> Iterator[Any]:
-        return iter([*self.kinds])
+        return iter(self._keys())
 
     def keys(self) -> Any:
-        return self.kinds.keys()
+        return dict.fromkeys(self._keys()).keys()
 
     def values(self) -> Any:
-        return [self._get(key) for key in self.kinds]
+        return [self._get(key) for key in self._keys()]
 
     def items(self) -> Any:
-        return [(key, self._get(key)) for key in self.kinds]
+        return [(key, self._get(key)) for key in self._keys()]
 
     def copy(self) -> Any:
         return dict(self.items())

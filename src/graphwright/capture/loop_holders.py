@@ -6,6 +6,7 @@ Whoever has such a container may hold the same items: so every read and every wr
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import itertools
 import operator
@@ -194,7 +195,7 @@ def value_of_kind(
     if isinstance(kind, Same):
         return kind.value
     if isinstance(kind, Parts):
-        if kind.kind in (list, dict) and not (names and len(names) == len(kind.parts)):
+        if kind.kind is dict or (kind.kind is list and not (names and len(names) == len(kind.parts))):
             make = functools.partial(_of_kind, recorder, name, place, give_up)
             return (ItemList if kind.kind is list else ItemDict)(recorder, kind, node, name, make, give_up, noted)
         if len(names) == len(kind.parts):
@@ -222,7 +223,8 @@ def _noted_part(whole: Parts, index: int, noted: Callable[[Any], None] | None) -
     """What tells of another kind of one part of what is told of as a whole."""
     if noted is None:
         return None
-    return lambda kind: noted(Parts(whole.kind, (*whole.parts[:index], kind, *whole.parts[index + 1 :]), whole.keys))
+    before, after = whole.parts[:index], whole.parts[index + 1 :]
+    return lambda kind: noted(dataclasses.replace(whole, parts=(*before, kind, *after)))
 
 
 def _of_kind(

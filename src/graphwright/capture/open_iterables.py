@@ -196,7 +196,7 @@ class _Combined(OpenIterable):
     def _items(self, recorder: Recorder, node: Node, names: Sequence[str], parts: Sequence[Any]) -> tuple[Any, ...]:
         names = names if len(names) == len(parts) else [""] * len(parts)
         nodes = recorder.unpacked(node, len(parts), names)
-        return tuple([make(node, [name]) for make, node, name in zip(parts, nodes, names, strict=True)])
+        return tuple([make(node, ()) for make, node in zip(parts, nodes, strict=True)])
 
     def length(self) -> int | None:
         lengths = [part.length() for part in self._parts]
@@ -240,10 +240,10 @@ class OpenEnumerate(_Combined):
         start = self._start if symbol is None else symbol._hint
         hint = start + index if isinstance(start, int) else UNKNOWN
 
-        def number(node: Node, names: Sequence[str], index: int = 0) -> Any:
+        def number(node: Node, names: Sequence[str]) -> Any:
             return recorder.numbers.of_node(node, hint, int)
 
-        def value(node: Node, names: Sequence[str], index: int = 0) -> Any:
+        def value(node: Node, names: Sequence[str]) -> Any:
             return self._parts[0].item(recorder, node, names, index)
 
         return self._items(recorder, node, names, [number, value])

@@ -27,6 +27,8 @@ __all__ = [
     "ScopeContextManager",
     "definition_line",
     "is_handled",
+    "is_internal",
+    "is_ours",
     "is_returned",
     "place_of",
     "user_frame",
@@ -46,25 +48,36 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         internal = _is_internal.get(filename)
-        if internal is None:
-            if len(_is_internal) >= _MOST_FILES:  # generated code has a name of its own each time
-                _is_internal.clear()
-            is_program = filename.startswith(_PROGRAMS) and filename != _MODULE
-            internal = filename.startswith(_INTERNAL) and not is_program
-            _is_internal[filename] = internal
-        if not internal:
+        if not (is_internal(filename) if internal is None else internal):
             return frame
         frame = frame.f_back
     return None
 
 
-# Code of ours and torch's that is a program like any other: models, not machinery.
+def is_internal(filename: str) -> bool:
+    """Tell whether a file has torch's or this library's code, and no program."""
+    known = _is_internal.get(filename)
+    if known is None:
+        if len(_is_internal) >= _MOST_FILES:  # generated code has a name of its own each time
+            _is_internal.clear()
+        is_program = filename.startswith(_PROGRAMS) and filename != _MODULE
+        known = _is_internal[filename] = filename.startswith(_INTERNAL) and not is_program
+    return known
+
+
+def is_ours(filename: str) -> bool:
+    """Tell whether a file has this library's code, and no program."""
+    return filename.startswith(_INTERNAL[1]) and is_internal(filename)
+
+
+# Code of ours and torch's that is a program like any other: models and patterns, not machinery.
 _PROGRAMS = (
-    os.path.join(_INTERNAL[1], "cli"),
     os.path.join(_INTERNAL[0], "nn", "modules", ""),
     os.path.join(_INTERNAL[0], "distributions", ""),
+    os.path.join(_INTERNAL[1], "cli"),
+    os.path.join(_INTERNAL[1], "passes", ""),
 )
-_MODULE = os.path.join(_PROGRAMS[1], "module.py")
+_MODULE = os.path.join(_PROGRAMS[0], "module.py")
 
 
 class Scope:

@@ -95,10 +95,12 @@ class Plan:
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
     answers: tuple[bool, ...] = ()
+    guards_starts: bool = False  # whether calls that start with None in an attribute go the example's way
     paths: int = 0
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
     items_grow: bool = False  # whether lists that are items of lists get longer
+    further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there

@@ -9,6 +9,7 @@ neither can be, the program is refused.
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import sys
 import weakref
@@ -46,14 +47,20 @@ class PythonDraws:
 
     @contextlib.contextmanager
     def located(self) -> Iterator[None]:
-        """Look, while the block lasts, for the line that draws. What is one node may draw."""
-        before = sys.gettrace()
+        """Look, while the block lasts, for the line that draws. What is one node may draw.
+
+        No garbage is collected meanwhile: what that calls is called in any line, and what is raised there is lost.
+        """
+        before, collects = sys.gettrace(), gc.isenabled()
         self._recorder.examples.between = self._refuse, self.have_happened
+        gc.disable()
         sys.settrace(self._entered)
         try:
             yield
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
             self._last = None
 
     def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:

@@ -7,11 +7,8 @@ each answer; else, for sizes and flags, take the example's answer under a guard;
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
-import itertools
 import operator
-import os
 import re
 import sys
 import traceback
@@ -25,13 +22,13 @@ import torch.overrides
 from torch import nn
 
 from graphwright.capture.branches import branch
-from graphwright.capture.calls import Calls
 from graphwright.capture.caught_errors import with_cause, write_error
 from graphwright.capture.conditions import Conditions
 from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
 from graphwright.capture.examples import NeedsRealValues
+from graphwright.capture.forks import Fork
 from graphwright.capture.obstacles import Category, fix_of
-from graphwright.capture.origins import CallSite, is_handled, place_of, user_frame
+from graphwright.capture.origins import CallSite, is_handled, is_ours, place_of, user_frame
 from graphwright.capture.outlining import outline
 from graphwright.capture.outside_modules import is_outside_call
 from graphwright.capture.plan import Restart
@@ -47,15 +44,14 @@ from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.uncertain import fork_for
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
-from graphwright.ir import Argument, Node
+from graphwright.ir import Argument
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["BOUNDARIES", "DataQuestion", "Fork", "Questions", "TracerWarning"]
+__all__ = ["BOUNDARIES", "DataQuestion", "Questions", "TracerWarning"]
 
-_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
 _PATIENT = 1
 _MOST_WAITING = 3
@@ -69,21 +65,6 @@ BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code
 
 class TracerWarning(UserWarning):
     """A capture that follows only the example's path has met a question whose answer may be another."""
-
-
-@dataclasses.dataclass
-class Fork:
-    """A question whose two answers lead to two ends of the program."""
-
-    after: Node  # the last node before it
-    pred: Argument
-    answer: bool
-    site: Any
-    place: Any
-    is_data: bool
-    hint: bool | None  # the example's answer
-    calls: Calls  # how many there were before it
-    decider: Any = None  # the place of a branch on a size or flag that has given what is asked, besides data
 
 
 class DataQuestion(BaseException):
@@ -182,13 +163,13 @@ class Questions:
         )
         return answer
 
-    def guard(self, symbol: Symbol) -> Any:
+    def guard(self, symbol: Symbol, where: str = "") -> Any:
         if symbol.key not in self._answers:
             if self._recorder.region is self._recorder.root:
                 self._answers.add(symbol.key)
             node = self._recorder.numbers.node_of_symbol(symbol)
             self._recorder.node(
-                "call_function", expect, (node, symbol.hint, self._recorder.where() or ""), {}, name="guard"
+                "call_function", expect, (node, symbol.hint, where or self._recorder.where() or ""), {}, name="guard"
             )
         if symbol.kind is bool:
             self.known.update(self.conditions.facts(symbol, bool(symbol.hint)))
@@ -204,6 +185,8 @@ class Questions:
                 region = region.outer
             raise self._fork_at(region.place, "a question inside a branch forks")
         number, hint = len(self.forks), self._recorder.numbers.hint(subject)
+        if self.follows_start():
+            return bool(self.guard(self._symbol(subject)))
         answers = self._recorder.plan.answers
         if number < len(answers):
             answer = answers[number]
@@ -218,6 +201,10 @@ class Questions:
         self.known.update(self.conditions.facts(subject, answer))
         self._recorder.keep.append(subject)  # known by its id
         return answer
+
+    def follows_start(self) -> bool:
+        """Whether this is a call that starts with None in an attribute and is to go the example's way."""
+        return self._recorder.plan.guards_starts and any(fork.starts_with_none for fork in self.forks)
 
     def told(self, subject: Any) -> bool | None:
         """The truth of a condition as far as that is known where the capture is."""
@@ -301,9 +288,7 @@ class Questions:
         shells = self._recorder.shells
         while frame is not None and (frame.f_code not in BOUNDARIES or is_outside_call(frame, shells)):
             code = frame.f_code
-            if not (
-                code in BOUNDARIES or is_converted(code) or code.co_filename.startswith(_OURS) or code.co_name in NESTED
-            ):
+            if not (code in BOUNDARIES or is_converted(code) or is_ours(code.co_filename) or code.co_name in NESTED):
                 if not can_convert(code):
                     return set()
                 codes.add(code)
@@ -314,10 +299,7 @@ class Questions:
         """The functions to convert so that the one is in which an error was raised."""
         every = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         frames = [frame for frame in every if user_frame(frame) is frame]
-        if not frames:  # a pattern of our own passes
-            codes = {frame.f_code for outer, frame in itertools.pairwise(every) if outer.f_code is RUN}
-            return {code for code in codes - self._recorder.plan.converted if can_convert(code)}
-        return self.convertible(frames[-1])
+        return self.convertible(frames[-1]) if frames else set()
 
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""
@@ -407,10 +389,10 @@ class Questions:
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         if code is None or is_converted(code) or code in self._recorder.plan.converted:
             return
-        if code.co_filename.startswith(_OURS):
+        if is_ours(code.co_filename):
             return
         if can_convert(code):
-            raise self.restart(self._recorder.plan.convert({code}))
+            self._recorder.plan.converted.add(code)
 
     def _convert_for(self, optional: TensorProxy, codes: set[CodeType]) -> None:
         if codes:
@@ -450,7 +432,7 @@ class Questions:
     def write_raise(self, error: Any, cause: Any = None) -> None:
         """Write into the graph that an exception is raised."""
         if self._recorder.keeping is not None and not self._recorder.attempts.are_open:
-            self._recorder.keeping.write()  # what was written before it stays written
+            self._recorder.keeping.write_at_end()  # what was written before it stays written
         write_error(self._recorder, error, cause)
 
     def is_raised_by_user(self, error: Exception) -> bool:
@@ -458,7 +440,7 @@ class Questions:
 
         That is: by a `raise` or `assert`, or by reading a variable that the other side of a branch assigns.
         """
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not is_ours(frame.f_code.co_filename)]
         if not self._recorder.plan.answers or not frames or user_frame(frames[-1]) is not frames[-1]:
             return False
         place = place_of(frames[-1].f_code, frames[-1].f_lasti)
@@ -588,6 +570,9 @@ class Questions:
 
     def too_many_paths(self) -> BaseException:
         """What to do where the program forks too often."""
+        if any(fork.is_start for fork in self.forks) and not self._recorder.plan.guards_starts:
+            self._recorder.plan.guards_starts = True
+            return Restart("the program forks too often: what starts with None in an attribute goes the example's way")
         for fork in reversed(self.forks):
             if not fork.is_data:
                 return self._recorder.plan.change(fork.place, "guard", "the program forks too often")
@@ -636,10 +621,6 @@ def _comes_from_loop(subject: Any) -> bool:
 
 def _outer_frame(frame: FrameType | None) -> FrameType | None:
     """The nearest frame that is not this library's."""
-    while frame is not None and _is_ours(frame):
+    while frame is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_OURS)

@@ -7,6 +7,7 @@ was there before is noted first, and put back last.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -43,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _ThreadState:
-    """The modes of torch, the grad mode, the profiler and the running capture, as they are now."""
+    """The modes of torch, the grad mode, the profiler, the garbage collection and the capture, as they are now."""
 
     def __init__(self) -> None:
         self._functions = torch._C._len_torch_function_stack()
@@ -52,6 +53,7 @@ class _ThreadState:
         self._fake = torch._C._get_dispatch_mode(_FAKE)
         self._grad = torch.is_grad_enabled()
         self._profile = sys.getprofile()
+        self._collects = gc.isenabled()
         self._recorder = running()
         self._flags = {name: getattr(_python_dispatch, name) for name in _MODE_FLAGS}
 
@@ -70,6 +72,7 @@ class _ThreadState:
         torch._C._set_grad_enabled(self._grad)
         if sys.getprofile() is not self._profile:
             sys.setprofile(self._profile)
+        (gc.enable if self._collects else gc.disable)()
         vars(_python_dispatch).update(self._flags)
 
 

@@ -223,9 +223,10 @@ class _ReadableWriter(Writer):
         """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
         if self.ending is None:
             self.result_text = self._input(node._args[0] if node._args else None)
-            return f"return {self.result_text[0]}"
         if ends_by_raising(self.graph):
             return ""
+        if self.ending is None:
+            return f"return {self.result_text[0]}"
         values = [False if type(value) is Node and value in self.never else value for value in self._values()]
         return self.ending.write(self, values)
 

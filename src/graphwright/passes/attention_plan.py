@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +17,9 @@ from graphwright.rewrite import Match
 
 __all__ = ["AttentionPlan", "Layouts", "einsum_layouts", "plan_attention"]
 
-_SCORE_NAMES = ("factor", "divisor", "mask", "fill", "value", "keep", "other", "wide")
+_SCORE_NAMES = (
+    "factor", "divisor", "mask", "fill", "value", "keep", "other", "wide", "is_given", "is_none", "optional",
+)  # fmt: skip
 _WEIGHT_NAMES = ("drop", "p", "training", "dtype", "like")
 _FAR_BELOW = -1e4  # what is filled in by this or less has no weight beside other scores
 
@@ -156,6 +159,7 @@ class _Masks:
         self.masks: list[Any] = []
         self.fills: list[Any] = []
         self.keeps: list[Any] = []
+        self._optional: Any = None  # the mask that may be None
         self.why = self._read(match.values)
 
     def _read(self, found: Mapping[str, Any]) -> str | None:
@@ -166,6 +170,11 @@ class _Masks:
         for step in _links(found, _SCORE_NAMES):
             if "mask" in step:
                 self.masks.append(step["mask"])
+            elif "optional" in step:
+                self._optional = step["optional"]
+                if not _tells_of_none(step.get("is_given", step.get("is_none")), self._optional, "is_none" in step):
+                    return "a mask is added on a condition"
+                self.masks.append(self._optional)
             elif "fill" in step or "keep" in step:
                 if not _is_far_below(step.get("value", step.get("other"))):
                     return "the scores are filled with something else than a large negative number"
@@ -173,6 +182,8 @@ class _Masks:
             elif "wide" not in step and (self.masks or self.fills or self.keeps):
                 return "the scores are scaled after they were masked"
         every = (*self.masks, *self.fills, *self.keeps)
+        if self._optional is not None and len(every) > 1:
+            return f"the mask {self._optional.name} may be None, and there are others"
         return None if all(isinstance(mask, Node) for mask in every) else "a mask is a number"
 
     def why_other_shapes(self) -> str | None:
@@ -185,12 +196,23 @@ class _Masks:
             shape, dtype = known
             if not shape or not _fits(shape, scores[0]):
                 return f"the mask {mask.name} has the shape {tuple(shape)}, and the scores {tuple(scores[0])}"
+            if mask is self._optional and (len(shape) < 2 or not dtype.is_floating_point):
+                return f"the mask {mask.name} may be None, and would have to be converted"
             if mask not in self.masks:
                 if dtype is not torch.bool:
                     return f"the mask {mask.name} is {dtype}"
             elif dtype.is_complex or (dtype.is_floating_point and dtype not in (queries[1], torch.float32)):
                 return f"the mask {mask.name} is {dtype}, and the queries are {queries[1]}"
         return None
+
+
+def _tells_of_none(asked: object, mask: object, is_none: bool) -> bool:
+    """Tell whether a condition is that the mask is None, or that it is not."""
+    while isinstance(asked, Node) and asked.target is operator.not_:
+        asked, is_none = asked.args[0], not is_none
+    if not isinstance(asked, Node) or not isinstance(mask, Node) or asked.op != "call_function":
+        return False
+    return asked.target is (operator.is_ if is_none else operator.is_not) and asked.args == (mask, None)
 
 
 def _fits(shape: Sequence[int], scores: Sequence[int]) -> bool:

@@ -26,8 +26,9 @@ class UseScaledDotProductAttention:
     """Write softmax(q @ k.T * scale + mask) @ v as `F.scaled_dot_product_attention`, however it is spelled.
 
     Found are products by matmul, `@`, bmm, baddbmm and einsum; scales on the scores, the queries or the keys; masks
-    that are added, filled in or chosen with `where`, several of them; softmax in another dtype and cast back; dropout
-    as a module or function, which follows the training flag as before. Returns the number of attentions.
+    that are added, filled in or chosen with `where`, several of them; a mask that is added if it is not None; softmax
+    in another dtype and cast back; dropout as a module or function, which follows the training flag as before. Returns
+    the number of attentions.
 
     Left alone: attention weights that something else reads, too; scales that are tensors; masks whose shape and dtype
     are not known, for which `ShapeProp` has to be run first, and those that would make the scores larger; queries and
@@ -89,8 +90,8 @@ def _transposed(k: Any) -> Any:
     )(k)
 
 
-def _on_scores(scores: Any, other: Any) -> Any:
-    """What may happen to the scores: another scale, a mask, a cast."""
+def _on_scores(scores: Any, other: Any, is_given: Any, is_none: Any, optional: Any) -> Any:
+    """What may happen to the scores: another scale, a mask, one that may be None, a cast."""
     return one_of(
         _scaled,
         lambda s: s + Anything("mask"),
@@ -98,6 +99,8 @@ def _on_scores(scores: Any, other: Any) -> Any:
         lambda s: s.where(Anything("keep"), Anything("value")),
         lambda s: other.where(Anything("fill"), s),
         lambda s: s.to(dtype=Anything("wide")),
+        lambda s: s + optional if is_given else s,
+        lambda s: s if is_none else s + optional,
     )(scores)
 
 
@@ -123,9 +126,10 @@ def _first_product(q: Any, k: Any, bias: Any) -> Any:
     )(q, k)
 
 
-def _written_out(q: Any, k: Any, v: Any, bias: Any, other: Any) -> Any:
+def _written_out(q: Any, k: Any, v: Any, bias: Any, other: Any, is_given: Any, is_none: Any, optional: Any) -> Any:
+    on_scores = repeat(lambda s: _on_scores(s, other, is_given, is_none, optional), 0)
     scores = _first_product(maybe(_scaled_query)(q), maybe(_scaled_key)(k), bias)
-    weights = F.softmax(repeat(lambda s: _on_scores(s, other), 0)(scores), Anything("dim"), dtype=Anything("soft"))
+    weights = F.softmax(on_scores(scores), Anything("dim"), dtype=Anything("soft"))
     return one_of(torch.matmul, torch.bmm, lambda w, v: torch.einsum(Anything("equation_2"), w, v), name="second")(
         repeat(_on_weights, 0)(weights), v
     )

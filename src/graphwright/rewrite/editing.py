@@ -56,7 +56,7 @@ def apply(
         pairs = _pairs(pattern.result, result, match, replacement.where)
         new = set(made)
         for root, value in pairs:
-            is_another = isinstance(value, Node) and value not in new and not same_value
+            is_another = type(value) is Node and value not in new and not same_value
             if is_another and (why := effects.obstacle_of_alias(root, value)):
                 raise Refused(why)
     except BaseException:
@@ -70,7 +70,7 @@ def apply(
         _replace(root, value, new)
     effects.made(made, match.roots[-1])
     erased = _erase(match, tidy, effects)
-    return Edit(tuple(made), tuple([value for _, value in pairs if isinstance(value, Node)]), tuple(erased))
+    return Edit(tuple(made), tuple([value for _, value in pairs if type(value) is Node]), tuple(erased))
 
 
 # ---- where it goes
@@ -164,7 +164,7 @@ def _shape(value: Any) -> str:
 
 def _replace(root: Node, value: Any, new: set[Node]) -> None:
     """Have all that read a root read the value, but for the replacement itself."""
-    if isinstance(value, Node):
+    if type(value) is Node:
         if value is not root:
             reads_root = not new.isdisjoint(root.users)
             root.replace_all_uses_with(value, (lambda user: user not in new) if reads_root else None)
@@ -183,11 +183,11 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
         return
     sources = [NodeSource(node, name, NodeSourceAction.REPLACE) for node in match.nodes] if name else []
     roots = {value: root for root, value in pairs if type(value) is Node}
+    first = match.roots[0]
     knows_examples = any(root._meta and "tensor_meta" in root._meta for root in match.roots)
     for node in made:
         root = roots.get(node)
-        like = root or match.roots[0]
-        node.origin, node._meta = like._origin, None  # anew from the origin
+        node._origin, node._meta = (root or first)._origin, None  # anew from the origin
         if root is not None:
             if root._meta:
                 node.meta.update(root._meta)
@@ -204,6 +204,7 @@ def _describe(made: Sequence[Node], pairs: Iterable[tuple[Node, Any]], match: Ma
 
 
 def _erase(match: Match, tidy: bool, effects: GraphEffects) -> list[Node]:
+    graph = match.roots[0].graph
     erased = []
     inputs: dict[Node, None] = {}
     for node in reversed(match.nodes):
@@ -211,7 +212,7 @@ def _erase(match: Match, tidy: bool, effects: GraphEffects) -> list[Node]:
             if tidy:
                 inputs.update(dict.fromkeys(node.all_input_nodes))
             erased.append(node)
-            node.graph.erase_node(node)
+            graph.erase_node(node)
     waiting = list(inputs)
     while waiting:
         node = waiting.pop()
@@ -219,5 +220,5 @@ def _erase(match: Match, tidy: bool, effects: GraphEffects) -> list[Node]:
             continue
         waiting.extend(node.all_input_nodes)
         erased.append(node)
-        node.graph.erase_node(node)
+        graph.erase_node(node)
     return erased

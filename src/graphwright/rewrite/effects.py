@@ -148,10 +148,11 @@ class GraphEffects:
     def made(self, nodes: Iterable[Node], like: Node) -> None:
         """New nodes are there, in the `with` blocks of another one."""
         region = self.region_of(like)
+        never_writes = self.calls.never_writes
         for node in nodes:
             if region:
                 self._regions[node] = region
-            if (not self.calls.never_writes(node) or "out" in node.kwargs) and self._writes(node):
+            if (not never_writes(node) or (node._kwargs and "out" in node._kwargs)) and self._writes(node):
                 self._writers[node] = None
 
     def _between(self, first: Node, last: Node, inside: set[Node]) -> Iterable[Node]:

@@ -30,15 +30,26 @@ class Match:
     def __init__(self, attempt: Attempt, roots: Sequence[Node], module: nn.Module) -> None:
         self.roots = tuple(roots)
         graph = self.roots[0].graph
-        self.values: Mapping[str, Any] = attempt.values.copy()
-        self.paths: Mapping[str, str] = attempt.paths.copy()
-        self.steps = {step: node for step, node in attempt.nodes.items() if type(node) is Node}
-        self.inside = {node for node in self.steps.values() if node.graph is graph}
-        self.inside.difference_update([value for value in self.values.values() if type(value) is Node])
-        self.inside.update(roots)
+        self.values: Mapping[str, Any] = attempt.values
+        self.paths: Mapping[str, str] = attempt.paths
+        self.steps: Mapping[Any, Node] = attempt.nodes
+        self.inside: set[Node] = set()
+        for node in attempt.nodes.values():
+            if type(node) is not Node:  # a literal that a choice or chain stands for
+                self.steps = {step: node for step, node in attempt.nodes.items() if type(node) is Node}
+            elif node.graph is graph:
+                self.inside.add(node)
+        for value in self.values.values():
+            if type(value) is Node:
+                self.inside.discard(value)
+        self.inside.update(self.roots)
         self.nodes = tuple(sorted(self.inside)) if len(self.inside) > 1 else self.roots
         self.module = module
         self.tracer: Any = None  # while a replacement is written
+
+    def keep(self) -> None:
+        """Have what was found stay as it is although the attempt goes on."""
+        self.values, self.paths, self.steps = dict(self.values), dict(self.paths), dict(self.steps)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -48,7 +48,7 @@ class Operation(Step):
             return attempt.no(lambda: f"{self} is wanted, and there is {show(value)}", value)
         if self.call is None:
             return self._match_unknown(value, attempt, then)
-        if value.op == self.op and value.target is self.target and self._match_as_written(value, attempt, then):
+        if value._op == self.op and value._target is self.target and self._match_as_written(value, attempt, then):
             return True
         call = attempt.calls.of(value)
         if call is None or call.key != self.key:
@@ -60,15 +60,15 @@ class Operation(Step):
     def _match_as_written(self, value: Node, attempt: Attempt, then: Then) -> bool:
         """Match a call in the pattern's own spelling, for which nobody needs its canonical form."""
         args, kwargs = self.written
-        given = value.kwargs
-        if len(args) != len(value.args) or ((kwargs or given) and kwargs.keys() != given.keys()):
+        there, given = value._args, value._kwargs
+        if len(args) != len(there) or ((kwargs or given) and kwargs.keys() != given.keys()):
             return False
         attempt.nodes[self] = value
         if len(args) == 1 and not kwargs:
-            if match_value(args[0], value.args[0], attempt, then):
+            if match_value(args[0], there[0], attempt, then):
                 return True
         else:
-            pairs = list(zip(args, value.args, strict=True))
+            pairs = list(zip(args, there, strict=True))
             pairs += [(wanted, given[name]) for name, wanted in kwargs.items()]
             if match_all(pairs, 0, attempt, then):
                 return True

@@ -52,6 +52,7 @@ class Rule:
             for condition in self.conditions:
                 answer = condition(match)
                 if answer is not True:
+                    match.keep()  # the condition may have put it away
                     return attempt.no(lambda: _reason(condition, answer), node)  # noqa: B023 - read at once
             found.append(match)
             return True

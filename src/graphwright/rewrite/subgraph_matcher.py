@@ -20,7 +20,9 @@ from graphwright.rewrite.rule import find
 from graphwright.rewrite.steps import Attempt
 from graphwright.runtime import graph_of
 
-__all__ = ["InternalMatch", "SubgraphMatcher", "SubgraphMatcherWithNameNodeMap", "internal_match", "places_of"]
+__all__ = [
+    "InternalMatch", "SubgraphMatcher", "SubgraphMatcherWithNameNodeMap", "internal_match", "nodes_map", "places_of",
+]  # fmt: skip
 
 
 @dataclass
@@ -42,18 +44,24 @@ class InternalMatch:
 
 def internal_match(pattern: Pattern, match: Match, output: Node | None = None) -> InternalMatch:
     """Write a match as torch.fx does; with `output`, the output node belongs to it."""
-    nodes: dict[Node, Any] = {}
-    steps, values = match.steps, match.values
-    for node, step in pattern.steps.items():
-        if step in steps:
-            nodes[node] = steps[step]
-        elif step.name in values:
-            nodes[node] = values[step.name]
-    inputs = [values[name] for name in pattern.variables]
+    nodes = nodes_map(pattern, match)
+    inputs = [match.values[name] for name in pattern.variables]
     if output is not None:
         nodes[pattern.graph.output_node()] = output
     anchors = [pattern.graph.output_node()] if output is not None else pattern.anchors
     return InternalMatch(list(anchors), nodes, inputs, list(match.roots))
+
+
+def nodes_map(pattern: Pattern, match: Match) -> dict[Node, Any]:
+    """For each node of a pattern that was found the node, or the literal, that it is."""
+    found: dict[Node, Any] = {}
+    steps, values = match.steps, match.values
+    for node, step in pattern.steps.items():
+        if step in steps:
+            found[node] = steps[step]
+        elif step.name in values:
+            found[node] = values[step.name]
+    return found
 
 
 def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> Iterator[Match]:
@@ -74,8 +82,9 @@ def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> It
 
             def is_closed(attempt: Attempt = attempt, found: list[Match] = found) -> bool:
                 match = Match(attempt, [attempt.nodes[root] for root in pattern.roots], gm)
+                roots, inside = match.roots, match.inside
                 for node in match.nodes:
-                    if node not in match.roots and not match.inside.issuperset(node.users):
+                    if node not in roots and not inside.issuperset(node.users):
                         return False
                 found.append(match)
                 return True

@@ -16,7 +16,7 @@ from graphwright.rewrite.editing import Refused, apply
 from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.pattern import Pattern, captured
 from graphwright.rewrite.replacement import Template
-from graphwright.rewrite.subgraph_matcher import InternalMatch, internal_match, places_of
+from graphwright.rewrite.subgraph_matcher import InternalMatch, internal_match, nodes_map, places_of
 from graphwright.runtime import graphs_of, transaction
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
@@ -61,7 +61,7 @@ def replace_pattern(gm: nn.Module, pattern: Any, replacement: Any) -> list[Match
         add = stack + stack_1;  stack = stack_1 = None
         return add
     """
-    return [Match(each.anchor, each.nodes_map) for each in _replace(gm, pattern, replacement)]
+    return [Match(anchor, nodes) for anchor, nodes, _ in _replace(gm, pattern, replacement)]
 
 
 def replace_pattern_with_filters(
@@ -85,9 +85,10 @@ def replace_pattern_with_filters(
     >>> place.replacements
     [cos]
     """
-    return _replace(
+    places = _replace(
         gm, pattern, replacement, match_filters or (), ignore_literals, replacement_callback, node_name_match
     )
+    return [ReplacedPatterns(anchor, nodes, list(made)) for anchor, nodes, made in places]
 
 
 def _replace(
@@ -98,7 +99,8 @@ def _replace(
     ignore_literals: bool = False,
     callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,
     name: str = "",
-) -> list[ReplacedPatterns]:
+) -> list[tuple[Node, dict[Node, Any], tuple[Node, ...]]]:
+    """Replace; give for each place the anchor, what the nodes of the pattern are, and the new nodes."""
     wanted = Pattern(*captured(pattern, "a pattern"), any_literal=ignore_literals)
     if replacement is None and callback is None:
         raise PatternError(
@@ -114,22 +116,25 @@ def _replace(
         for graph in [inner for outer in graphs_of(gm) for inner in outer.all_graphs()]:
             effects = GraphEffects(graph, calls)
             for match in places_of(wanted, graph, calls, gm):
-                place = internal_match(wanted, match)
                 is_new = not made.isdisjoint(match.nodes)
                 if is_new or (name and all(node.name != name for node in match.nodes)):
                     continue
-                if not all(agrees(place, graph, wanted.graph) for agrees in filters):
-                    continue
-                there = put
+                there, nodes = put, None
+                if filters or callback is not None:
+                    place = internal_match(wanted, match)
+                    nodes = place.nodes_map
+                    if not all(agrees(place, graph, wanted.graph) for agrees in filters):
+                        continue
                 if callback is not None:
                     there = Template(
                         *captured(callback(place, graph, wanted.graph), "a replacement"), wanted, by_position=True
                     )
                 assert there is not None
+                nodes = nodes_map(wanted, match) if nodes is None else nodes
                 try:
                     edit = apply(there, wanted, match, effects, tidy=False)
                 except Refused:
                     continue
                 made.update(edit.made)
-                places.append(ReplacedPatterns(anchor, place.nodes_map, list(edit.made)))
+                places.append((anchor, nodes, edit.made))
     return places

@@ -37,6 +37,8 @@ __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 # torch.fx copies plain attributes only where this key of `meta` holds them; here every copy has all attributes.
 PRESERVED_ATTRIBUTES = "_user_preserved_attributes"
 
+_LOOK_UP = nn.Module.__getattr__
+
 
 class _LazyForward:
     """Stands where `forward` will be, in the class of one GraphModule: the first access generates and compiles it.
@@ -147,6 +149,18 @@ class GraphModule(nn.Module):
         # `forward` lives in a class, and every instance has its own: hence a class of its own.
         base = next(kind for kind in cls.__mro__ if not kind.__dict__.get("_is_instance_class"))
         return object.__new__(_instance_class(base.__name__, (base,)))
+
+    def __getattr__(self, name: str) -> Any:
+        # As nn.Module does it, submodules first: generated code looks them up at every call, in loops at every turn.
+        own = self.__dict__
+        if "_modules" in own:
+            modules = own["_modules"]
+            if name in modules:
+                return modules[name]
+            parameters = own["_parameters"]
+            if name in parameters and nn.Module.__getattr__ is _LOOK_UP:  # which others replace to see what is read
+                return parameters[name]
+        return super().__getattr__(name)
 
     def __init__(self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
