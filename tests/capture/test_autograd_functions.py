@@ -163,8 +163,9 @@ def test_what_takes_a_module_loses_its_backward_with_a_warning() -> None:
         return WithLayer.apply(x, self.layer)
 
     model = Net(program)
-    with pytest.warns(TracerWarning, match=r"the operations of WithLayer.forward are captured one by one"):
+    with pytest.warns(TracerWarning, match=r"the operations of WithLayer.forward are captured one by one") as warned:
         gm = trace(model, (torch.randn(3, 8),))
+    assert [warning.filename for warning in warned] == [__file__]
     x = torch.randn(4, 8)
     assert torch.equal(gm(x), model(x))
 

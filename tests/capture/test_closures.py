@@ -173,8 +173,9 @@ def test_writes_of_a_method_to_its_object_are_refused() -> None:
 
 def test_other_changes_of_an_object_that_a_module_holds_are_said() -> None:
     model = Counts()
-    with pytest.warns(TracerWarning, match=r"changes state\.calls"):
+    with pytest.warns(TracerWarning, match=r"changes state\.calls") as warned:
         graphwright.trace(model, (torch.ones(3),))
+    assert [warning.filename for warning in warned] == [__file__]
     assert model.state.calls == 0
 
 

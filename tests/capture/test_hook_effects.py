@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import trace, verify
-from graphwright.capture.questions import TracerWarning
+from graphwright import TracerWarning, trace, verify
 
 noted: dict[str, Any] = {}
 

@@ -24,7 +24,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from graphwright import CaptureError, symbolic_trace, trace, verify
+from graphwright import CaptureError, TracerWarning, symbolic_trace, trace, verify
 
 INPUTS = [(torch.randn(3, 4),), (torch.randn(5, 4),)]
 
@@ -586,7 +586,7 @@ class FillsRegistry(nn.Module):
 
 
 def test_no_cache_or_global_keeps_a_value_of_the_capture(registry: dict[str, Tensor]) -> None:
-    with pytest.warns(graphwright_warning(), match="keeps a tensor in the global 'REGISTRY'"):
+    with pytest.warns(TracerWarning, match="keeps a tensor in the global 'REGISTRY'"):
         gm = trace(FillsRegistry(), torch.ones(3, 4))
     assert registry == {}
     torch.testing.assert_close(gm(torch.ones(3, 4)), FillsRegistry()(torch.ones(3, 4)))
@@ -596,12 +596,6 @@ def test_no_cache_or_global_keeps_a_value_of_the_capture(registry: dict[str, Ten
     positions(7)
     trace(Cached(), torch.ones(3, 4))
     assert positions.cache_info().currsize == 2  # what was there stays
-
-
-def graphwright_warning() -> type[Warning]:
-    from graphwright.capture.questions import TracerWarning
-
-    return TracerWarning
 
 
 def test_a_lock_is_free_after_the_capture() -> None:
@@ -658,7 +652,7 @@ def test_a_global_that_is_assigned_on_one_way_has_its_value_on_each() -> None:
 
 
 def test_a_global_counter_is_left_as_it_was() -> None:
-    with pytest.warns(graphwright_warning(), match="assigns the global 'STEPS'"):
+    with pytest.warns(TracerWarning, match="assigns the global 'STEPS'"):
         gm = trace(counts_calls, torch.ones(2))
     assert STEPS == 0
     torch.testing.assert_close(gm(torch.ones(2)), torch.full((2,), 2.0))

@@ -19,8 +19,9 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_follow_takes_the_way_of_the_example_and_warns() -> None:
-    with pytest.warns(TracerWarning, match=r"test_options.py:\d+: return x if x.sum\(\) > 0 else -x"):
+    with pytest.warns(TracerWarning, match=r"test_options.py:\d+: return x if x.sum\(\) > 0 else -x") as warned:
         gm = trace(absolute, torch.ones(3), control_flow="follow")
+    assert [(warning.filename, warning.lineno) for warning in warned] == [(__file__, 18)]
     assert gm(-torch.ones(3)).tolist() == [-1.0, -1.0, -1.0]
 
 

@@ -13,7 +13,6 @@ from graphwright.capture.obstacles import Diagnosis, Obstacle
 from graphwright.capture.origins import Scope, ScopeContextManager, definition_line
 from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxyable import ProxyableClassMeta
-from graphwright.capture.questions import TracerWarning
 from graphwright.capture.recording import GraphAppendingTracer, TracerBase
 from graphwright.capture.root_inputs import PH, PHBase, PHWithMeta
 from graphwright.capture.sources import Source, source_of
@@ -21,6 +20,7 @@ from graphwright.capture.symbolic import symbolic_trace
 from graphwright.capture.tidy import erase_unused
 from graphwright.capture.trace import trace
 from graphwright.capture.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
+from graphwright.capture.tracer_warnings import TracerWarning
 from graphwright.capture.transformer import Transformer
 from graphwright.capture.wrap import wrap
 

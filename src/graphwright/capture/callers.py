@@ -8,7 +8,6 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
-import warnings
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,10 @@ from graphwright.capture.drawing import MAKERS
 from graphwright.capture.globals_kept import Globals
 from graphwright.capture.origins import user_frame
 from graphwright.capture.plan import Restart
-from graphwright.capture.questions import BOUNDARIES, TracerWarning
+from graphwright.capture.questions import BOUNDARIES
 from graphwright.capture.running import refusal
 from graphwright.capture.staging import Runtime
+from graphwright.capture.tracer_warnings import warn_tracer
 from graphwright.capture.transforms import BY_CODE, MADE
 from graphwright.capture.whole_calls import inline
 from graphwright.errors import CaptureError
@@ -51,12 +51,11 @@ class Callers:
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
         self._looked_at: set[CodeType] = set()
-        self._followed: set[Any] = set()  # autograd functions whose operations are recorded after all
 
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
         self._last = None
-        self._globals.put_back(is_over)
+        self._globals.put_back(is_over, self._recorder.log)
         while self._entered:
             self._entered.pop().cache_clear()
 
@@ -176,21 +175,20 @@ class Callers:
 
     def follow(self, function: Any) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""
-        if function not in self._followed:
-            self._followed.add(function)
-            warnings.warn(
-                f"at {self._recorder.where()}: the operations of {function.__name__}.forward are captured one by one: "
-                "its own backward is not that of the captured program",
-                TracerWarning,
-                stacklevel=2,
-            )
+        warn_tracer(
+            f"at {self._recorder.where()}: the operations of {function.__name__}.forward are captured one by one: "
+            "its own backward is not that of the captured program",
+            self._recorder.log,
+        )
 
 
 _ENDS = frozenset({*BOUNDARIES, inline.__code__})
 
 
 def _is_call(frame: FrameType) -> bool:
-    return frame.f_code in _SEEN or (APPLY is None and applied_by(frame) is not None)
+    """Tell whether a frame is of a call of torch's that should have been seen, and was not."""
+    is_call = frame.f_code in _SEEN or (APPLY is None and applied_by(frame) is not None)
+    return is_call and (frame.f_back is None or frame.f_back.f_code is not inline.__code__)
 
 
 def _outermost(frame: FrameType | None) -> FrameType | None:

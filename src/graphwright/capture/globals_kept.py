@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.closures import stored_globals
 from graphwright.capture.drawing import GENERATORS
 from graphwright.capture.opaque import holds_values
-from graphwright.capture.questions import TracerWarning
+from graphwright.capture.tracer_warnings import warn_tracer
+
+if TYPE_CHECKING:
+    from graphwright.capture.plan import Log
 
 __all__ = ["Globals"]
 
@@ -50,7 +52,7 @@ class Globals:
             (id(value), value) for value in [*values.values()] if issubclass(type(value), GENERATORS)
         )
 
-    def put_back(self, is_over: bool) -> None:
+    def put_back(self, is_over: bool, log: Log | None) -> None:
         """Take values of the capture out again, and give numbers back, with a TracerWarning for each name."""
         for (_, name), (names, before) in self._counted.items():
             now = names.get(name, _MISSING)
@@ -58,10 +60,9 @@ class Globals:
                 names[name] = before
                 if not is_over:  # it might have given it back itself
                     continue
-                warnings.warn(
+                warn_tracer(
                     f"the program assigns the global {name!r} of {names.get('__name__')}: the captured one does not",
-                    TracerWarning,
-                    stacklevel=2,
+                    log,
                 )
         self._counted.clear()
         for (_, name), (names, before, copied) in self._found.items():
@@ -76,11 +77,10 @@ class Globals:
             elif copied is not None:
                 now.clear()
                 now.extend(copied) if isinstance(now, list) else now.update(copied)
-            warnings.warn(
+            warn_tracer(
                 f"the program keeps a tensor in the global {name!r} of {names.get('__name__')}: "
                 "the captured one does not",
-                TracerWarning,
-                stacklevel=2,
+                log,
             )
         self._found.clear()
         self._codes.clear()

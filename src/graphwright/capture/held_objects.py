@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -10,7 +9,7 @@ from torch import nn
 from graphwright.capture.hook_effects import HookEffects, hooks_of
 from graphwright.capture.objects import is_plain_object
 from graphwright.capture.opaque import holds_values
-from graphwright.capture.questions import TracerWarning
+from graphwright.capture.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -76,11 +75,7 @@ class HeldObjects:
                     f"the program writes to {path}, of an object that it holds; the captured program could not",
                     fix="keep it in an attribute of a module, or pass the object as an argument",
                 )
-            warnings.warn(
-                f"the program changes {path}, not in a module; the captured program does not",
-                TracerWarning,
-                stacklevel=2,
-            )
+            warn_tracer(f"the program changes {path}, not in a module; the captured program does not")
 
 
 def _differences(before: Any, now: Any) -> list[tuple[Any, Any, Any]]:

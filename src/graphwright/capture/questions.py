@@ -12,7 +12,6 @@ import operator
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -41,6 +40,7 @@ from graphwright.capture.spellings import is_torch
 from graphwright.capture.staging import RUN, Text, converted_function, initializer, is_misfit, is_refused_number
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.capture.tracer_warnings import warn_tracer
 from graphwright.capture.uncertain import fork_for
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
@@ -50,7 +50,7 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["BOUNDARIES", "DataQuestion", "Questions", "TracerWarning"]
+__all__ = ["BOUNDARIES", "DataQuestion", "Questions"]
 
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
 _PATIENT = 1
@@ -61,10 +61,6 @@ _CHECKS = tuple(
     check.__code__ for check in (torch._assert, torch._check_with, torch._check, torch._check_value, torch._check_index)
 )
 BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
-
-
-class TracerWarning(UserWarning):
-    """A capture that follows only the example's path has met a question whose answer may be another."""
 
 
 class DataQuestion(BaseException):
@@ -155,11 +151,10 @@ class Questions:
         answer = self.of_example(subject)
         if answer is None:
             raise stopping(NeedsRealValues("the path of the example is followed"))
-        warnings.warn(
+        warn_tracer(
             f"at {self._recorder.where()}: the program asks for the data of a tensor, and only the way that the "
             f"example takes ({answer!r}) is captured; with other data the captured program may be wrong",
-            TracerWarning,
-            stacklevel=2,
+            self._recorder.log,
         )
         return answer
 

@@ -21,6 +21,7 @@ from graphwright.capture.origins import place_of, user_frame
 from graphwright.capture.running import running
 from graphwright.capture.symbols import symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.tracer_warnings import warn_at
 
 if TYPE_CHECKING:
     from graphwright.capture.plan import Log
@@ -55,11 +56,7 @@ def warn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     given = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False)) | kwargs
     category = type(given["message"]) if isinstance(given["message"], Warning) else given.get("category") or UserWarning
-    names = frame.f_globals
-    return warnings.warn_explicit(
-        given["message"], category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"),
-        names.setdefault("__warningregistry__", {}), source=given.get("source"),
-    )  # fmt: skip
+    return warn_at(frame, given["message"], category, given.get("source"))
 
 
 def print_elsewhere(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
