@@ -174,7 +174,7 @@ class AttemptRegion:
         if isinstance(value, TensorProxy):
             proxy = TensorProxy.make(recorder, value.example, node)
             proxy.optional, proxy.is_none, proxy.is_mixed = value.optional, value.is_none, value.is_mixed
-            proxy.loose, proxy.fixed = value.loose, value.fixed
+            proxy.loose, proxy.sizes = value.loose, value.sizes
             return proxy
         symbol = symbol_of(value)
         made = recorder.joining.stand_in(recorder.joining.sample(value, value), node, self._entry.place)

@@ -10,6 +10,7 @@ import torch
 
 from graphwright.capture.growing import is_growing
 from graphwright.capture.keys import hashed, is_fixed
+from graphwright.capture.known_sizes import size_of
 from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -47,14 +48,15 @@ class Numbers:
         if not -rank <= dim < rank:
             raise IndexError(f"Dimension out of range: expected one of [{-rank}, {rank - 1}], but got {dim}")
         dim %= rank
-        known = tensor.fixed.get(dim - rank)
-        if known is not None:
+        known = size_of(tensor, dim - rank)
+        if type(known) is int:
             return self.constant_symbol(known)
         if id(tensor) in self._fixed:
             symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
             return self.constant_symbol(self._recorder.questions.guard(symbol))
         symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
         symbol.is_data |= dim in tensor.loose
+        symbol.dim = known
         if is_fixed(self._recorder, symbol):
             return self.constant_symbol(self._recorder.questions.guard(symbol))
         return symbol
@@ -274,8 +276,9 @@ def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
         if function in (operator.mul, operator.floordiv) and plain == 1:
             return left
     plain = left.hint if left.function == "constant" else None
-    if function is operator.sub and left.key == right.key:
-        return left.recorder.numbers.constant_symbol(left.hint - left.hint)
+    is_same = left.is_int() and (left.key == right.key or (left.dim is not None and left.dim is right.dim))
+    if is_same and (function is operator.sub or function in _COMPARISONS):
+        return left.recorder.numbers.constant_symbol(function(0, 0))
     adds_nothing = (function is operator.add and plain == 0) or (function is operator.mul and plain == 1)
     return right if type(plain) is int and right.is_int() and adds_nothing else None
 

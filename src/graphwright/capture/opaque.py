@@ -11,6 +11,7 @@ from torch import nn
 from graphwright.capture.calls import CountingMode
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.hook_effects import contained
+from graphwright.capture.known_sizes import sizes_after
 from graphwright.capture.outside import holds_objects
 from graphwright.capture.running import refusal
 from graphwright.capture.spellings import is_torch
@@ -46,7 +47,10 @@ def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: A
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
     run = contained(recorder, module, path, recorder.examples.module(module))
-    return recorder.record("call_module", path, run, args, kwargs)
+    result = recorder.record("call_module", path, run, args, kwargs)
+    if type(result) is TensorProxy and not kwargs:
+        result.sizes = sizes_after(module, args, result.example)
+    return result
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")

@@ -28,10 +28,10 @@ from graphwright.capture.containers import is_named_result
 from graphwright.capture.conversion import is_converted
 from graphwright.capture.converted_modules import convert_module
 from graphwright.capture.examples import Examples
-from graphwright.capture.fixed_sizes import fixed_sizes
 from graphwright.capture.growing import is_growing
 from graphwright.capture.joining import Joining
 from graphwright.capture.keeping import Keeping
+from graphwright.capture.known_sizes import known_sizes
 from graphwright.capture.loop_holders import check_items
 from graphwright.capture.loops import Loops
 from graphwright.capture.numbers import Numbers
@@ -266,7 +266,7 @@ class Recorder:
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
-            owner.fixed = {}
+            owner.sizes = {}
             for dim in range(owner.example.dim()):  # sizes read before are those from before
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
                 if known is not None:
@@ -312,7 +312,7 @@ class Recorder:
         if isinstance(example, torch.Tensor):
             proxy = TensorProxy.make(self, example, node)
             proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
-            proxy.fixed = fixed_sizes(name_of_target(target), args, kwargs, example)
+            proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
             return proxy
         names = self.unpacked_names()
         if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):

@@ -35,7 +35,7 @@ class Symbol:
     themselves do it.
     """
 
-    __slots__ = ("_hint", "args", "function", "is_data", "key", "kind", "name", "recorder", "sample", "site")
+    __slots__ = ("_hint", "args", "dim", "function", "is_data", "key", "kind", "name", "recorder", "sample", "site")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Symbol:
         self.args = args  # symbols, nodes and plain values
         self.site = site  # where the program computed it
         self.name = ""  # what the program's source calls it
+        self.dim: Any = None  # of the size of a tensor: what tells it from sizes that may be others
         # What tells it from other numbers; tensors and nodes by id, for comparing them would be an operation.
         self.key: tuple[Any, ...] = (
             function,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["TensorProxy", "is_uncertain"]
 
 
-_NOTHING: dict[int, int] = {}  # never written to
+_NOTHING: dict[int, int | Dim] = {}  # never written to
 _NONE: frozenset[int] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dim:
+    """A size that inputs decide: the same object for all tensors that operations give this size."""
+
+    hint: int
 
 
 class TensorProxy(torch.Tensor):
@@ -30,9 +38,10 @@ class TensorProxy(torch.Tensor):
 
     `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
     one side of a branch gave None, `optional` is the place of that branch: a run may find None here, and `is_none`
-    tells whether the example does, as far as that is known. `fixed` are the sizes that no input changes, by dimension
-    counted from the end; `loose` are those that differ from one iteration of a loop to the next; what `is_mixed`
-    may be a number in a run, where a loop starts at zero, or one side of the branch at `mixed_at` gave True or False.
+    tells whether the example does, as far as that is known. `sizes` is what is known of its sizes, by dimension counted
+    from the end: a number that no input changes, or a size that other tensors have, too; `loose` are those that differ
+    from one iteration of a loop to the next; what `is_mixed` may be a number in a run, where a loop starts at zero, or
+    one side of the branch at `mixed_at` gave True or False.
     """
 
     recorder: Recorder
@@ -41,7 +50,7 @@ class TensorProxy(torch.Tensor):
     _make: Callable[[], Node] | None
     optional: Any
     is_none: bool | None
-    fixed: dict[int, int]
+    sizes: dict[int, int | Dim]
     loose: frozenset[int]
     is_mixed: bool
     mixed_at: Any
@@ -63,7 +72,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        proxy.optional, proxy.is_none, proxy.fixed, proxy.loose = None, False, _NOTHING, _NONE
+        proxy.optional, proxy.is_none, proxy.sizes, proxy.loose = None, False, _NOTHING, _NONE
         proxy.is_mixed, proxy.mixed_at = False, None
         return proxy
 

@@ -1,6 +1,7 @@
 """Sizes that are the same for all inputs, because the program itself says them: the 16 of `x.view(n, -1, 16)`.
 
-A question about such a size has one answer, so that it needs neither a branch nor a guard.
+A question about such a size has one answer, so that it needs neither a branch nor a guard. So has the question whether
+two sizes are equal that an operation has made so: those of `x` and of `torch.relu(x)`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from graphwright.capture.growing import is_growing
-from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.symbols import symbol_of
+from graphwright.capture.tensor_proxy import Dim, TensorProxy
 
-__all__ = ["fixed_sizes"]
+__all__ = ["known_sizes", "size_of", "sizes_after"]
 
-Sizes = list[int | None]  # one per dimension, None where inputs may decide
+Sizes = list[int | Dim | None]  # one per dimension, None where nothing is known
 
 _RESHAPES = frozenset({"view", "reshape"})
 _SAME = frozenset({
@@ -29,8 +32,40 @@ _BROADCAST = frozenset({
 })  # fmt: skip
 
 
-def fixed_sizes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: torch.Tensor) -> dict[int, int]:
-    """The sizes of the result of an operation that its arguments fix, by dimension counted from the end."""
+_SAME_MODULES = (
+    nn.Dropout, nn.LayerNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh,
+    nn.Sigmoid, nn.Softmax, nn.Identity,
+)  # fmt: skip
+
+
+def size_of(tensor: TensorProxy, dim: int) -> int | Dim:
+    """What is known of a size; `dim` counts from the end."""
+    known = tensor.sizes.get(dim)
+    if known is None:
+        known = Dim(tensor.example.shape[dim])
+        tensor.sizes = {**tensor.sizes, dim: known}
+    return known
+
+
+def sizes_after(module: nn.Module, args: Sequence[Any], result: torch.Tensor) -> dict[int, int | Dim]:
+    """What is known of the sizes that a module of torch's gives, whose parameters may be others when it runs."""
+    is_plain = not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    if not is_plain or len(args) != 1 or not isinstance(args[0], TensorProxy):
+        return {}
+    sizes = _sizes_of(args[0])
+    if type(module) is nn.Linear:
+        sizes = [*sizes[:-1], None]
+    elif type(module) is nn.Embedding:
+        sizes = [*sizes, None]
+    elif type(module) not in _SAME_MODULES:
+        return {}
+    return _by_dimension(sizes, result)
+
+
+def known_sizes(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: torch.Tensor
+) -> dict[int, int | Dim]:
+    """What the arguments of an operation tell of the sizes of its result, by dimension counted from the end."""
     if not args or "out" in kwargs:
         return {}
     if name in _RESHAPES:
@@ -51,15 +86,24 @@ def fixed_sizes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], resul
         sizes = _broadcast([_sizes_of(value) for value in args if isinstance(value, torch.Tensor)])
     else:
         return {}
+    return _by_dimension(sizes, result)
+
+
+def _by_dimension(sizes: Sizes, result: torch.Tensor) -> dict[int, int | Dim]:
     if len(sizes) != result.dim():
         return {}
-    return {i - len(sizes): n for i, n in enumerate(sizes) if n is not None and n == result.shape[i]}
+    hints = [size.hint if isinstance(size, Dim) else size for size in sizes]
+    return {
+        i - len(sizes): size
+        for i, (size, hint) in enumerate(zip(sizes, hints, strict=True))
+        if size is not None and hint == result.shape[i]
+    }
 
 
 def _sizes_of(value: Any) -> Sizes:
     if isinstance(value, TensorProxy):
         rank = value.example.dim()
-        return [value.fixed.get(i - rank) for i in range(rank)]
+        return [size_of(value, i - rank) for i in range(rank)]
     if isinstance(value, torch.Tensor):  # a parameter or buffer
         with torch._C.DisableTorchFunction():
             return list(value.shape)
@@ -69,12 +113,22 @@ def _sizes_of(value: Any) -> Sizes:
 def _literals(args: Sequence[Any]) -> Sizes:
     """Sizes as they are passed, one by one or as one sequence."""
     given = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-    return [size if type(size) is int and size != -1 else None for size in given]
+    return [_literal(size) for size in given]
+
+
+def _literal(size: Any) -> int | Dim | None:
+    if type(size) is int:
+        return size if size != -1 else None
+    symbol = symbol_of(size)
+    return symbol.dim if symbol is not None else None
 
 
 def _expanded(sizes: Sizes, wanted: Sizes) -> Sizes:
     before = [None] * (len(wanted) - len(sizes)) + sizes
-    return [known if size is None and known != 1 else size for known, size in zip(before, wanted, strict=True)]
+    return [
+        known if type(known) is int and known != 1 else size  # a size that inputs decide may be one
+        for known, size in zip(before, wanted, strict=True)
+    ]
 
 
 def _permuted(sizes: Sizes, name: str, args: Sequence[Any]) -> Sizes:
@@ -118,11 +172,11 @@ def _indexed(sizes: Sizes, index: tuple[Any, ...]) -> Sizes:
     return out
 
 
-def _sliced(size: int | None, item: slice) -> int | None:
+def _sliced(size: int | Dim | None, item: slice) -> int | Dim | None:
     bounds = (item.start, item.stop, item.step)
     if all(bound is None for bound in bounds):  # a bound may be a tensor, which is not to be compared
         return size
-    if size is None or not all(bound is None or type(bound) is int for bound in bounds):
+    if type(size) is not int or not all(bound is None or type(bound) is int for bound in bounds):
         return None
     return len(range(*item.indices(size)))
 
@@ -136,10 +190,16 @@ def _joined(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if type(dim) is not int:
         return []
-    out: Sizes = [next((size for size in column if size is not None), None) for column in zip(*parts, strict=True)]
-    along = [part[dim] for part in parts]
-    out[dim] = None if None in along else sum(size or 0 for size in along)
+    out: Sizes = [_of_equals(column) for column in zip(*parts, strict=True)]
+    along = [size for part in parts if type(size := part[dim]) is int]
+    out[dim] = sum(along) if len(along) == len(parts) else None
     return out
+
+
+def _of_equals(sizes: Sequence[int | Dim | None]) -> int | Dim | None:
+    """What is known of a size that all of these are."""
+    known = [size for size in sizes if size is not None]
+    return next((size for size in known if type(size) is int), known[0] if known else None)
 
 
 def _broadcast(operands: list[Sizes]) -> Sizes:
@@ -147,6 +207,8 @@ def _broadcast(operands: list[Sizes]) -> Sizes:
     out: Sizes = []
     for dim in range(-rank, 0):
         column = [sizes[dim] for sizes in operands if len(sizes) >= -dim]
-        wide = next((size for size in column if size is not None and size != 1), None)
-        out.append(wide if wide is not None else None if None in column else 1)
+        wide = [size for size in column if size != 1]
+        number = next((size for size in wide if type(size) is int), None)
+        is_one = all(size is wide[0] for size in wide)  # a size that inputs decide may be one, and another not
+        out.append(number if number is not None else (wide[0] if wide else 1) if is_one else None)
     return out

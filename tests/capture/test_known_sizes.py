@@ -1,0 +1,153 @@
+"""Sizes that operations make equal are known to be equal, and no others: those are compared when the program runs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphwright import GraphModule, trace
+from graphwright.ops import cond
+
+
+def of_an_activation(x: Tensor, y: Tensor) -> Any:
+    after = torch.relu(x).transpose(0, 1)
+    return x.sum() if after.size(1) == x.size(0) else y
+
+
+def of_a_view(x: Tensor, y: Tensor) -> Any:
+    parts = x.view(x.size(0), x.size(1), 1, -1).permute(0, 2, 1, 3).reshape(-1, x.size(1))
+    return x.sum() if parts.size(-1) != x.size(1) else parts + parts.shape[1] - x.shape[1]
+
+
+class Projects(nn.Module):
+    def __init__(self, hook: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(3, 4), nn.Linear(3, 4)
+        if hook is not None:
+            self.key.register_forward_hook(hook)
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        query, key = self.query(x), torch.dropout(self.key(x), 0.0, self.training)
+        if query.size(0) != key.size(0):
+            return query
+        return query @ key.T
+
+
+@pytest.mark.parametrize("program", [of_an_activation, of_a_view, Projects()])
+def test_nothing_is_asked_where_sizes_are_the_same(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(2, 3), torch.ones(2, 3)))
+    assert gm.guards == [] and not gm.report.forks and not gm.graph.find_nodes(op="call_function", target=cond)
+    agrees(gm, program)
+
+
+def broadcast(x: Tensor, y: Tensor) -> Any:
+    return (x + y).size(0) == x.size(0), (x + y).size(0) == y.size(0), torch.where(x > 0, x, y).size(1) == y.size(1)
+
+
+def expanded(x: Tensor, y: Tensor) -> Any:
+    return x[:1].expand(y.size(0), -1).size(0) == x.size(0), x.unsqueeze(0).expand(4, -1, -1).size(1) == x.size(0)
+
+
+def sliced(x: Tensor, y: Tensor) -> Any:
+    return x[1:].size(0) == x.size(0), x[:4].size(0) == x.size(0), x[:, :].size(1) == x.size(1)
+
+
+def joined(x: Tensor, y: Tensor) -> Any:
+    both = torch.cat([x, x])
+    return both.size(0) == x.size(0), both.size(1) == x.size(1), torch.cat([x, x[:0]]).size(0) == x.size(0)
+
+
+def reshaped_in_place(x: Tensor, y: Tensor) -> Any:
+    x = x.clone()
+    after = torch.relu(x)
+    before = x.size(0)
+    x.t_()
+    return after.size(0) == x.size(0), after.size(0) == before, x.size(1) == before, torch.relu(x).size(0) == x.size(0)
+
+
+def shrinking(x: Tensor, y: Tensor) -> Any:
+    before, found = x, []
+    while x.size(0) > 1:
+        x = torch.relu(x)[1:]
+        found.append(x.size(0) == before.size(0))
+    return x, len(found)
+
+
+def of_one_side(x: Tensor, y: Tensor) -> Any:
+    z = torch.relu(x) if x.sum() > 0 else y
+    return z.size(0) == x.size(0), (z.size(0) - x.size(0)) == 0
+
+
+def shortened(module: nn.Module, args: Any, result: Tensor) -> Tensor:
+    return result[:2]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [broadcast, expanded, sliced, joined, reshaped_in_place, shrinking, of_one_side, Projects(shortened)],
+)
+def test_sizes_that_only_look_the_same_are_compared(program: Callable[..., Any]) -> None:
+    agrees(trace(program, (torch.ones(2, 3), torch.ones(2, 3))), program)
+
+
+def agrees(gm: GraphModule, program: Callable[..., Any]) -> None:
+    """Check a captured program against its original for many sizes."""
+    for rows, others in itertools.product((1, 2, 4, 5), repeat=2):
+        inputs = torch.randn(rows, 3), torch.randn(others, 3)
+        try:
+            expected = program(*inputs)
+        except RuntimeError:
+            with pytest.raises(RuntimeError):
+                gm(*inputs)
+        else:
+            torch.testing.assert_close(gm(*inputs), expected)
+
+
+OPERATIONS: list[Callable[[Tensor, Tensor], Tensor]] = [
+    lambda a, b: a + b,
+    lambda a, b: a * b[:1],
+    lambda a, b: torch.relu(a),
+    lambda a, b: a.transpose(0, 1),
+    lambda a, b: a.T.contiguous(),
+    lambda a, b: torch.cat([a, b.view(-1, a.size(1))]) if a.size(1) == b.size(1) else a,
+    lambda a, b: a[1:] if a.size(0) > 1 else b,
+    lambda a, b: a[:, None].expand(-1, b.size(0), -1)[:, 0],
+    lambda a, b: a.reshape(a.size(1), -1),
+    lambda a, b: a.unsqueeze(0).softmax(-1)[0],
+    lambda a, b: torch.where(a > 0, a, a[:1]),
+    lambda a, b: a[:1].expand(b.size(0), a.size(1)),
+]
+
+
+def random_program(seed: int) -> Callable[[Tensor, Tensor], Any]:
+    """Operations in a random order, and which of their sizes are the same."""
+    chosen = random.Random(seed)
+    steps = [(chosen.choice(OPERATIONS), chosen.random(), chosen.random()) for _ in range(6)]
+
+    def program(x: Tensor, y: Tensor) -> Any:
+        found, same = [x, y], []
+        for operation, first, second in steps:
+            a, b = found[int(first * len(found))], found[int(second * len(found))]
+            found.append(operation(a, b))
+        for a, b in zip(found, found[1:] + found[:1], strict=True):
+            same += [a.size(0) == b.size(0), a.size(1) != b.size(1), a.size(0) <= b.size(1)]
+        return same, found[-1]
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_compare_sizes_as_eager(seed: int) -> None:
+    program = random_program(seed)
+    for example in (torch.ones(2, 3), torch.ones(3, 3), torch.ones(1, 3)):
+        try:
+            program(example, torch.ones(2, 3))
+        except RuntimeError:
+            continue
+        agrees(trace(program, (example, torch.ones(2, 3))), program)
