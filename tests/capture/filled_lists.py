@@ -51,6 +51,59 @@ def l_extend_gen(x):
 
 
 @program
+def l_extend_numbers(x):
+    ends = [0]
+    for row in x:
+        ends.extend((torch.arange(int(row.abs().sum()) % 4 + 1).cumsum(0) + ends[-1]).tolist())
+    return torch.tensor(ends)
+
+
+@program
+def l_extend_rows(x):
+    rows = []
+    for i, row in enumerate(x):
+        rows.extend(list(x[: i + 1] * row))
+    return torch.stack(rows), len(rows)
+
+
+@program
+def l_repeated_pairs(x):
+    sizes = [(x.size(1), x.sum())] * x.size(0)
+    return torch.stack([row[: pair[0] // 2].sum() + pair[1] for row, pair in zip(x, sizes)]), len(sizes)
+
+
+@program
+def l_nested_targets(x):
+    sizes = [(i, (len(row), row * i)) for i, row in enumerate(x)]
+    rows = [row + scaled[:n].sum() for row, (i, (n, scaled)) in zip(x, sizes) if i != 1]
+    return rows, {i: scaled for i, (_, scaled) in sizes}, any(n > i for _, (i, (n, rest)) in enumerate(sizes))
+
+
+@program
+def l_repeated_numbers(x):
+    rows = [0] * x.size(0)
+    for i in range(x.size(0)):
+        rows[i] = x[i] * 2
+    return torch.stack(rows)
+
+
+@program
+def l_repeated_nones(x):
+    rows = [None] * len(x)
+    for i, row in enumerate(x):
+        if row.sum() > 0:
+            rows[i] = row
+    return rows
+
+
+@program
+def l_repeated_lists(x):
+    rows = [[]] * x.size(0)
+    rows[0].append(x)  # to all of them
+    return [len(row) for row in rows]
+
+
+@program
 def l_pop(x):
     rows = [x[0]]
     for row in x:

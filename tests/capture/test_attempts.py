@@ -183,9 +183,9 @@ def test_no_handler_gets_the_error_of_a_guard() -> None:
     def program(x: Any) -> Any:
         try:
             y = torch.linalg.cholesky(torch.diag(x))
-            z = [0.0] * x.size(0)
+            z = [[0.0]] * x.size(0)
         except RuntimeError:
-            y, z = torch.diag(x), [1.0]
+            y, z = torch.diag(x), [[1.0]]
         return y * len(z)
 
     gm = trace(program, INPUTS[0])

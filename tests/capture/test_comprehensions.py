@@ -285,7 +285,7 @@ DOORS: dict[str, Callable[[Any], GraphModule]] = {
 }
 # What each door does not capture for every input: it refuses the program, or guards what it takes for granted.
 NOT_CAPTURED = {
-    "trace": ("zip_dict starred_assign max_key list_setitem"),
+    "trace": ("zip_dict starred_assign max_key"),
     "script": ("starred_assign max_key list_setitem comp_closure"),
     "symbolic_trace": ("zip_dict starred_target starred_comp starred_assign max_key"),
 }

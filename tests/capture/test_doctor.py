@@ -183,7 +183,7 @@ def rate(x: torch.Tensor) -> int:
 def noted(x: torch.Tensor, flag: bool = False) -> Any:
     if flag:
         x = x * 2
-    for i in [0] * x.size(0):
+    for i in (0,) * x.size(0):
         x = x + i
     x = x * rate(x)
     return (x, x) if x.sum() > 0 else x
@@ -194,7 +194,7 @@ def test_what_does_not_block_is_listed() -> None:
     assert diagnosis.ok
     assert found(diagnosis) == [
         ("guard", "def noted(x: torch.Tensor, flag: bool = False) -> Any:"),
-        ("guard", "for i in [0] * x.size(0):"),
+        ("guard", "for i in (0,) * x.size(0):"),
         ("opaque", "x = x * rate(x)"),
         ("fork", "return (x, x) if x.sum() > 0 else x"),
     ]

@@ -117,7 +117,7 @@ class Asks(nn.Module):
             x = x.flatten(0, 1)
         if self.training or flag:
             x = x * 2
-        for _ in [0] * (x.shape[1] // 2):
+        for _ in (0,) * (x.shape[1] // 2):
             x = x + 1
         return x if mask is None else x * mask
 
@@ -140,7 +140,7 @@ def test_what_the_example_answered_is_checked(call: object, message: str) -> Non
 
 def test_guards_are_listed_with_the_users_line() -> None:
     gm = trace(Asks().eval(), torch.randn(2, 5, 4))
-    assert any("[0] * (x.shape[1] // 2)" in str(guard) for guard in gm.guards)
+    assert any("(0,) * (x.shape[1] // 2)" in str(guard) for guard in gm.guards)
 
 
 def test_an_int_argument_is_an_int_to_isinstance_and_stays_an_input() -> None:

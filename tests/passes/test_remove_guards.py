@@ -13,10 +13,10 @@ from graphwright.passes import remove_guards
 
 
 def program(x: torch.Tensor, mask: Any = None, causal: bool = False) -> torch.Tensor:
-    for i, _ in enumerate([0] * (x.shape[0] + 1)):
+    for i, _ in enumerate((0,) * (x.shape[0] + 1)):
         x = x + i
     if x.sum() > 0 and not causal:
-        for i, _ in enumerate([0] * x.shape[1]):
+        for i, _ in enumerate((0,) * x.shape[1]):
             x = x * (i + 1)
     return x if mask is None else x * mask
 

@@ -479,12 +479,13 @@ class Converter(ast.NodeTransformer):
         return last
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        """`"row %d" % i`."""
+        """`"row %d" % i`, `[row] * n`."""
         self.generic_visit(node)
-        is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-        if not is_text or not isinstance(node.op, ast.Mod) or self._is_message:
+        of_list = isinstance(node.left, ast.List) and isinstance(node.op, ast.Mult)
+        of_text = isinstance(getattr(node.left, "value", None), str) and isinstance(node.op, ast.Mod)
+        if not of_list and (not of_text or self._is_message):
             return node
-        return self._call("percent", node, node.left, node.right)
+        return self._call("repeated" if of_list else "percent", node, node.left, node.right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
@@ -591,18 +592,14 @@ class Converter(ast.NodeTransformer):
     def _parts_of(self, node: ast.ListComp | ast.GeneratorExp, convert: Any) -> list[Any] | None:
         """What a comprehension goes over, its target, and functions of an item; None where it has to stay as it is."""
         loop = node.generators[0]
-        names = plain_names(loop.target)
-        parts = [node.elt, *loop.ifs]
-        if len(node.generators) > 1 or loop.is_async or not names or not may_wait(*parts) or holds(parts, *SCOPES):
+        parts, is_simple = [node.elt, *loop.ifs], len(node.generators) == 1 and bool(plain_names(loop.target))
+        if not is_simple or loop.is_async or not may_wait(*parts) or holds(parts, *SCOPES):
             return None
         is_tuple = ast.Constant(isinstance(loop.target, ast.Tuple))
-        names = [
-            name if name not in names[i + 1 :] else f"{PREFIX}unused_{i}" for i, name in enumerate(names)
-        ]  # `_, _, row`
-        functions = [function_of(names, convert(node.elt))]
+        functions = [function_of(loop.target, convert(node.elt))]
         if loop.ifs:
             test = loop.ifs[0] if len(loop.ifs) == 1 else placed(ast.BoolOp(ast.And(), loop.ifs), node)
-            functions.append(function_of(names, self._truth(test)))
+            functions.append(function_of(loop.target, self._truth(test)))
         return [self.visit(loop.iter), ast.Constant(ast.unparse(loop.target)), is_tuple, *functions]
 
     def visit_withitem(self, node: ast.withitem) -> Any:

@@ -23,7 +23,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.recorder import Recorder
 
-__all__ = ["given", "is_count_known", "listed", "numbers", "of_unknown", "pieces", "rows"]
+__all__ = ["given", "is_count_known", "listed", "numbers", "of_unknown", "pieces", "repeated", "rows"]
 
 
 def _place(recorder: Recorder) -> Any:
@@ -79,6 +79,27 @@ def numbers(recorder: Recorder, values: OpenRange) -> LoopList | None:
     items = [recorder.numbers.of_node(node, number, int) for number in example]
     made: LoopList = _open_list(recorder, node, items, place, node.name)
     return made
+
+
+def repeated(recorder: Recorder, values: list[Any], count: Any) -> LoopList | None:
+    """`[value] * count`; None where that is no size, or where each item could be changed by itself."""
+    symbol = symbol_of(count)
+    if symbol is None or symbol.function == "constant" or symbol.is_data or not symbol.has_value:
+        return None
+    place, items = _place(recorder), values * int(symbol.hint)
+    if place is None or not items or not all(map(_is_value, values)):
+        return None
+    name = recorder.target_name() or "repeated"
+    arguments = (recorder.argument(values), recorder.argument(count))
+    node = recorder.node("call_function", operator.mul, arguments, {}, name=name)
+    made: LoopList = _open_list(recorder, node, items, place, node.name)
+    return made
+
+
+def _is_value(item: Any) -> bool:
+    if isinstance(item, tuple):
+        return all(map(_is_value, item))
+    return item is None or isinstance(item, bool | int | float | str | torch.Tensor) or symbol_of(item) is not None
 
 
 def given(recorder: Recorder, path: str, make: Callable[[], Node], tensors: Sequence[torch.Tensor]) -> LoopList | None:

@@ -21,6 +21,7 @@ from graphwright.capture.loop_holders import Holder
 from graphwright.capture.loop_lists import LoopList, LoopTuple, OfRun
 from graphwright.capture.loop_queues import LoopQueue
 from graphwright.capture.loop_sets import LoopSet, table_of
+from graphwright.capture.rows import repeated
 from graphwright.capture.running import refusal, running
 from graphwright.capture.symbols import is_symbolic
 from graphwright.capture.tensor_proxy import TensorProxy
@@ -126,6 +127,12 @@ class Tables:
         values |= more
         return values
 
+    def repeated(self, values: list[Any], count: Any) -> Any:
+        """`[value] * count`."""
+        recorder = running()
+        made = None if recorder is None or not recorder.examples.are_there else repeated(recorder, values, count)
+        return values * count if made is None else made
+
     def percent(self, template: Any, values: Any) -> Any:
         """`"..." % values`."""
         recorder = running()
@@ -181,7 +188,7 @@ def method_call(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs
         if (name in _KEYED_BY_FIRST and is_of_run(args[0])) or (name == "update" and _holds_of_run(args[0])):
             _grow(recorder, owner)
     elif (kind is list and args and name in ("remove", "insert", "pop") and is_symbolic(args[0])) or (
-        kind is collections.deque and args and isinstance(args[0], OfRun)
+        args and isinstance(args[0], OfRun) and (kind is collections.deque or (kind is list and name == "extend"))
     ):
         _grow(recorder, owner)
     elif kind is str and name == "format" and not kwargs and _are_of_loop(recorder, args):

@@ -169,17 +169,26 @@ def lambda_of(body: ast.expr) -> Any:
 
 
 def plain_names(target: ast.expr) -> list[str]:
-    """The variables of a target that is one, or a tuple of some; none for any other target."""
+    """The variables of a target that is one, or a tuple of some and of such tuples; none for any other target."""
+    if isinstance(target, ast.Name):
+        return [target.id]
+    parts = [plain_names(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+    names = [name for part in parts for name in part]
+    is_clear = len(parts) == len(names) or len(names) == len(set(names))  # `_, (_, row)`: which is the last?
+    return names if all(parts) and is_clear else []
+
+
+def function_of(target: ast.expr, body: ast.expr) -> Any:
+    """An expression as a function of the parts of a target."""
     parts = target.elts if isinstance(target, ast.Tuple) else [target]
-    return (
-        [part.id for part in parts if isinstance(part, ast.Name)]
-        if all(isinstance(part, ast.Name) for part in parts)
-        else []
-    )
-
-
-def function_of(names: list[str], body: ast.expr) -> Any:
-    """An expression as a function of variables."""
+    names = [part.id if isinstance(part, ast.Name) else f"{PREFIX}part_{i}" for i, part in enumerate(parts)]
+    for part, name in zip(parts, names, strict=True):
+        if not isinstance(part, ast.Name):
+            given: list[ast.expr] = [ast.Starred(ast.Name(name, ast.Load()), ast.Load())]
+            body = placed(ast.Call(function_of(part, body), given, []), body)
+    names = [
+        name if name not in names[i + 1 :] else f"{PREFIX}unused_{i}" for i, name in enumerate(names)
+    ]  # `_, _, row`
     made = lambda_of(body)
     made.args.args = [*[ast.arg(name) for name in names], *made.args.args]
     return placed(made, body)
