@@ -22,6 +22,7 @@ from graphwright.capture.joining import Sample, Unlike
 from graphwright.capture.list_items import ItemDict, ItemList
 from graphwright.capture.raised import Raised
 from graphwright.capture.running import refusal, stopping
+from graphwright.capture.trees import targets_in
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
@@ -201,12 +202,13 @@ def value_of_kind(
         if len(names) == len(kind.parts):
             nodes = recorder.unpacked(node, len(kind.parts), names)
         else:
+            names = [""] * len(kind.parts)
             nodes = [
                 recorder.node("call_function", operator.getitem, (node, i), {}, "getitem")
                 for i in range(len(kind.parts))
             ]
         items = [
-            value_of_kind(recorder, part, item, name, place, (), give_up, _noted_part(kind, i, noted))
+            value_of_kind(recorder, part, item, name, place, targets_in(names[i]), give_up, _noted_part(kind, i, noted))
             for i, (part, item) in enumerate(zip(kind.parts, nodes, strict=True))
         ]
         return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)

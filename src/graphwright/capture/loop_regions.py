@@ -33,6 +33,7 @@ from graphwright.capture.regions import Region
 from graphwright.capture.running import Refusal, stopping
 from graphwright.capture.staging import held, recorder_of
 from graphwright.capture.symbols import UNKNOWN
+from graphwright.capture.trees import targets_in
 from graphwright.capture.unbound import BoundIf, Unbound
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
@@ -88,7 +89,7 @@ class LoopRegion:
         test: Callable[[], Any] | None = None,
     ) -> None:
         self._recorder, self._place, self._body, self._items, self._test = recorder, place, body, items, test
-        self._targets = [name.strip(" ()") for name in target.split(",")]
+        self._target = target
         self._asks_how = asks_how
         self._functions = (body,) if test is None else (test, body)
         self._names, self._alive = names, tuple([name for name in names if name not in private])
@@ -224,7 +225,7 @@ class LoopRegion:
 
     def _item(self, run: _Run, index: int) -> Any:
         assert self._items is not None
-        return self._items.item(self._recorder, run.item, self._targets, index)
+        return self._items.item(self._recorder, run.item, targets_in(self._target), index)
 
     def _enter(self, template: list[Any], run: _Run, is_first: bool) -> Region:
         """Start to write to a graph of its own, with the state that an iteration finds."""
@@ -236,8 +237,7 @@ class LoopRegion:
         run.outer, recorder.region = recorder.region, region
         recorder.writes.start_loop()
         if self._items is not None:
-            is_one = len(self._targets) == 1 and self._targets[0].isidentifier()
-            run.item = _input(region, self._targets[0] if is_one else "item")
+            run.item = _input(region, self._target if self._target.isidentifier() else "item")
         values = {}
         with torch._C.DisableTorchFunction():
             for slot in self._slots:

@@ -20,6 +20,7 @@ from graphwright.capture.outside import ObjectProxy
 from graphwright.capture.proxy import Proxy
 from graphwright.capture.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.trees import targets_in
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class _Combined(OpenIterable):
     def _items(self, recorder: Recorder, node: Node, names: Sequence[str], parts: Sequence[Any]) -> tuple[Any, ...]:
         names = names if len(names) == len(parts) else [""] * len(parts)
         nodes = recorder.unpacked(node, len(parts), names)
-        return tuple([make(node, ()) for make, node in zip(parts, nodes, strict=True)])
+        return tuple([make(node, targets_in(name)) for make, node, name in zip(parts, nodes, names, strict=True)])
 
     def length(self) -> int | None:
         lengths = [part.length() for part in self._parts]

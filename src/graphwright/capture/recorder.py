@@ -414,7 +414,7 @@ class Recorder:
     def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
         """The nodes of the items of a tuple."""
         whole = self.node("call_function", unpack, (node, count), {}, "unpack")
-        return [self._item_node(whole, i, names[i]) for i in range(count)]
+        return [self._item_node(whole, i, names[i] if names[i].isidentifier() else "") for i in range(count)]
 
     def mark(self) -> Any:
         """What is counted so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "may_wait",
     "name_of",
     "placed",
+    "targets_in",
     "plain_names",
     "texts_of",
     "walk_all",
@@ -176,6 +178,13 @@ def plain_names(target: ast.expr) -> list[str]:
     names = [name for part in parts for name in part]
     is_clear = len(parts) == len(names) or len(names) == len(set(names))  # `_, (_, row)`: which is the last?
     return names if all(parts) and is_clear else []
+
+
+@functools.lru_cache(1024)
+def targets_in(target: str) -> tuple[str, ...]:
+    """The parts of a target, `a` and `(b, c)` of `a, (b, c)`; none of a variable."""
+    tree = ast.parse(target, mode="eval").body if "," in target else None
+    return tuple([ast.unparse(part) for part in getattr(tree, "elts", ())])
 
 
 def function_of(target: ast.expr, body: ast.expr) -> Any:
