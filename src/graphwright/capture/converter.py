@@ -354,11 +354,9 @@ class Converter(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         """A variable that an inner function assigns must not be annotated; the annotation has no effect."""
-        if not isinstance(node.target, ast.Name):
-            return self.generic_visit(node)
         if node.value is None:
-            return placed(ast.Pass(), node)
-        return placed(ast.Assign([self.visit(node.target)], self.visit(node.value)), node)
+            return placed(ast.Pass(), node) if isinstance(node.target, ast.Name) else self.generic_visit(node)
+        return self.visit_Assign(placed(ast.Assign([node.target], node.value), node))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         """`found += more` of a list, of which only a run may know how long it is then; `found[key] += more`."""
@@ -370,6 +368,8 @@ class Converter(ast.NodeTransformer):
             parts = [self.visit(target.value), self.visit(target.slice), name, lambda_of(self.visit(node.value))]
             return placed(ast.Expr(self._call("changed", node, *parts)), node)
         self.generic_visit(node)
+        if isinstance(node.op, ast.Add | ast.BitOr):
+            node.value = self._call("held", node.value, node.value)
         if isinstance(node.op, ast.BitOr) and isinstance(target, ast.Name):
             call = self._call("merged", node, ast.Name(target.id, ast.Load()), node.value)
             return placed(ast.Assign([target], call), node)
@@ -382,7 +382,10 @@ class Converter(ast.NodeTransformer):
         """`found[key] = value`, with a key that only a run may know."""
         target = node.targets[0]
         if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not _may_be_key(target.slice):
-            return self.generic_visit(node)
+            self.generic_visit(node)
+            if holds(node.targets, ast.Attribute, ast.Subscript):
+                node.value = self._call("held", node.value, node.value)
+            return node
         parts = self.visit(node.value), self.visit(target.value), self.visit(target.slice)
         return placed(ast.Expr(self._call("store", node, *parts)), node)
 

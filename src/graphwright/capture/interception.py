@@ -135,11 +135,12 @@ def watching(
     called: Callable[[FrameType], None],
     names: frozenset[str] = frozenset(),
     entered: Callable[[FrameType], None] = lambda frame: None,
+    any_entered: Callable[[FrameType], None] | None = None,
 ) -> Iterator[None]:
     """Tell, in this thread, when one of these functions is called, by the frame that calls it.
 
-    And when code that mentions one of `names` is entered, by its own frame. What `called` and `entered` raise is raised
-    in the function that calls. A profiler of the user's is put back afterwards.
+    And when code that mentions one of `names` is entered, or any code, by its own frame. What `called` and `entered`
+    raise is raised in the function that calls. A profiler of the user's is put back afterwards.
     """
     codes = {code for function in functions if (code := getattr(function, "__code__", None)) is not None}
     before = sys.getprofile()
@@ -147,8 +148,11 @@ def watching(
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code in codes and frame.f_back is not None:
             called(frame.f_back)
-        elif event == "call" and names and not names.isdisjoint(_mentioned(frame.f_code)):
-            entered(frame)
+        elif event == "call":
+            if names and not names.isdisjoint(_mentioned(frame.f_code)):
+                entered(frame)
+            if any_entered is not None:
+                any_entered(frame)
         elif event == "c_call" and argument in functions:
             called(frame)
 

@@ -95,6 +95,7 @@ class Plan:
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
     answers: tuple[bool, ...] = ()
+    looks_into_arguments: bool = False  # whether objects and containers may hold tensors that may be None
     guards_starts: bool = False  # whether calls that start with None in an attribute go the example's way
     paths: int = 0
     passes: int = 0

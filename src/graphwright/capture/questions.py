@@ -41,7 +41,7 @@ from graphwright.capture.staging import RUN, Text, converted_function, initializ
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.tracer_warnings import warn_tracer
-from graphwright.capture.uncertain import fork_for
+from graphwright.capture.uncertain import ITERATORS, SEVERAL, arguments_of, fork_for, only_moves, uncertain_in
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
@@ -80,6 +80,7 @@ class Questions:
         self.forks: list[Fork] = []
         self.conditions = Conditions(self.key_of)
         self.has_optionals = False  # whether there is a tensor that may be None
+        self._in_iterator: TensorProxy | None = None  # one that an iterator may hold
         self._answers: set[tuple[Any, ...]] = set()
 
     def answer(self, symbol: Symbol) -> Any:
@@ -363,8 +364,15 @@ class Questions:
         """See to it that who gets a tensor that may be None, or a bool, asks through the runtime, or have it fork."""
         if isinstance(function, nn.Module):
             return  # call_module looks at what it calls
-        found = next((leaf for leaf in leaves((args, kwargs)) if is_uncertain(leaf)), None)
+        given = (*args, *kwargs.values())
+        found = next((leaf for leaf in leaves(given) if is_uncertain(leaf)), None)
+        if found is None:
+            has_iterator = any(isinstance(arg, ITERATORS) for arg in given)
+            found = self._in_iterator if has_iterator else uncertain_in([v for v in given if isinstance(v, SEVERAL)])
         if found is None or is_torch(function):
+            return
+        if only_moves(function, args):
+            self._in_iterator = found  # if that is what it gives
             return
         inner = function
         while not isinstance(inner, FunctionType):
@@ -378,6 +386,21 @@ class Questions:
         """Code that may ask whether an attribute is None is entered: have it ask through the runtime."""
         if user_frame(frame) is frame and not is_converted(frame.f_code) and not self._recorder.examples.is_running:
             self._convert_for(optional, self.convertible(frame))
+
+    def hold(self, value: Any) -> None:
+        """A value is put into an object or container: have functions looked at that may find None or a tensor there."""
+        plan = self._recorder.plan
+        if self.has_optionals and not plan.looks_into_arguments and any(map(is_uncertain, leaves(value))):
+            plan.looks_into_arguments = True
+            raise self.restart(Restart("None or a tensor is kept where other functions find it"))
+
+    def function_entered(self, frame: FrameType) -> None:
+        """See to it that a function which finds such a value in one of its arguments asks through the runtime."""
+        if not self.has_optionals or self._recorder.examples.is_running or user_frame(frame) is not frame:
+            return
+        found = None if is_converted(frame.f_code) else uncertain_in(arguments_of(frame))
+        if found is not None:
+            self._convert_for(found, self.convertible(frame))
 
     def convert_called(self, function: Any) -> None:
         """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""

@@ -61,7 +61,14 @@ class Tables:
     def store(self, value: Any, values: Any, key: Any) -> None:
         """`values[key] = value`."""
         _open(values, key)
-        values[key] = value
+        values[key] = self.held(value)
+
+    def held(self, value: Any) -> Any:
+        """A value that is put into an object or container."""
+        recorder = running()
+        if recorder is not None:
+            recorder.questions.hold(value)
+        return value
 
     def delete(self, values: Any, key: Any) -> None:
         """`del values[key]`."""
@@ -72,7 +79,7 @@ class Tables:
         """`values[key] += value`, or another such statement."""
         _open(values, key)
         before = values[key]
-        function, more = CHANGES[change], value()
+        function, more = CHANGES[change], self.held(value())
         if type(before) is TensorProxy:
             values[key] = before.recorder.record("call_function", function, function, (before, more), {})
         else:

@@ -378,10 +378,11 @@ class Program:
         """Have the recorder told of calls that it must not miss."""
         leaves, keeping = recorder.plan.leaves, recorder.keeping
         names = frozenset() if keeping is None else keeping.names_of_optionals
-        if not leaves and not names:
+        looks = recorder.questions.function_entered if recorder.plan.looks_into_arguments else None
+        if not leaves and not names and looks is None:
             return contextlib.nullcontext()
         entered = (lambda frame: None) if keeping is None else keeping.code_entered
-        return watching(leaves, recorder.questions.leaf_called, names, entered)
+        return watching(leaves, recorder.questions.leaf_called, names, entered, looks)
 
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
         signature = self.subject.signature(self.method)

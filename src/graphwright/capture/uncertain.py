@@ -2,11 +2,83 @@
 
 from __future__ import annotations
 
+import collections
+import inspect
+from collections.abc import Iterable
+from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
 from graphwright.capture.running import refusal
-from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
 
-__all__ = ["asked_for_class", "fork_for"]
+__all__ = ["ITERATORS", "SEVERAL", "arguments_of", "asked_for_class", "fork_for", "only_moves", "uncertain_in"]
+
+# What nobody sees into: an iterator may hold such a tensor.
+ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter([])), type(iter(())), type(reversed([])))
+_MOVES = (list, tuple, dict, zip, enumerate, reversed, iter)
+_ASKS = (isinstance, type, len, id, callable)  # nothing of what is inside
+SEVERAL: Any = (set, frozenset, collections.deque, type({}.values()), type({}.items()), GeneratorType)
+_PLAIN = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, torch.Tensor})
+
+
+def only_moves(function: Any, args: tuple[Any, ...]) -> bool:
+    """Tell whether a builtin passes values on as they are, or asks only what holds them."""
+    if any(function is asking for asking in _ASKS):
+        return not any(map(is_uncertain, args))
+    return any(function is moving for moving in _MOVES)
+
+
+def uncertain_in(values: Any) -> TensorProxy | None:
+    """A tensor that may be something else among values, and in what their objects hold; None without one.
+
+    Of a module that is what it holds itself, not its submodules.
+    """
+    waiting: list[Any] = [values]
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if kind in _PLAIN or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, TensorProxy):
+            if is_uncertain(value):
+                return value
+        elif isinstance(value, list | tuple):
+            waiting += list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        elif isinstance(value, dict):
+            waiting += dict.values(value)
+        elif isinstance(value, GeneratorType):
+            waiting.append(value.gi_frame and value.gi_frame.f_locals)
+        elif isinstance(value, SEVERAL):
+            waiting += value
+        elif isinstance(value, MethodType):
+            waiting.append(value.__self__)
+        elif not isinstance(value, _CODE):
+            held = getattr(value, "__dict__", {})
+            waiting += [held[name] for name in held if name not in _TABLES]
+            waiting += [getattr(value, name, None) for base in kind.__mro__ for name in _slots(base)]
+    return None
+
+
+def arguments_of(frame: FrameType) -> list[Any]:
+    """What a function has been called with, which is entered."""
+    code, names = frame.f_code, frame.f_locals
+    flags = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+    count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in flags)
+    return [names[name] for name in code.co_varnames[:count] if name in names]
+
+
+_CODE = (type, FunctionType, BuiltinFunctionType, ModuleType, torch.Tensor, torch.nn.Parameter)
+_TABLES = frozenset(vars(torch.nn.Module()))  # and its submodules are among them
+
+
+def _slots(kind: type) -> Iterable[str]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else [name for name in slots if not name.startswith("__")]
 
 
 def asked_for_class(mixed: TensorProxy) -> BaseException:
