@@ -176,6 +176,19 @@ def is_empty(box):
     return box.item is None
 
 
+TABLE: dict[str, Any] = {}
+
+
+@program
+def tables_of_modules(x):
+    TABLE["mask"] = mask(x)
+    return look_up(x)
+
+
+def look_up(x):
+    return x if TABLE["mask"] is None else x + 1
+
+
 @program
 def aliases(x):
     box = Box()
@@ -250,6 +263,7 @@ magic(lambda kept, x: kept.is_empty)
 PROGRAMS += [lambda x: Slotted(mask(x)).is_empty(), Keeps()]
 
 
+@pytest.mark.filterwarnings("ignore:.*the global 'TABLE':graphwright.TracerWarning")
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_it_is_none_where_it_is_in_eager(number: int) -> None:
     program = PROGRAMS[number]

@@ -41,7 +41,7 @@ from graphwright.capture.staging import RUN, Text, converted_function, initializ
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.tracer_warnings import warn_tracer
-from graphwright.capture.uncertain import ITERATORS, SEVERAL, arguments_of, fork_for, only_moves, uncertain_in
+from graphwright.capture.uncertain import ITERATORS, SEVERAL, fork_for, found_by, only_moves, uncertain_in
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
@@ -395,10 +395,10 @@ class Questions:
             raise self.restart(Restart("None or a tensor is kept where other functions find it"))
 
     def function_entered(self, frame: FrameType) -> None:
-        """See to it that a function which finds such a value in one of its arguments asks through the runtime."""
+        """See to it that a function which finds such a value in what it is given asks through the runtime."""
         if not self.has_optionals or self._recorder.examples.is_running or user_frame(frame) is not frame:
             return
-        found = None if is_converted(frame.f_code) else uncertain_in(arguments_of(frame))
+        found = None if is_converted(frame.f_code) else uncertain_in(found_by(frame))
         if found is not None:
             self._convert_for(found, self.convertible(frame))
 

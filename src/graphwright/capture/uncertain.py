@@ -14,7 +14,7 @@ from graphwright.capture.running import refusal
 from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
 
-__all__ = ["ITERATORS", "SEVERAL", "arguments_of", "asked_for_class", "fork_for", "only_moves", "uncertain_in"]
+__all__ = ["ITERATORS", "SEVERAL", "asked_for_class", "fork_for", "found_by", "only_moves", "uncertain_in"]
 
 # What nobody sees into: an iterator may hold such a tensor.
 ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter([])), type(iter(())), type(reversed([])))
@@ -64,15 +64,19 @@ def uncertain_in(values: Any) -> TensorProxy | None:
     return None
 
 
-def arguments_of(frame: FrameType) -> list[Any]:
-    """What a function has been called with, which is entered."""
+def found_by(frame: FrameType) -> list[Any]:
+    """What a function that is entered finds: its arguments, variables around it, and global containers."""
     code, names = frame.f_code, frame.f_locals
     flags = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
     count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in flags)
-    return [names[name] for name in code.co_varnames[:count] if name in names]
+    outer = [frame.f_globals.get(name) for name in code.co_names]
+    return [
+        *[names[name] for name in (*code.co_varnames[:count], *code.co_freevars) if name in names],
+        *[value for value in outer if isinstance(value, dict | list | tuple | collections.deque)],
+    ]
 
 
-_CODE = (type, FunctionType, BuiltinFunctionType, ModuleType, torch.Tensor, torch.nn.Parameter)
+_CODE = (type, FunctionType, BuiltinFunctionType, ModuleType, torch.Tensor)
 _TABLES = frozenset(vars(torch.nn.Module()))  # and its submodules are among them
 
 
