@@ -274,6 +274,12 @@ def test_it_is_none_where_it_is_in_eager(number: int) -> None:
         assert str(found) == str(expected)
 
 
+@pytest.mark.parametrize("program", [set_attributes, annotated_attributes, set_lists, tables_of_modules])
+@pytest.mark.filterwarnings("ignore:.*the global 'TABLE':graphwright.TracerWarning")
+def test_functions_that_ask_do_not_fork(program: Any) -> None:
+    assert not trace(program, (torch.ones(3),)).report.forks
+
+
 def moved(x: Tensor) -> Any:
     masks = {"full": mask(x), "part": (mask(-x), None)}
     if not isinstance(masks, dict) or len(masks) == 3:

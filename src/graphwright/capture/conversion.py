@@ -15,8 +15,13 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
+import linecache
 import opcode
 import os
+import re
+import tokenize
+import traceback
 import weakref
 from types import CodeType, FunctionType
 from typing import Any
@@ -49,6 +54,10 @@ _identical: CodeTable[bool] = CodeTable()
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.path.dirname(__file__)))
+_looking: CodeTable[bool] = CodeTable()
+_LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
+_OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
+_WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
@@ -99,6 +108,18 @@ def may_ask(code: CodeType) -> bool:
     if known is None:
         known = _conditional[code] = not code.co_filename.startswith(_LIBRARIES) and any(
             instruction in _CONDITIONAL_JUMPS for instruction in code.co_code[::2]
+        )
+    return known
+
+
+def may_look(code: CodeType) -> bool:
+    """Tell whether a function may ask what a value is: None, of a class, in a container. Others pass it on."""
+    known = _looking.get(code)
+    if known is None:
+        known = _looking[code] = code.co_filename not in _OWN_TOOLS and (
+            not _WORDS.isdisjoint(code.co_names)
+            or any(instruction in _LOOKS for instruction in code.co_code[::2])
+            or any(isinstance(const, CodeType) for const in code.co_consts)
         )
     return known
 

@@ -146,9 +146,10 @@ def watching(
     before = sys.getprofile()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code in codes and frame.f_back is not None:
-            called(frame.f_back)
-        elif event == "call":
+        if event == "call":
+            if codes and frame.f_code in codes and frame.f_back is not None:
+                called(frame.f_back)
+                return
             if names and not names.isdisjoint(_mentioned(frame.f_code)):
                 entered(frame)
             if any_entered is not None:

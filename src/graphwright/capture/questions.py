@@ -23,11 +23,11 @@ from torch import nn
 from graphwright.capture.branches import branch
 from graphwright.capture.caught_errors import with_cause, write_error
 from graphwright.capture.conditions import Conditions
-from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, original_code
+from graphwright.capture.conversion import NESTED, can_convert, is_converted, may_ask, may_look, original_code
 from graphwright.capture.examples import NeedsRealValues
 from graphwright.capture.forks import Fork
 from graphwright.capture.obstacles import Category, fix_of
-from graphwright.capture.origins import CallSite, is_handled, is_ours, place_of, user_frame
+from graphwright.capture.origins import CallSite, is_handled, is_internal, is_ours, place_of, user_frame
 from graphwright.capture.outlining import outline
 from graphwright.capture.outside_modules import is_outside_call
 from graphwright.capture.plan import Restart
@@ -41,7 +41,7 @@ from graphwright.capture.staging import RUN, Text, converted_function, initializ
 from graphwright.capture.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.tracer_warnings import warn_tracer
-from graphwright.capture.uncertain import ITERATORS, SEVERAL, fork_for, found_by, only_moves, uncertain_in
+from graphwright.capture.uncertain import ITERATORS, SEVERAL, fork_for, found_by, only_moves, stores, uncertain_in
 from graphwright.capture.whole_calls import packs
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
@@ -374,6 +374,9 @@ class Questions:
         if only_moves(function, args):
             self._in_iterator = found  # if that is what it gives
             return
+        if stores(function):
+            self.hold(given)
+            return
         inner = function
         while not isinstance(inner, FunctionType):
             inner = getattr(inner, "__func__", None) or getattr(inner, "func", None) or initializer(inner)
@@ -396,9 +399,12 @@ class Questions:
 
     def function_entered(self, frame: FrameType) -> None:
         """See to it that a function which finds such a value in what it is given asks through the runtime."""
-        if not self.has_optionals or self._recorder.examples.is_running or user_frame(frame) is not frame:
+        code = frame.f_code
+        if is_internal(code.co_filename) or code.co_filename.startswith("<") or not self.has_optionals:
             return
-        found = None if is_converted(frame.f_code) else uncertain_in(found_by(frame))
+        if self._recorder.examples.is_running or is_converted(code) or not may_look(code):
+            return
+        found = uncertain_in(found_by(frame))
         if found is not None:
             self._convert_for(found, self.convertible(frame))
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.origins import is_internal
 from graphwright.capture.running import refusal
 from graphwright.capture.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
 
-__all__ = ["ITERATORS", "SEVERAL", "asked_for_class", "fork_for", "found_by", "only_moves", "uncertain_in"]
+__all__ = ["ITERATORS", "SEVERAL", "asked_for_class", "fork_for", "found_by", "only_moves", "stores", "uncertain_in"]
 
 # What nobody sees into: an iterator may hold such a tensor.
 ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter([])), type(iter(())), type(reversed([])))
@@ -29,6 +30,20 @@ def only_moves(function: Any, args: tuple[Any, ...]) -> bool:
     if any(function is asking for asking in _ASKS):
         return not any(map(is_uncertain, args))
     return any(function is moving for moving in _MOVES)
+
+
+def stores(function: Any) -> bool:
+    """Tell whether a method of a builtin container puts what it is given into it, or gives that back."""
+    is_method = type(function) is BuiltinFunctionType
+    return is_method and function.__name__ in _STORING.get(type(function.__self__), ())
+
+
+_STORING: dict[type, frozenset[str]] = {
+    list: frozenset({"append", "extend", "insert"}),
+    dict: frozenset({"get", "update", "setdefault"}),
+    collections.deque: frozenset({"append", "appendleft", "extend", "extendleft"}),
+}
+_STORING[collections.OrderedDict] = _STORING[collections.defaultdict] = _STORING[dict]
 
 
 def uncertain_in(values: Any) -> TensorProxy | None:
@@ -52,16 +67,25 @@ def uncertain_in(values: Any) -> TensorProxy | None:
         elif isinstance(value, dict):
             waiting += dict.values(value)
         elif isinstance(value, GeneratorType):
-            waiting.append(value.gi_frame and value.gi_frame.f_locals)
+            if value.gi_frame is not None and not is_internal(value.gi_code.co_filename):
+                waiting.append(value.gi_frame.f_locals)
         elif isinstance(value, SEVERAL):
             waiting += value
         elif isinstance(value, MethodType):
             waiting.append(value.__self__)
-        elif not isinstance(value, _CODE):
-            held = getattr(value, "__dict__", {})
+        elif not isinstance(value, _CODE) and kind.__module__.partition(".")[0] not in _LIBRARIES:
+            held = _attribute(value, "__dict__") or {}
             waiting += [held[name] for name in held if name not in _TABLES]
-            waiting += [getattr(value, name, None) for base in kind.__mro__ for name in _slots(base)]
+            waiting += [_attribute(value, name) for base in kind.__mro__ for name in _slots(base)]
     return None
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute of an object itself, whatever its class does about attributes."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return None
 
 
 def found_by(frame: FrameType) -> list[Any]:
@@ -76,6 +100,7 @@ def found_by(frame: FrameType) -> list[Any]:
     ]
 
 
+_LIBRARIES = ("torch", __name__.partition(".")[0])
 _CODE = (type, FunctionType, BuiltinFunctionType, ModuleType, torch.Tensor)
 _TABLES = frozenset(vars(torch.nn.Module()))  # and its submodules are among them
 
