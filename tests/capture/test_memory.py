@@ -21,12 +21,13 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from graphwright import CaptureError, Graph, Node, trace
-from graphwright.capture import conversion, origins, sources
-from graphwright.capture.examples import Examples
-from graphwright.capture.recorder import Recorder
-from graphwright.capture.regions import Region
-from graphwright.capture.symbols import Symbol
-from graphwright.capture.tensor_proxy import TensorProxy
+from graphwright.capture.conversion import conversion
+from graphwright.capture.source import origins, sources
+from graphwright.capture.state.examples import Examples
+from graphwright.capture.state.regions import Region
+from graphwright.capture.state.symbols import Symbol
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.capture.typed.recorder import Recorder
 from graphwright.codegen import compile_source
 from graphwright.runtime import Shells
 

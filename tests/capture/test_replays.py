@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphwright import trace
-from graphwright.capture.examples import Examples
+from graphwright.capture.state.examples import Examples
 
 
 class Asking(nn.Module):

@@ -66,9 +66,9 @@ def test_graphs_and_code_are_torch_fx_s(program: Any, concrete: Any, args: Any) 
     leaf = lambda value: torch.fx.PH if value is PH else value  # noqa: E731
     theirs = torch.fx.symbolic_trace(program, concrete_args=pytree.tree_map(leaf, concrete))
     ours = graphwright.symbolic_trace(program, concrete_args=concrete)
-    place = "graphwright.capture.root_inputs", "torch.fx._symbolic_trace"
+    place = "graphwright.capture.symbolic.root_inputs", "torch.fx._symbolic_trace"
     assert str(ours.graph).replace(*place) == str(theirs.graph).replace("_operator.", "operator.")
-    assert ours.code.replace("graphwright_capture_root_inputs_", "torch.fx._symbolic_trace.") == theirs.code
+    assert ours.code.replace("graphwright_capture_symbolic_root_inputs_", "torch.fx._symbolic_trace.") == theirs.code
     assert ours(*args) == theirs(*args) == program(*args)
     inputs = ours.graph.process_inputs(*args)
     assert list(inputs) == list(theirs.graph.process_inputs(*args))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphwright import trace, verify
-from graphwright.capture.unshared import unshared
+from graphwright.capture.conversion.unshared import unshared
 
 
 def options(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

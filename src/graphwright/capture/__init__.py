@@ -4,25 +4,25 @@ A module or function comes in, unmodified and never written to; a GraphModule go
 tracer.py first, then trace.py for capture with example inputs.
 """
 
-from graphwright.capture.conversion import converted_source
-from graphwright.capture.doctor import doctor
-from graphwright.capture.entries import Subject, placeholder_of, share_constants
-from graphwright.capture.leaf_modules import LeafModules, leaf_predicate
-from graphwright.capture.noting import note_output, noted
-from graphwright.capture.obstacles import Diagnosis, Obstacle
-from graphwright.capture.origins import Scope, ScopeContextManager, definition_line
-from graphwright.capture.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
-from graphwright.capture.proxyable import ProxyableClassMeta
-from graphwright.capture.recording import GraphAppendingTracer, TracerBase
-from graphwright.capture.root_inputs import PH, PHBase, PHWithMeta
-from graphwright.capture.sources import Source, source_of
-from graphwright.capture.symbolic import symbolic_trace
-from graphwright.capture.tidy import erase_unused
-from graphwright.capture.trace import trace
-from graphwright.capture.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
-from graphwright.capture.tracer_warnings import TracerWarning
-from graphwright.capture.transformer import Transformer
-from graphwright.capture.wrap import wrap
+from graphwright.capture.conversion.conversion import converted_source
+from graphwright.capture.proxies.noting import note_output, noted
+from graphwright.capture.proxies.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
+from graphwright.capture.proxies.proxyable import ProxyableClassMeta
+from graphwright.capture.proxies.recording import GraphAppendingTracer, TracerBase
+from graphwright.capture.source.origins import Scope, ScopeContextManager, definition_line
+from graphwright.capture.source.sources import Source, source_of
+from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.obstacles import Diagnosis, Obstacle
+from graphwright.capture.state.tidy import erase_unused
+from graphwright.capture.state.tracer_warnings import TracerWarning
+from graphwright.capture.symbolic.root_inputs import PH, PHBase, PHWithMeta
+from graphwright.capture.symbolic.symbolic import symbolic_trace
+from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
+from graphwright.capture.symbolic.transformer import Transformer
+from graphwright.capture.symbolic.wrap import wrap
+from graphwright.capture.typed.doctor import doctor
+from graphwright.capture.typed.entries import Subject, placeholder_of, share_constants
+from graphwright.capture.typed.trace import trace
 
 __all__ = [
     "PH",

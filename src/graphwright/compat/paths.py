@@ -60,7 +60,7 @@ PATHS: dict[str, dict[str, str]] = {
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},
     "proxy": {
         "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
-        "capture.recording": "assert_fn",
+        "capture.proxies.recording": "assert_fn",
         "codegen.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",
@@ -73,19 +73,19 @@ PATHS: dict[str, dict[str, str]] = {
     "_symbolic_trace": {
         "capture": "PH PHBase PHWithMeta ParameterProxy Proxy ProxyableClassMeta Scope ScopeContextManager Tracer "
         "TracerBase is_fx_symbolic_tracing is_fx_tracing symbolic_trace wrap",
-        "capture.root_inputs": "assert_is_none=_assert_is_none",
-        "capture.tracer": "tracing_flag=_is_fx_tracing_flag",
-        "capture.wrap": "WRAPPED=_wrapped_fns_to_patch recording=_create_wrapped_func",
+        "capture.symbolic.root_inputs": "assert_is_none=_assert_is_none",
+        "capture.symbolic.tracer": "tracing_flag=_is_fx_tracing_flag",
+        "capture.symbolic.wrap": "WRAPPED=_wrapped_fns_to_patch recording=_create_wrapped_func",
         "ir": "Graph",
         "ops": "BASE_TYPES=base_types",
         "runtime": "GraphModule",
     },
-    "annotate": {"capture.annotate": "annotate"},
+    "annotate": {"capture.symbolic.annotate": "annotate"},
     "experimental.debug": {"runtime.debugging": "set_trace"},
     "experimental.meta_tracer": {
-        "capture.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas symbolic_trace",
+        "capture.symbolic.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas symbolic_trace",
     },
-    "experimental.rewriter": {"capture.rewriter": "RewritingTracer"},
+    "experimental.rewriter": {"capture.symbolic.rewriter": "RewritingTracer"},
     "tensor_type": {"ir.tensor_type": "Dyn TensorType is_consistent is_more_precise"},
     "traceback": {
         "ir.node_meta": "NodeSource NodeSourceAction annotate annotate_fn format_stack get_current_meta "

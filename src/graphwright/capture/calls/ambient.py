@@ -1,0 +1,164 @@
+"""Regions of ambient state: grad mode, autocast and inference mode, recorded where they are entered and left.
+
+A region that changes nothing while the program is captured still matters where the caller's own state is another, so
+what counts is the entering, not the state at each operation. The function mode sees how grad mode is set. Autocast asks
+each function mode for its class when it is entered and left, which tells. Inference mode is noticed at the next
+operation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd import grad_mode
+
+from graphwright.ir import Node
+from graphwright.ops import enter_context, exit_context
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["Ambient", "autocast_options", "enters_autocast"]
+
+_GRAD_FILE = grad_mode.__file__
+_AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__code__: False}
+
+
+@dataclasses.dataclass
+class _Region:
+    key: tuple[str, Any]  # what tells it from others
+    node: Node  # what enters it
+    restores: bool | None = None  # the grad mode that a later call of `set_grad_enabled` leaves it by
+
+
+class Ambient:
+    """The regions that a program is inside of while it is captured."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._open: list[_Region] = []
+        self._is_inference = torch.is_inference_mode_enabled()
+        self.flag: Any = None  # what grad mode is set to next, where only a run knows
+        self._left: tuple[Any, Any] | None = None  # the context that left a region by being made, and that one's flag
+
+    @property
+    def depth(self) -> int:
+        """How many regions the program is inside of."""
+        return len(self._open)
+
+    def forget(self, depth: int) -> None:
+        """Go back to an earlier depth: the regions since then are in a graph that is given up."""
+        del self._open[depth:]
+
+    def _enter(self, key: Any, manager: Callable[..., Any], *args: Any, **kwargs: Any) -> _Region:
+        arguments = (manager, *map(self._recorder.argument, args))
+        node = self._recorder.node("call_function", enter_context, arguments, kwargs, name=manager.__name__)
+        self._open.append(_Region(key, node))
+        return self._open[-1]
+
+    def _is_open(self, key: Any) -> bool:
+        return any(region.key == key for region in self._open)
+
+    def _leave(self, key: Any) -> None:
+        """Leave a region and those inside it."""
+        while self._is_open(key):
+            self._recorder.node("call_function", exit_context, (self._open.pop().node,), {})
+
+    # ---- inference mode
+
+    def notice(self) -> None:
+        """Record that inference mode was entered or left since the last operation."""
+        now = torch.is_inference_mode_enabled()
+        if now is self._is_inference:
+            return
+        self._is_inference = now
+        if self._is_open(("inference", not now)):
+            self._leave(("inference", not now))
+        else:
+            self._enter(("inference", now), torch.inference_mode, *(() if now else (False,)))
+
+    # ---- grad mode
+
+    def set_grad_mode(self, enabled: bool) -> None:
+        """Record and do what `torch._C._set_grad_enabled` is called for."""
+        self.notice()
+        context, method = _grad_context(sys._getframe(1))
+        key = "grad", id(context)
+        flag, self.flag = enabled if self.flag is None else self.flag, None
+        self._recorder.keep.append(context)  # known by its id
+        if method in ("__exit__", "__call__"):
+            self._leave(key)
+        elif isinstance(context, torch.no_grad | torch.enable_grad):
+            self._enter(key, type(context))
+        elif method == "__enter__":
+            self._enter_made(key, flag)
+        else:
+            self._set_by_function(key, flag)
+        torch._C._set_grad_enabled(enabled)
+
+    def _set_by_function(self, key: Any, flag: Any) -> None:
+        """`torch.set_grad_enabled(flag)`, also where it goes on as a context; one may set what was before another."""
+        last = self._open[-1] if self._open else None
+        if last is not None and last.restores is not None and last.restores is flag:
+            self._left = key, last.node.args[1]
+            self._leave(last.key)
+        else:
+            before = torch.is_grad_enabled()
+            self._enter(key, torch.set_grad_enabled, flag).restores = before
+
+    def _enter_made(self, key: Any, flag: Any) -> None:
+        """A `set_grad_enabled` turns out to be a context: it has set the grad mode when it was made."""
+        if self._left is not None and self._left[0] == key:  # and left no region by that
+            self._enter(("grad", None), torch.set_grad_enabled, self._left[1]).restores = flag
+        if not self._is_open(key):
+            self._enter(key, torch.set_grad_enabled, flag)
+        self._open[-1].restores = None
+
+    # ---- autocast
+
+    def asked_for_class(self, frame: FrameType) -> None:
+        """Record that autocast is entered or left, if that is what looks at the function mode."""
+        enters = enters_autocast(frame)
+        if enters is None or self._recorder.pending is not None:
+            return
+        context = frame.f_locals["self"]
+        self.notice()
+        self._recorder.keep.append(context)
+        key = "autocast", id(context)
+        if not enters:
+            self._leave(key)
+            return
+        self._enter(key, torch.autocast, context.device, **autocast_options(context))
+
+
+def enters_autocast(frame: FrameType) -> bool | None:
+    """Whether what runs in a frame enters autocast (True) or leaves it (False); None for other code."""
+    return _AUTOCAST.get(frame.f_code)
+
+
+def autocast_options(context: Any) -> dict[str, Any]:
+    """What to call `torch.autocast` with, besides the device, to get a context like this one."""
+    options = {"dtype": context.fast_dtype, "enabled": context._enabled, "cache_enabled": context._cache_enabled}
+    for name in ("enabled", "cache_enabled"):
+        if options[name] is True:
+            del options[name]
+    if options.get("enabled") is False:
+        del options["dtype"]
+    return options
+
+
+def _grad_context(frame: FrameType | None) -> tuple[Any, str]:
+    """The context manager that sets the grad mode, and which of its methods does; None where none does."""
+    found: tuple[Any, str] = None, ""
+    while frame is not None:
+        if frame.f_code.co_filename == _GRAD_FILE and frame.f_code.co_name != "clone":  # which makes another
+            found = frame.f_locals.get("self"), frame.f_code.co_name
+        elif found[0] is not None:
+            break
+        frame = frame.f_back
+    return found

@@ -1,0 +1,131 @@
+"""What the program asks of a tensor: its sizes, what kind of tensor it is, its data."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.containers.rows import listed
+from graphwright.capture.proxies.spellings import TRUTHS
+from graphwright.capture.source.origins import place_of, user_frame
+from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.symbols import UNKNOWN, as_number
+from graphwright.capture.state.tensor_proxy import TensorProxy
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["asked", "data_of", "measure", "read_property"]
+
+
+def asked(recorder: Recorder, name: str, function: Any, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
+    values = [*args, *kwargs.values()]
+    if name == "numel":
+        return measure(recorder, values[0], name, (), {})
+    if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
+        return _place_in_memory(recorder, name, args, kwargs)
+    if name not in TRUTHS:
+        recorder.kinds_asked |= any(isinstance(value, TensorProxy) for value in values)
+        return function(*recorder._to_examples(args), **recorder._to_examples(kwargs))
+    if recorder.examples.is_real:
+        return recorder.record(op, target, function, args, kwargs)
+    recorder.calls.recorded += 1
+    made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
+    return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
+
+
+def _place_in_memory(recorder: Recorder, name: str, args: Any, kwargs: Any) -> Any:
+    """Answer strides and offsets, which sizes decide, with numbers of the program."""
+    value = getattr(torch.Tensor, name)(*recorder._to_examples(args), **recorder._to_examples(kwargs))
+    made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
+    node, number = recorder.node("call_method", name, *made), recorder.numbers.input_symbol
+    if type(value) is int:
+        return as_number(number(node, value))
+    return tuple([as_number(number(recorder._item_node(node, i, ""), item)) for i, item in enumerate(value)])
+
+
+def read_property(recorder: Recorder, name: str, function: Any, args: tuple[Any, ...]) -> Any:
+    """Answer the read of an attribute of a tensor, or record that one is set."""
+    owner = args[0]
+    if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
+        example = recorder.examples.of(owner) if not isinstance(owner, TensorProxy) else owner.example
+        if len(args) > 1:
+            if name == "requires_grad":  # which a file may say, too
+                recorder.record("call_method", "requires_grad_", torch.Tensor.requires_grad_, (owner, args[1]), {})
+            else:
+                recorder.record("call_function", setattr, setattr, (owner, name, args[1]), {})
+            return None
+        if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
+            return recorder.record("call_function", getattr, getattr, (owner, name), {})
+        return getattr(example, name) if name != "device" else owner.device
+    if name == "shape":
+        return measure(recorder, owner, "size", (), {})
+    if name == "ndim":
+        return measure(recorder, owner, "dim", (), {})
+    if name == "device":
+        device = torch.device(str(owner.example.device))  # an object of its own: its identity tells its tensor
+        recorder.devices[id(device)] = device, owner
+        return device
+    with torch._C.DisableTorchFunction():
+        value = getattr(owner.example, name)
+    if isinstance(value, torch.Tensor):
+        return recorder.record("call_function", getattr, getattr, (owner, name), {})
+    recorder.kinds_asked = True
+    return value
+
+
+def measure(recorder: Recorder, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
+    if not isinstance(owner, TensorProxy):
+        with torch._C.DisableTorchFunction():
+            return getattr(torch.Tensor, name)(owner, *args, **kwargs)
+    rank = owner.example.dim()
+    if name in ("dim", "ndimension"):
+        recorder.kinds_asked = True
+        return rank
+    if name == "__len__":
+        return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))
+    if name in ("numel", "nelement"):
+        return as_number(recorder.numbers._symbol(("numel", id(owner)), owner.example.numel(), "numel", (owner,)))
+    dim = args[0] if args else kwargs.get("dim")
+    if dim is not None:
+        symbol = recorder.numbers.size_symbol(owner, operator.index(dim))
+        frame = user_frame(sys._getframe(1))
+        if frame is not None and not symbol.name:
+            symbol.name = place_of(frame.f_code, frame.f_lasti).target
+        return as_number(symbol)
+    names = recorder.unpacked_names()
+    sizes = [recorder.numbers.size_symbol(owner, i) for i in range(rank)]
+    if len(names) == rank:
+        for symbol, known in zip(sizes, names, strict=True):
+            symbol.name = symbol.name or known
+    return torch.Size(map(as_number, sizes))
+
+
+def data_of(recorder: Recorder, name: str, owner: TensorProxy, answer: Callable[[], Any]) -> Any:
+    """Answer a method that wants the data of a tensor as a Python value."""
+    if not name.startswith("__") and name != "numpy":
+        recorder.calls.recorded += 1
+    if name == "item":
+        return as_number(recorder.numbers.item(owner))
+    if name in ("__bool__", "is_nonzero"):
+        return recorder.questions.decide(owner, bool)
+    if name in ("__int__", "__index__", "__float__"):
+        return recorder.questions.decide(recorder.numbers.item(owner), float if name == "__float__" else int)
+    if name == "tolist":
+        return listed(recorder, owner)
+    if name == "numpy" and recorder.examples.is_real:
+        return recorder.record("call_method", name, getattr(torch.Tensor, name), (owner,), {})
+    if name == "numpy":
+        raise NeedsRealValues("an array is made of the data of a tensor")
+    if name == "__contains__":
+        recorder.questions.stage(user_frame(sys._getframe(1)))
+    codes = recorder.questions.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()
+    if codes:  # a function of NumPy's asks: its caller passes it on through the runtime
+        raise recorder.questions.restart(recorder.plan.convert(codes))
+    return recorder.questions.refuse_data(owner, name, answer)

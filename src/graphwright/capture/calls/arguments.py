@@ -1,0 +1,110 @@
+"""Values without a literal as arguments of nodes: the calls that make them again when the captured program runs."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from types import FunctionType, GeneratorType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.proxies.constructors import container_call, viewed
+from graphwright.capture.proxies.objects import constructor_fields, is_object
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument
+from graphwright.ops import generated
+from graphwright.runtime import attributes_of, new_object
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["checks_items", "drained", "made_again"]
+
+
+class _Drained(list):  # type: ignore[type-arg]
+    """What a generator gave."""
+
+
+def drained(value: Any) -> Any:
+    """A result of the program with what its generators give: that is computed while the program is captured."""
+    if type(value) is GeneratorType:
+        return _Drained(value)
+    if type(value) in (tuple, list):
+        held = [drained(item) for item in value]
+        return value if all(one is other for one, other in zip(held, value, strict=True)) else type(value)(held)
+    if type(value) is dict:
+        return {key: drained(item) for key, item in value.items()} if any(map(_is_lazy, value.values())) else value
+    return value
+
+
+def _is_lazy(value: Any) -> bool:
+    return type(value) is GeneratorType
+
+
+def checks_items(kind: type) -> bool:
+    """Tell whether a class of named tuples looks at its items when it is made: it does when the program runs."""
+    return "_fields" not in kind.__dict__ and "__new__" in kind.__dict__
+
+
+def made_again(recorder: Recorder, value: Any) -> Argument:
+    """The argument for a container, function or object: a node that makes one like it, or it itself."""
+    kind = type(value)
+    if kind is _Drained:
+        return recorder.node("call_function", generated, ([recorder.argument(item) for item in value],), {})
+    call = container_call(value)
+    if call is not None:
+        return recorder.node("call_function", call[0], tuple([recorder.argument(arg) for arg in call[1]]), {})
+    view = viewed(value)
+    if view is not None:
+        return recorder.node("call_method", view[0], (recorder.argument(view[1]),), {})
+    if isinstance(value, tuple):
+        return tuple([recorder.argument(item) for item in value])
+    if isinstance(value, enum.Enum):
+        return value
+    if kind is functools.partial:
+        parts = (value.func, *map(recorder.argument, value.args))
+        named = {name: recorder.argument(item) for name, item in value.keywords.items()}
+        return recorder.node("call_function", functools.partial, parts, named)
+    is_named = isinstance(value, type) or (callable(value) and hasattr(value, "__name__"))
+    if is_named and not _closes_over_values(value):
+        return value
+    fields = None if is_named else constructor_fields(value)
+    if fields is not None:
+        return recorder.node(
+            "call_function", kind, (), {name: recorder.argument(item) for name, item in fields.items()}
+        )
+    if recorder.is_finishing and not is_named and is_object(value):
+        attributes = {name: recorder.argument(item) for name, item in attributes_of(value).items()}
+        made = recorder.node("call_function", new_object, (kind,), attributes, "made")
+        recorder.objects[id(value)] = lambda: made
+        recorder.keep.append(value)
+        return made
+    what = f"a {kind.__module__}.{kind.__qualname__}"
+    if is_named:
+        what = f"a function that closes over values of the program, {value.__qualname__},"
+    error = CaptureError(
+        f"cannot write {what} into the graph",
+        at=recorder.where(),
+        fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
+    )
+    recorder.questions.refuse(error, "value")
+    return None
+
+
+def _closes_over_values(function: Any) -> bool:
+    """Tell whether a function holds values of the program: none of another run."""
+    if isinstance(function, MethodType):
+        owner = function.__self__
+        holds_its_own = is_object(owner)
+        return (holds_its_own and holds_values(attributes_of(owner))) or _closes_over_values(function.__func__)
+    if not isinstance(function, FunctionType):
+        return False
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    return holds_values((cells, function.__defaults__ or (), function.__kwdefaults__ or {}))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

@@ -1,0 +1,165 @@
+"""Calls that are recorded as one node and not looked into: leaf modules, leaf functions, and what cannot be traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.hook_effects import contained
+from graphwright.capture.numbers.known_sizes import sizes_after
+from graphwright.capture.proxies.object_proxy import holds_objects
+from graphwright.capture.proxies.spellings import is_torch
+from graphwright.capture.state.calls import CountingMode
+from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.running import refusal
+from graphwright.capture.state.symbols import leaves, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = [
+    "holds_values",
+    "record_compiled_method",
+    "record_foreign_call",
+    "record_leaf_function",
+    "record_leaf_module",
+    "record_opaque",
+    "record_outlined_module",
+]
+
+
+def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+    """Record the call of a leaf module."""
+    shell = module if recorder.shells is None else recorder.shells.shell(module)
+    if any(getattr(shell, table).keys() != getattr(module, table).keys() for table in _HOOKS):
+        error = CaptureError(
+            f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
+            at=recorder.where(),
+            fix="register them before it is captured",
+        )
+        recorder.questions.refuse(error, "failure")
+    if recorder.keeping is not None and recorder.shells is not None:
+        recorder.keeping.write(shell)  # it reads its own attributes
+    run = contained(recorder, module, path, recorder.examples.module(module))
+    result = recorder.record("call_module", path, run, args, kwargs)
+    if type(result) is TensorProxy and not kwargs:
+        result.sizes = sizes_after(module, args, result.example)
+    return result
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def record_compiled_method(recorder: Recorder, method: Any, args: Any, kwargs: Any) -> Any:
+    """Record the call of a method of a module that TorchScript has compiled, which runs on real values only."""
+    path, module = _owner_of(recorder, method)
+    if not recorder.examples.is_real:
+        raise NeedsRealValues(f"{path} was compiled by TorchScript")
+    run = getattr(recorder.examples.module(module), method.name)
+    if method.name == "forward":
+        return record_opaque(recorder, "call_module", path, run, args, kwargs)
+    node = recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
+    return record_opaque(recorder, "call_method", method.name, run, args, kwargs, (node,))
+
+
+def _owner_of(recorder: Recorder, method: Any) -> tuple[str, nn.Module]:
+    """The path and the module that a compiled method belongs to."""
+    shells = recorder.shells
+    if shells is not None:
+        for original in [module for module, shell in shells.all() if shell is module]:
+            for path, module in original.named_modules(prefix=shells.path(original) or ""):
+                if getattr(module, method.name, None) is method:
+                    return path, module
+    raise refusal(
+        CaptureError(
+            f"the program calls {method.name!r} of a TorchScript module that is no part of it",
+            at=recorder.where(),
+            fix="make it a submodule",
+        )
+    )
+
+
+def record_outlined_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+    """Record the call of a module whose forward cannot be traced."""
+    return record_opaque(recorder, "call_module", path, recorder.examples.module(module), args, kwargs)
+
+
+def record_leaf_function(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record the call of a function of the user's as one node."""
+    owner = getattr(function, "__self__", None)
+    shells = recorder.shells
+    if not isinstance(owner, nn.Module) or shells is None:
+        is_outlined = getattr(getattr(function, "__func__", function), "__code__", None) in recorder.plan.outlined
+        if not is_outlined and not holds_values((args, kwargs)):
+            return function(*args, **kwargs)
+        return record_opaque(recorder, "call_function", function, function, args, kwargs)
+    path = shells.path(owner)
+    stand_in = recorder.examples.module(shells.original(owner))
+    run = getattr(stand_in, function.__name__)
+    if not path:  # a method of the module itself
+        node = recorder.node("get_attr", function.__name__, (), {}, function.__name__)
+        return record_opaque(recorder, "call_method", "__call__", run, args, kwargs, (node,))
+    node = recorder.node("get_attr", path, (), {}, path)
+    return record_opaque(recorder, "call_method", function.__name__, run, args, kwargs, (node,))
+
+
+def record_foreign_call(
+    recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any = None
+) -> Any:
+    """Record the call of a function that takes or gives objects outside of torch; `run` stands in on the examples.
+
+    Raises NeedsRealValues where it takes tensors and the examples are fake.
+    """
+    if not recorder.examples.is_real and any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
+        raise NeedsRealValues("an array is made of the data of a tensor")
+    recorder.gives_data = True
+    try:
+        return recorder.record("call_function", function, run or function, args, kwargs)
+    finally:
+        recorder.gives_data = False
+
+
+def holds_values(value: Any) -> bool:
+    """Tell whether there are values of the program, known only when it runs, among these."""
+    return holds_objects(value) or any(
+        isinstance(leaf, TensorProxy) or symbol_of(leaf) is not None for leaf in leaves(value)
+    )
+
+
+def record_opaque(
+    recorder: Recorder,
+    op: str,
+    target: Any,
+    run: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    owner: tuple[Node, ...] = (),
+) -> Any:
+    """Record a call: what it gives depends on who knows what."""
+    run = getattr(run, "_torchdynamo_orig_callable", run)  # compiled code must not run on fake tensors
+    counting = CountingMode(lambda module: _is_leaf(recorder, module))
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        # Of the modes that are entered only this one acts: it runs what it sees with all of them off.
+        with torch._C._EnableTorchFunction(), counting:
+            return run(*args, **kwargs)
+
+    recorder.gives_data = True
+    recorder.counting = None if is_torch(target) else counting
+    try:
+        return recorder.record(op, target, run if recorder.counting is None else counted, args, kwargs, owner)
+    finally:
+        recorder.gives_data, recorder.counting = False, None
+        recorder.calls.hidden += counting.count
+
+
+def _is_leaf(recorder: Recorder, module: nn.Module) -> bool:
+    """Tell whether a module, the shell or the stand-in of one, is a leaf."""
+    original = recorder.examples.original(module)
+    return recorder.is_leaf(original, "" if recorder.shells is None else recorder.shells.path(original) or "")

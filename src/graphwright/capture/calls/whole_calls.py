@@ -1,0 +1,106 @@
+"""Calls that become one node as they are.
+
+`MyFunction.apply(x)`, which has a backward of its own, functions that TorchScript has compiled, functional_call,
+sequences that are packed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.calls.autograd_functions import is_apply
+from graphwright.capture.calls.opaque import holds_values, record_opaque
+from graphwright.capture.state.running import refusal
+from graphwright.capture.state.symbols import leaves, symbol_of
+from graphwright.errors import CaptureError
+from graphwright.runtime import Shells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["inline", "is_whole", "packs", "whole_call"]
+
+# Written in Python over operators that only torch itself calls.
+_PACKING = (
+    torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence, torch.nn.utils.rnn.pack_sequence,
+    torch.nn.utils.rnn.pad_sequence, torch.nn.utils.rnn.unpack_sequence, torch.nn.utils.rnn.unpad_sequence,
+)  # fmt: skip
+_PACKING_NAMES = frozenset(function.__name__ for function in _PACKING)
+_SIGNATURE = inspect.signature(torch.func.functional_call)
+
+
+def is_whole(function: Any) -> bool:
+    """Tell whether a function is the `apply` of an autograd function, or one that TorchScript has compiled."""
+    return is_apply(function) or isinstance(function, torch._C.ScriptFunction)
+
+
+def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
+    """What to call in place of a function whose calls stay whole; None for others."""
+    if is_whole(function):
+        return functools.partial(_apply if is_apply(function) else _scripted, recorder, function)
+    if type(function) is FunctionType and function is torch.func.functional_call:
+        return functools.partial(_functional_call, recorder)
+    if type(function) is FunctionType and function in _PACKING:
+        return functools.partial(_packing, recorder, function)
+    return None
+
+
+def packs(code: CodeType) -> bool:
+    """Tell whether a function packs sequences: calls of that are to come through the runtime."""
+    return not _PACKING_NAMES.isdisjoint(code.co_names)
+
+
+def _packing(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a call that packs or unpacks sequences."""
+    if not holds_values((args, kwargs)):
+        return function(*args, **kwargs)
+    return recorder.record("call_function", function, function, args, kwargs)
+
+
+def _scripted(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a call of a function that TorchScript has compiled."""
+    if not holds_values((args, kwargs)):
+        return function(*args, **kwargs)
+    return record_opaque(recorder, "call_function", function, function, args, kwargs)
+
+
+def _apply(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Record a call of an autograd function; where it takes modules and the like, the operations of its forward."""
+    held = list(leaves((args, kwargs)))
+    if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):
+        return function(*args, **kwargs)
+    if any(isinstance(leaf, nn.Module) for leaf in held):
+        recorder.callers.follow(function.__self__)
+        return inline(function, args, kwargs)
+    return record_opaque(recorder, "call_function", function, function, args, kwargs)
+
+
+def _functional_call(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    """Record the call of a module with other parameters; a module of nobody's is run on a copy with these."""
+    given = _SIGNATURE.bind(*args, **kwargs).arguments
+    module, values, inputs = given.pop("module"), given.pop("parameter_and_buffer_dicts"), given.pop("args", None)
+    shells = recorder.shells
+    path = shells.path(module) if shells is not None else None
+    if shells is None or path is None:
+        copied = Shells(module).root  # it has the parameters that it is given for a while
+        return inline(torch.func.functional_call, (copied, values, inputs), given)
+    if not path:
+        message = "functional_call of the module that is being captured, inside its own forward"
+        raise refusal(CaptureError(message, at=recorder.where()))
+    node = recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
+    stand_in = recorder.examples.module(shells.original(module))
+    run = functools.partial(torch.func.functional_call, stand_in)
+    return recorder.record("call_function", torch.func.functional_call, run, (values, inputs), given, (node,))
+
+
+def inline(function: Any, args: Any, kwargs: Any) -> Any:
+    """Call what is not recorded as a whole; the calls around it are known."""
+    return function(*args, **kwargs)

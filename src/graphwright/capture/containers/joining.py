@@ -1,0 +1,371 @@
+"""Which values of the two sides of a branch become one, and what that one is."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
+from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["MISSING", "UNSET", "Grows", "Joining", "Sample", "Unlike", "Verdict", "are_of_run"]
+
+# Two values become a value of the branch; or the first does for both; or it depends on what they hold.
+Verdict = Literal["join", "same", "look inside"]
+
+
+class _Mark:
+    """A value that stands for none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+UNSET: Any = _Mark("UNSET")  # what a loop returns, as long as it has not
+MISSING: Any = _Mark("MISSING")  # in the graph None, which nothing reads
+
+
+class Unlike(Exception):
+    """Two values cannot be joined."""
+
+
+class Grows(BaseException):
+    """A list is longer after an iteration of a loop, at least on some ways through it."""
+
+    def __init__(self, content: Any, name: str = "") -> None:
+        super().__init__(name)
+        self.content, self.name = content, name
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """What a value that a loop carries is like: a tensor, or a number of a kind, which may be None at times.
+
+    `loose` are the sizes of a tensor that differ from one iteration to the next, by dimension.
+    """
+
+    example: Any = None
+    kind: Any = None
+    hint: Any = None
+    may_be_none: bool = False
+    loose: frozenset[int] = frozenset()
+    whole: Any = None  # a list that grows
+    may_be_number: bool = False  # what is a tensor here: where a loop starts at zero
+
+
+class Joining:
+    """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""
+
+    is_untyped = False
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
+        """Say what becomes of two values. Raises Unlike.
+
+        A tensor and None make a tensor that may be None, where that is allowed: whoever reads it is then converted.
+        """
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            x, y = self._recorder.example(a), self._recorder.example(b)
+            if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
+                raise Unlike(f"{x.dtype} of {x.dim()} dimensions on one side, {y.dtype} of {y.dim()} on the other")
+            return "join"
+        if type(a) is ObjectProxy or type(b) is ObjectProxy:
+            raise Unlike("objects outside of torch")
+        if self._is_start(a, b) or self._is_start(b, a):
+            return "join"
+        if are_of_run(a, b) or _is_bool_or_tensor(a, b) or _is_bool_or_tensor(b, a):
+            return "join"
+        if RunText in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
+            return "join"
+        if may_be_none and (a is None or b is None) and (isinstance(a, TensorProxy) or isinstance(b, TensorProxy)):
+            return "join"
+        kind_a, kind_b = _number_kind(a), _number_kind(b)
+        if kind_a is None or kind_b is None:
+            return "look inside"
+        if kind_a is not kind_b:
+            raise Unlike(f"{kind_a.__name__} on one side, {kind_b.__name__} on the other")
+        if not is_symbolic(a) and not is_symbolic(b):
+            return "same" if a == b else "join"
+        return "same" if symbol_of(a) is symbol_of(b) else "join"
+
+    def carried(self, entry: Any, after: Any) -> Verdict:
+        """Say what becomes of a value that an iteration of a loop finds, and leaves another way. Raises Unlike."""
+        if type(entry) is ObjectProxy or type(after) is ObjectProxy:
+            raise Unlike("an object outside of torch changes in the loop")
+        if are_of_run(entry, after):
+            return "join"
+        kinds = [_number_kind(value) for value in (entry, after)]
+        if isinstance(entry, str) and isinstance(after, str):
+            return "same" if type(entry) is type(after) is str and entry == after else "join"
+        if isinstance(after, torch.Tensor):
+            if isinstance(entry, torch.Tensor) or entry is None or kinds[0] is not None:
+                self.widened(self.sample(entry, after), after)
+                return "join"
+        elif isinstance(entry, TensorProxy) and after is None:
+            return "join"
+        elif kinds[0] is not None and kinds[1] is not None:
+            is_same = symbol_of(entry) is symbol_of(after) if is_symbolic(entry) and is_symbolic(after) else False
+            is_plain = not is_symbolic(entry) and not is_symbolic(after)
+            return "same" if is_same or (is_plain and type(entry) is type(after) and entry == after) else "join"
+        return "look inside"
+
+    def sample(self, entry: Any, after: Any) -> Sample:
+        """What a value is like that is `entry` before a loop and `after` after an iteration."""
+        if is_growing(after) and entry is MISSING:
+            return Sample(whole=after)
+        if is_growing(after) or is_growing(entry):
+            return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
+        if isinstance(after, str):
+            return Sample(kind=str, hint=_text_hint(after if entry is MISSING else entry))
+        may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
+        tensor = entry if isinstance(entry, torch.Tensor) else after
+        if isinstance(tensor, torch.Tensor):
+            starts = _number_kind(entry) is not None or _is_mixed(entry) or _is_mixed(after)
+            return Sample(self._recorder.example(tensor), may_be_none=may_be_none, may_be_number=starts)
+        kind = _number_kind(after) or type(after)
+        before = _number_kind(entry)
+        if before is not None and _ORDER.index(before) > _ORDER.index(kind):
+            kind = before
+        return Sample(kind=kind, hint=_converted(_hint(after if entry is MISSING else entry), kind))
+
+    def widened(self, sample: Sample, after: Any) -> Sample:
+        """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
+        if sample.whole is not None:
+            if are_of_run(sample.whole, after):
+                whole = sample.whole.joined_with(after)
+                is_it = whole is sample.whole or whole.kind is sample.whole.kind
+                return sample if is_it else dataclasses.replace(sample, whole=whole)
+            raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
+        if sample.kind is str:
+            if isinstance(after, str):
+                return sample
+            raise Unlike(f"a text before, {self.kind_name(after)} after an iteration")
+        if sample.example is None:
+            if isinstance(after, torch.Tensor):
+                return Sample(self._recorder.example(after), may_be_number=True)
+            kind = _number_kind(after)
+            if kind is None:
+                raise Unlike(f"{sample.kind.__name__} before, {self.kind_name(after)} after an iteration")
+            wider = _ORDER.index(kind) > _ORDER.index(sample.kind)
+            return Sample(kind=kind, hint=_converted(sample.hint, kind)) if wider else sample
+        if after is None or _is_optional(after):
+            sample = sample if sample.may_be_none else dataclasses.replace(sample, may_be_none=True)
+        if after is None:
+            return sample
+        if not isinstance(after, torch.Tensor):
+            raise Unlike(f"a tensor before, {self.kind_name(after)} after an iteration")
+        x, y = sample.example, self._recorder.example(after)
+        if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
+            raise Unlike(f"{_described(x)} before, {_described(y)} after an iteration")
+        loose = sample.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
+        return sample if loose == sample.loose else dataclasses.replace(sample, loose=loose)
+
+    def merged(self, one: Sample, other: Sample) -> Sample:
+        """What a value is like that is like one or another. Raises Unlike."""
+        may_be_none = one.may_be_none or other.may_be_none
+        if one.example is not None and other.example is not None:
+            x, y = one.example, other.example
+            if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
+                raise Unlike(f"{_described(x)} in one place, {_described(y)} in another")
+            loose = one.loose | other.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
+            is_same = loose == one.loose and may_be_none == one.may_be_none
+            return one if is_same else dataclasses.replace(one, loose=loose, may_be_none=may_be_none)
+        if one.example is None and other.example is None:
+            wider = _ORDER.index(other.kind) > _ORDER.index(one.kind)
+            return Sample(kind=other.kind, hint=_converted(one.hint, other.kind)) if wider else one
+        if one.example is None:
+            return dataclasses.replace(other, may_be_number=True)
+        return one if one.may_be_number else dataclasses.replace(one, may_be_number=True)
+
+    def like(self, sample: Sample, value: Any) -> Sample:
+        """A sample with the example of a value of its kind."""
+        if sample.whole is not None:
+            return dataclasses.replace(sample, whole=sample.whole.holding(value))
+        if sample.kind is str:
+            return dataclasses.replace(sample, hint=_text_hint(value))
+        if isinstance(value, torch.Tensor):
+            return dataclasses.replace(sample, example=self._recorder.example(value), kind=None)
+        if sample.example is None and _number_kind(value) is not None:
+            return dataclasses.replace(sample, hint=_converted(_hint(value), sample.kind))
+        return sample
+
+    def changes_size(self, sample: Sample, after: Any) -> bool:
+        """Tell whether each iteration leaves a tensor of another size."""
+        if not sample.loose or not isinstance(after, torch.Tensor):
+            return False
+        return bool(self._recorder.example(after).shape != sample.example.shape)
+
+    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+        """The value in the program of a node that gives something like a sample, for numbers with this hint."""
+        if sample.whole is not None:
+            return sample.whole.on(node)
+        if sample.kind is str:
+            return RunText(self._recorder, node, sample.hint if hint is None else hint)
+        if sample.example is None:
+            return self._recorder.numbers.of_node(node, sample.hint if hint is None else hint, sample.kind)
+        proxy = TensorProxy.make(self._recorder, sample.example, node)
+        proxy.loose, proxy.is_mixed = sample.loose, sample.may_be_number
+        if sample.may_be_none:
+            proxy.optional = place
+            self._recorder.questions.has_optionals = True
+        return proxy
+
+    def _is_start(self, number: Any, tensor: Any) -> bool:
+        """Tell whether a number and a tensor are what a loop adds up: `total = 0`, then `total = total + row`."""
+        if not isinstance(tensor, TensorProxy) or _number_kind(number) is None:
+            return False
+        return any(region.is_loop for region in self._recorder.region.all())
+
+    def node_of(self, value: Any) -> Node | None:
+        """The node of a value that only a run has, as far as there is one."""
+        if isinstance(value, TensorProxy):
+            return value._node
+        if type(value) is ObjectProxy:
+            return object_node(value)
+        if is_growing(value):
+            return value.node_of()  # type: ignore[no-any-return]
+        if type(value) is RunText:
+            return value.node
+        symbol = symbol_of(value)
+        return None if symbol is None else self._recorder.region.number(symbol)
+
+    def is_open(self, value: Any) -> bool:
+        """Tell whether only a run has a value."""
+        if isinstance(value, TensorProxy) or is_symbolic(value):
+            return True
+        return type(value) in (ObjectProxy, RunText) or is_growing(value)
+
+    def items_grow(self) -> bool:
+        """Tell whether lists that are items get longer."""
+        return self._recorder.plan.items_grow
+
+    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
+        """The value in the program of one output of a branch; its example is that of the side the example takes."""
+        recorder = self._recorder
+        taken = recorder.numbers.hint(subject)
+        sample = pair[1] if then_raised or taken is False or pair[0] is None or pair[0] is MISSING else pair[0]
+        if sample is None or sample is MISSING:
+            sample = pair[0]
+        whole = next((side for side in pair if is_growing(side)), None)
+        if whole is not None:
+            whole = whole.joined_with(pair[0]).joined_with(pair[1]).holding(sample).on(node)
+            whole.is_certain &= taken is not None
+            return whole
+        if not isinstance(sample, torch.Tensor):
+            sample = next((side for side in pair if isinstance(side, torch.Tensor)), sample)
+        if isinstance(sample, torch.Tensor):
+            proxy = TensorProxy.make(recorder, recorder.example(sample), node)
+            proxy.is_mixed = any(_is_mixed(side) or _number_kind(side) is not None for side in pair)
+            proxy.mixed_at = next((side.mixed_at for side in pair if _is_mixed(side)), None)
+            if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
+                proxy.mixed_at = place
+            recorder.questions.has_optionals |= proxy.mixed_at is not None
+            if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
+                proxy.optional = place
+                proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
+                recorder.questions.has_optionals = True
+            return proxy
+        if isinstance(sample, str):
+            return RunText(recorder, node, UNKNOWN if taken is None else _text_hint(sample))
+        symbol = symbol_of(sample)
+        kind = type(sample) if symbol is None else symbol.kind
+        hint = UNKNOWN
+        if taken is not None:
+            hint = sample if symbol is None else symbol._hint
+        sampled = sample if symbol is None else symbol.sample
+        symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,), sampled)
+        is_data = recorder.questions.is_data
+        symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
+        recorder.region.numbers[symbol] = node
+        return as_number(symbol)
+
+    def kind_name(self, value: Any) -> str:
+        """What kind of value the program has there, in a message."""
+        kind = _number_kind(value) or (torch.Tensor if isinstance(value, TensorProxy) else type(value))
+        return kind.__name__
+
+    def source_name(self, value: Any) -> str:
+        """What the source calls a value, if it does."""
+        node = value._node if isinstance(value, TensorProxy) else None
+        return str(node.origin.target) if node is not None and node.origin is not None else ""
+
+
+def are_of_run(one: Any, other: Any) -> bool:
+    """Tell whether two values are lists, or tuples, and only a run knows how long one of them is."""
+    whole = next((value for value in (one, other) if is_growing(value)), None)
+    if whole is None or not whole.is_local:
+        return False
+    its = other if one is whole else one
+    return type(its) is whole.base or (type(its) is type(whole) and its.base is whole.base)
+
+
+def _is_bool_or_tensor(flag: Any, tensor: Any) -> bool:
+    """Tell whether two values are a bool and a tensor of one bool: `skip = False`, or else `skip = x < y`."""
+    if type(flag) is not bool or not isinstance(tensor, TensorProxy):
+        return False
+    return tensor.example.dtype is torch.bool and tensor.example.dim() == 0
+
+
+def _is_none(value: Any) -> bool | None:
+    """Tell whether a value of one side is None for the example."""
+    return value.is_none if isinstance(value, TensorProxy) else value is None
+
+
+def _may_be_none(subject: Any, value: Any, is_then: bool) -> bool:
+    """Tell whether a side's value may be None: not where the branch asks whether it is, on the side where it is not."""
+    if not isinstance(value, TensorProxy) or value.optional is None:
+        return value is None
+    symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+    while symbol is not None and symbol.function is operator.not_:
+        symbol, is_then = symbol.args[0], not is_then
+    asks = symbol is not None and symbol.function is operator.is_ and symbol.args[1] is None
+    return not (asks and symbol.args[0] is value and not is_then)  # type: ignore[union-attr]
+
+
+def _number_kind(value: Any) -> type | None:
+    if is_symbolic(value):
+        return symbol_of(value).kind  # type: ignore[union-attr]
+    return type(value) if type(value) in (int, float, bool) else None
+
+
+def _text_hint(value: Any) -> Any:
+    return value.hint if type(value) is RunText else value if type(value) is str else UNKNOWN
+
+
+_ORDER = (bool, int, float)  # of the kinds of numbers: each can stand for those before it
+
+
+def _hint(value: Any) -> Any:
+    symbol = symbol_of(value)
+    return value if symbol is None else symbol._hint
+
+
+def _converted(hint: Any, kind: type) -> Any:
+    return hint if hint is UNKNOWN else kind(hint)
+
+
+def _is_mixed(value: Any) -> bool:
+    return isinstance(value, TensorProxy) and value.is_mixed
+
+
+def _is_optional(value: Any) -> bool:
+    return isinstance(value, TensorProxy) and value.optional is not None
+
+
+def _described(example: torch.Tensor) -> str:
+    return f"a tensor of {example.dtype} with {example.dim()} dimensions"

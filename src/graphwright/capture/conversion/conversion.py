@@ -1,0 +1,253 @@
+"""A function made again from its source, so that its questions can be answered with branches.
+
+In the converted function `if`, `and`, `or`, `not`, the ternary, chained comparisons, `assert`, `raise` and calls go
+through a runtime that decides by the value: a plain value takes Python's way, a symbolic one becomes a branch of the
+graph. Nothing of the user's is changed: the new function has the same globals, closure cells, defaults, file name and
+line numbers, and reaches the runtime through a constant of its code.
+
+    if total > 0:                       def then():
+        x = x + 1                           nonlocal x
+                              ->            x = x + 1
+                                        runtime.branch(total > 0, then, other)
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import linecache
+import opcode
+import os
+import re
+import tokenize
+import traceback
+import weakref
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from graphwright import errors
+from graphwright.capture.conversion.converter import Converter
+from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.positions import note_compiled, note_replaced, positions_of, qualname_of
+from graphwright.capture.source.sources import source_of
+from graphwright.capture.source.syntax import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, compares_identity, is_convertible
+
+__all__ = [
+    "NESTED",
+    "PREFIX",
+    "asks_identity",
+    "can_convert",
+    "convert",
+    "converted_source",
+    "is_converted",
+    "original_code",
+]
+
+# Original -> converted, by the lines of branches that wait for the end of the function; None where that cannot be.
+_codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
+_originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
+_made: CodeTable[bool] = CodeTable()
+_conditional: CodeTable[bool] = CodeTable()
+_identical: CodeTable[bool] = CodeTable()
+_IS = opcode.opmap["IS_OP"]
+_CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
+_LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
+_looking: CodeTable[bool] = CodeTable()
+_LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
+_OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
+_WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
+NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
+
+
+def convert(function: FunctionType, runtime: Any, waiting: frozenset[int] = frozenset()) -> FunctionType | None:
+    """Return a function that does the same with its questions going through `runtime`; None without usable source.
+
+    The branches in the lines `waiting` have what comes after them in the function on both of their sides.
+    """
+    code = function.__code__
+    if code in _made:
+        return function
+    versions = _codes.get(code)
+    if versions is None:
+        versions = _codes[code] = {}
+    if waiting:
+        definition = _definition(code)
+        last = 0 if definition is None else definition.end_lineno or 0
+        waiting = frozenset(line for line in waiting if code.co_firstlineno <= line <= last)
+    if waiting not in versions:
+        versions[waiting] = _convert_code(code, runtime, waiting)
+    new = versions[waiting]
+    if new is None:
+        return None
+    _originals[new] = weakref.ref(code)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    made = FunctionType(
+        new, function.__globals__, function.__name__, function.__defaults__, tuple([cells[n] for n in new.co_freevars])
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__dict__.update(function.__dict__)
+    made.__annotations__ = function.__annotations__
+    made.__doc__, made.__module__, made.__qualname__ = function.__doc__, function.__module__, function.__qualname__
+    return made
+
+
+def can_convert(code: CodeType) -> bool:
+    """Tell whether a function of this code has source that can be converted."""
+    versions = _codes.get(code)
+    if versions:
+        return None not in versions.values()
+    definition = _definition(code)
+    return definition is not None and is_convertible(definition)
+
+
+def may_ask(code: CodeType) -> bool:
+    """Tell whether a function of the program has conditions: whether it may ask whether a value is true."""
+    known = _conditional.get(code)
+    if known is None:
+        known = _conditional[code] = not code.co_filename.startswith(_LIBRARIES) and any(
+            instruction in _CONDITIONAL_JUMPS for instruction in code.co_code[::2]
+        )
+    return known
+
+
+def may_look(code: CodeType) -> bool:
+    """Tell whether a function may ask what a value is: None, of a class, in a container. Others pass it on."""
+    known = _looking.get(code)
+    if known is None:
+        known = _looking[code] = code.co_filename not in _OWN_TOOLS and (
+            not _WORDS.isdisjoint(code.co_names)
+            or any(instruction in _LOOKS for instruction in code.co_code[::2])
+            or any(isinstance(const, CodeType) for const in code.co_consts)
+        )
+    return known
+
+
+def asks_identity(code: CodeType) -> bool:
+    """Tell whether a function of the program asks whether two values that may be tensors are one."""
+    known = _identical.get(code)
+    if known is None:
+        definition = None
+        if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
+            definition = _definition(code)
+        known = _identical[code] = definition is not None and any(
+            isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)
+            for each in ast.walk(definition)
+        )
+    return known
+
+
+def _has_identity(code: CodeType) -> bool:
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return _IS in code.co_code[::2] or any(map(_has_identity, inner))
+
+
+def _is_of_flag(compare: ast.Compare) -> bool:
+    """Tell whether something is compared with True or False, which only what asks for data can be."""
+    return any(isinstance(side, ast.Constant) for side in (compare.left, *compare.comparators))
+
+
+def is_converted(code: CodeType) -> bool:
+    """Tell whether a code object is one that `convert` made."""
+    return code in _made
+
+
+def original_code(code: CodeType) -> CodeType | None:
+    """The code object that a function was written with; None for the part of a converted one."""
+    original = _originals.get(code)
+    return original() if original is not None else None if code in _made else code
+
+
+def converted_source(function: FunctionType) -> str:
+    """Show what a function becomes. Raises ValueError where it has no source that can be converted."""
+    tree = _converted_tree(function.__code__)
+    if tree is None:
+        raise ValueError(f"{function.__qualname__} has no source that can be converted")
+    return ast.unparse(tree).replace(repr(RUNTIME_MARK), "runtime")
+
+
+# ---- source
+
+
+def _definition(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
+    """Find the definition of a code object in its file."""
+    found: list[ast.FunctionDef | ast.Lambda] = []
+    for node in source_of(code.co_filename).definitions.get((code.co_name, code.co_firstlineno), ()):
+        if isinstance(node, ast.Lambda):
+            names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            if tuple(names) != code.co_varnames[: len(names)] or not _spans(node, code):
+                continue
+        found.append(node)
+    return found[0] if len(found) == 1 else None
+
+
+def _spans(node: ast.Lambda, code: CodeType) -> bool:
+    """Tell whether the instructions of a code object lie inside a lambda: several may stand on one line."""
+    body = node.body
+    for line, end_line, column, end_column in positions_of(code):
+        if line is None or column is None or (line == end_line == code.co_firstlineno and column == end_column == 0):
+            continue
+        if (line, column) < (body.lineno, body.col_offset) or (end_line, end_column) > (
+            body.end_lineno,
+            body.end_col_offset,
+        ):
+            return False
+    return True
+
+
+def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> ast.FunctionDef | ast.Lambda | None:
+    definition = _definition(code)
+    if definition is None or not is_convertible(definition):
+        return None
+    qualname = qualname_of(code).split(".")
+    owner = qualname[-2] if len(qualname) > 1 and qualname[-2] != "<locals>" else ""
+    first = code.co_varnames[0] if code.co_argcount else ""
+    return Converter(owner, first, waiting).function(copy.deepcopy(definition))
+
+
+def _convert_code(code: CodeType, runtime: Any, waiting: frozenset[int]) -> CodeType | None:
+    tree = _converted_tree(code, waiting)
+    if tree is None:
+        return None
+    # An outer function declares the free variables, so that they are free in the new code, too.
+    body: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
+    name = code.co_name
+    if isinstance(tree, ast.FunctionDef):  # under another name: its own means what it means to the user's module
+        tree.name = name = f"{PREFIX}function"
+    body.append(tree if isinstance(tree, ast.stmt) else ast.Expr(tree))
+    outer = ast.FunctionDef(
+        f"{PREFIX}outer", ast.arguments([], [], None, [], [], None, []), body, [], **TYPE_PARAMETERS
+    )
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE)
+    outer_code = next(const for const in compiled.co_consts if isinstance(const, CodeType))
+    new = next(const for const in outer_code.co_consts if isinstance(const, CodeType) and const.co_name == name)
+    note_compiled(module, compiled)
+    return _finish(new, code, runtime, qualname_of(code))
+
+
+_FUTURE = 0x1000000  # from __future__ import annotations
+
+
+def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeType:
+    """Put the runtime into the constants; name the functions made of branches after the one they are part of."""
+    consts: list[Any] = []
+    for const in new.co_consts:
+        if isinstance(const, CodeType):
+            part = const.co_name.startswith(PREFIX) or PREFIX in const.co_varnames
+            name, within = (old.co_name, qualname) if part else (const.co_name, f"{qualname}.<locals>.{const.co_name}")
+            inner = const.replace(co_name=name) if part else const
+            note_replaced(const, inner, within)
+            const = _finish(inner, inner, runtime, within)
+        elif const == RUNTIME_MARK:
+            const = runtime
+        consts.append(const)
+    changes: dict[str, Any] = {"co_consts": tuple(consts), "co_name": old.co_name}
+    if hasattr(new, "co_qualname"):
+        changes["co_qualname"] = qualname
+    finished = new.replace(**changes)
+    note_replaced(new, finished, qualname)
+    _made[finished] = True
+    return finished

@@ -1,0 +1,96 @@
+"""What the user's forward hooks change: it is put back, since a hook runs on examples while the program is captured.
+
+The hooks of a layer that is one node run again whenever the captured program runs. Those that write to modules of the
+program are the exception: what they write, the program may read, so that such a layer is entered.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.branch_state import State, content_of
+from graphwright.capture.proxies.growing import is_growing
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.runtime import Shells
+
+__all__ = ["HookEffects", "contained", "hooks_of"]
+
+
+def hooks_of(module: nn.Module) -> list[Any]:
+    """List the hooks on the forward of a module."""
+    return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+
+
+def contained(recorder: Recorder, module: nn.Module, path: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Call a layer on examples without what its hooks change; one whose hooks write to the program is entered."""
+    hooks = hooks_of(module)
+    if not hooks or not path:
+        return run
+
+    @functools.wraps(run, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            effects = HookEffects(hooks)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            with torch._C.DisableTorchFunction():
+                is_changed = effects.put_back()
+            if is_changed and recorder.shells is not None and any(_reaches(recorder.shells, hook) for hook in hooks):
+                raise recorder.questions.restart(recorder.plan.enter(path))
+
+    return call
+
+
+class HookEffects:
+    """What hooks could change, as it was; modules, which the capture itself keeps, only `with_modules`."""
+
+    def __init__(self, hooks: list[Any], with_modules: bool = True) -> None:
+        self._state = State((), (), ())
+        for value in (value for hook in hooks for value in _known_to(hook)):
+            if with_modules or not isinstance(value, nn.Module):
+                self._state.watch(value)
+        self._before = self._state.read()
+
+    def put_back(self) -> bool:
+        """Put everything back; tell whether anything had changed."""
+        is_changed = not all(map(_is_same, self._before, self._state.read()))
+        self._state.restore()
+        return is_changed
+
+
+def _known_to(hook: Any) -> Iterator[Any]:
+    """Iterate over what a hook is bound to, closes over, or may find in its global variables."""
+    function = _function(hook)
+    yield getattr(hook, "__self__", None)
+    if function is not None:
+        yield from map(content_of, function.__closure__ or ())
+        for name in function.__code__.co_names:
+            if type(function.__globals__.get(name)) in (list, dict, set):
+                yield function.__globals__[name]
+
+
+def _function(hook: Any) -> Any:
+    inner = hook.__func__ if isinstance(hook, MethodType) else hook
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def _reaches(shells: Shells, hook: Any) -> bool:
+    """Tell whether a hook knows a module of the program."""
+    return any(isinstance(value, nn.Module) and shells.path(value) is not None for value in _known_to(hook))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
+    if isinstance(one, list) and isinstance(other, list) and not is_growing(one):
+        return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+    return one is other or (isinstance(one, set) and one == other)

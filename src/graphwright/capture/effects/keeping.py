@@ -1,0 +1,452 @@
+"""What a program keeps from one call to the next: attributes that it writes, as part of the graph.
+
+A first pass tells which attributes the program leaves changed. The next one starts with live values in their place,
+which the graph reads from the module at each call, and ends with writes of what they have become. `self.count += 1`
+so counts at every call, and a hidden state flows from call to call.
+
+What an attribute is before the call and what it is after it must go together, for the next call starts with the latter:
+a tensor of one dtype and rank, a number of one kind, containers of the same form. None and a tensor make a tensor that
+may be None; None and anything else make a program with two ends (a fork). An attribute whose value changes otherwise
+may be written, but not read before that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.kept_kinds import (
+    MIXED,
+    PLAIN,
+    ConstantKind,
+    Grows,
+    ItemsKind,
+    MissingOr,
+    Mixed,
+    NumberKind,
+    TensorKind,
+    is_kind,
+    is_same,
+    joined_kind,
+)  # fmt: skip
+from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
+from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
+from graphwright.capture.proxies.unbound import Unbound
+from graphwright.capture.source.attribute_writes import place_of_write
+from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.regions import made_once
+from graphwright.capture.state.running import refusal
+from graphwright.capture.state.symbols import as_number, leaves, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+from graphwright.ops import write_attribute
+from graphwright.runtime import new_object
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.runtime import Shells
+
+__all__ = ["Keeping"]
+
+_MODULE_ATTRIBUTES = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
+_NUMBERS = (int, float, bool)
+
+
+class _Unreadable:
+    """Stands for an attribute whose value goes with no kind; any use of it is an error."""
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "_name", name)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise refusal(
+            CaptureError(
+                f"the program reads {object.__getattribute__(self, '_name')} and leaves a value of another kind in it",
+                fix="keep one kind of value there: a tensor of one dtype and rank, a number, or None and such a value",
+            )
+        )
+
+    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = __contains__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = __setitem__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+# ---- the attributes of the program
+
+
+@dataclasses.dataclass
+class _Table:
+    """A dict of attributes, or a container in one, and what was in it when the program started."""
+
+    kind: type  # the class of the module
+    owner: str  # its name and that of the attribute, for people
+    path: str  # the dotted path of the module, with a dot; or of the attribute that holds the container
+    keys: tuple[Any, ...] | None  # from that attribute to the container; None for a dict of attributes
+    now: Any
+    before: dict[Any, Any]
+    written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
+        now = _as_dict(self.now)
+        for key, value in now.items():
+            before = self.before.get(key, _ABSENT)
+            if not is_same(before, value):
+                yield key, before, value
+        for key, before in self.before.items():
+            if key not in now:
+                yield key, before, _ABSENT
+
+    def unwritten(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over (key, value) of what has changed since it was written last."""
+        for key, value in _as_dict(self.now).items():
+            if not is_same(self.written.get(key, self.before.get(key, _ABSENT)), value):
+                yield key, value
+
+    def name(self, key: Any) -> str:
+        return f"{self.owner}.{key}" if self.keys is None else f"{self.owner}[{key!r}]"
+
+
+_ABSENT: Any = object()
+
+
+def _as_dict(container: Any) -> dict[Any, Any]:
+    if isinstance(container, dict):
+        return container
+    if is_plain_object(container):
+        return dict(vars(container))
+    return dict.fromkeys(container, True) if isinstance(container, set) else dict(enumerate(container))
+
+
+def _is_cache(value: dict[Any, Any]) -> bool:
+    return any(isinstance(item, torch.Tensor) and not isinstance(item, nn.Parameter) for item in value.values())
+
+
+class Keeping:
+    """The attributes of one run of a program: live where the plan says that it writes them."""
+
+    def __init__(self, recorder: Recorder, shells: Shells) -> None:
+        self._recorder = recorder
+        self._live: dict[Any, Any] = recorder.plan.kept
+        self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
+        self._tables: list[_Table] = []
+        self._of_module: dict[int, list[_Table]] = {}
+        self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
+        self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
+        for module, shell in shells.all():
+            if shell is module:
+                continue
+            path = shells.path(module) or ""
+            self._kind_of_module = type(module)
+            prefix, title = f"{path}." if path else "", type(module).__name__
+            first = len(self._tables)
+            for table in (shell.__dict__, shell._buffers, shell._parameters):
+                self._watch(table, title, prefix, None)
+            self._of_module[id(shell)] = self._tables[first:]
+
+    def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
+        """Put live values into a container, and note what is in it."""
+        table = _Table(self._kind_of_module, owner, path, keys, container, {})
+        for key, value in list(_as_dict(container).items()):
+            if keys is None and key in _MODULE_ATTRIBUTES and key != "training":
+                table.before[key] = value
+                continue
+            table.before[key] = value
+            place = (path + key, ()) if keys is None else (path, (*keys, key))
+            if type(value) is dict and place not in self._live and _is_cache(value):
+                self._live[place] = Grows(dict, {name: self._kind(item) for name, item in value.items()}, True)
+            if self._live.get(place, PLAIN) is not PLAIN:
+                table.before[key] = value = self._started(place, table.name(key), value)
+                if type(container) in (list, dict):
+                    container[key] = value
+            self._watch_inside(value, table.name(key), *place)
+        self._tables.append(table)
+
+    def _watch_inside(self, value: Any, name: str, path: str, keys: tuple[Any, ...]) -> None:
+        if type(value) in (list, dict, set):
+            self._watch(value, name, path, keys)
+        elif type(value) is tuple:
+            for i, item in enumerate(value):
+                self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))
+
+    # ---- live values at the start
+
+    def _started(self, place: Any, name: str, value: Any) -> Any:
+        """The value that a call starts with."""
+        kind = self._live[place]
+        if kind is MIXED:
+            return _Unreadable(name)
+        if isinstance(kind, Grows):
+            start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
+            if kind.kind is dict:
+                if kind.is_assumed:
+                    start = *start, lambda: self._live.__setitem__(place, PLAIN)
+                self._growing[place] = GrowingDict(value, kind.items, *start)
+            else:
+                self._growing[place] = GrowingList(value, kind.items[None], *start)
+            return self._growing[place]
+        make = made_once(lambda: self._read(place))
+        has_to_fork = (
+            isinstance(kind, TensorKind) and kind.may_be_none and ("attribute", place) in self._recorder.plan.ways
+        )
+        if isinstance(kind, MissingOr) or has_to_fork:
+            if self._is_none(place, make, value):
+                return None
+            kind = dataclasses.replace(kind, may_be_none=False) if isinstance(kind, TensorKind) else kind.kind
+        return self._value(kind, make, value, place)
+
+    def _item_of_growing(self, kind: Any, node: Node, name: str) -> Any:
+        """The value of a node that reads an item of a growing list or dict, where it is read."""
+        if isinstance(kind, Mixed | MissingOr | Grows):
+            return _Unreadable(name)
+        return self._value(kind, lambda: node, None, (name, ()))
+
+    def _value(self, kind: Any, make: Callable[[], Node], value: Any, place: Any) -> Any:
+        recorder = self._recorder
+        if isinstance(kind, TensorKind):
+            is_tensor = isinstance(value, torch.Tensor)
+            example = recorder.example(value) if is_tensor else recorder.examples.like(kind.example)
+            proxy = TensorProxy.make(recorder, example, None, make)
+            if kind.may_be_none:
+                proxy.optional = "attribute", place
+                proxy.is_none = value is None
+                recorder.questions.has_optionals = True
+                self._optionals[place[0].rpartition(".")[2]] = proxy
+            return proxy
+        if isinstance(kind, NumberKind):
+            hint = kind.kind(value) if type(value) in _NUMBERS else kind.value
+            return as_number(recorder.numbers.input_symbol(make(), hint))
+        if isinstance(kind, ItemsKind):
+            items = {}
+            for key, item in kind.items.items():
+                own = _as_dict(value).get(key) if type(value) is kind.kind else None
+                if isinstance(item, Mixed | MissingOr):
+                    items[key] = _Unreadable(f"{place[0]}[{key!r}]")
+                else:
+                    items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
+            if is_plain_kind(kind.kind):
+                return new_object(kind.kind, **items)
+            return items if kind.kind is dict else _sequence(kind.kind, list(items.values()))
+        assert isinstance(kind, ConstantKind)
+        return kind.value
+
+    def _is_none(self, place: Any, make: Callable[[], Node], value: Any) -> bool:
+        """Have the program fork into the calls that start with None and those that do not."""
+        recorder, question = self._recorder, ("attribute", place)
+        node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
+        symbol = recorder.numbers.input_symbol(node, value is None)
+        if recorder.plan.ways.get(question) == "guard" or recorder.questions.follows_start():
+            when = "before the first call: capture the model after it" if value is None else "anew"
+            return bool(recorder.questions.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}"))
+        answer = recorder.questions._fork(symbol, symbol.key, question)
+        recorder.questions.forks[-1].site = None  # no line of the program asks
+        return answer
+
+    def _read(self, place: Any) -> Node:
+        """Read an attribute: before the program's branches, for none of them writes it."""
+        recorder = self._recorder
+        path, keys = place
+        before, recorder.region = recorder.region, recorder.root
+        try:
+            node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
+            for key in keys:
+                node = recorder.node("call_function", operator.getitem, (node, key), {}, "kept")
+        finally:
+            recorder.region = before
+        return node
+
+    def _item(self, make: Callable[[], Node], key: Any, is_attribute: bool = False) -> Callable[[], Node]:
+        """Read an item of a container, or an attribute of an object, in the graph where that is read."""
+        read: Any = getattr if is_attribute else operator.getitem
+
+        def item() -> Node:
+            owner = make()
+            return owner.graph.create_node("call_function", read, (owner, key), {}, "kept")
+
+        return made_once(item)
+
+    @property
+    def names_of_optionals(self) -> frozenset[str]:
+        """The names of the attributes that may be None: what mentions them may ask."""
+        return frozenset(self._optionals)
+
+    def code_entered(self, frame: FrameType) -> None:
+        """Have code converted that mentions an attribute which may be None."""
+        for name in self._optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
+            self._recorder.questions.attribute_may_be_none(self._optionals[name], frame)
+
+    # ---- what has changed
+
+    def learn_growth(self) -> BaseException | None:
+        """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
+        grown = [t for t in self._tables if t.keys is not None and t.before.keys() != _as_dict(t.now).keys()]
+        learned = [self._learn_growth(table) for table in grown]
+        if True not in learned:
+            return None
+        alike = {(table.kind, table.path.rpartition(".")[2]) for table in grown if table.keys == ()}
+        for table in self._tables:  # what one module does, others of its class are about to do
+            place = table.path, table.keys
+            is_alike = table.keys == () and (table.kind, table.path.rpartition(".")[2]) in alike
+            if is_alike and type(table.now) is dict and place not in self._live:
+                self._live[place] = Grows(dict, {key: self._kind(value) for key, value in table.before.items()}, True)
+        return Restart("the program adds to a list or dict")
+
+    def learn(self) -> None:
+        """Have the capture start again if the program has changed what it was not expected to."""
+        changed = self._learn_items()
+        for table in self._tables:
+            for key, before, now in table.changes():
+                if table.keys is None and key == "training":
+                    continue  # live in any case
+                if table.keys is not None and (now is _ABSENT or before is _ABSENT):
+                    changed |= self._learn_growth(table)
+                    continue
+                if now is _ABSENT:
+                    self._refuse(table, key, f"deletes {table.name(key)}", "give it the value None instead")
+                    continue
+                place = (table.path + key, ()) if table.keys is None else (table.path, (*table.keys, key))
+                if before is _ABSENT and place not in self._live:
+                    continue  # nothing can have read it before
+                known = self._live.get(place) or self._kind(before)
+                kind = joined_kind(known, self._kind(now)) if known is not MIXED else known
+                if place not in self._live or not is_kind(known, kind):
+                    self._live[place] = kind
+                    changed = True
+        if changed:
+            raise Restart("the program writes attributes")
+
+    def _kind(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            may_be_none = isinstance(value, TensorProxy) and value.optional is not None
+            return TensorKind(self._recorder.example(value), may_be_none)
+        symbol = symbol_of(value)
+        if symbol is not None:
+            return NumberKind(symbol.kind, symbol.sample)
+        if type(value) in _NUMBERS:
+            return NumberKind(type(value), value)
+        if type(value) in (tuple, list, dict) or isinstance(value, torch.Size) or hasattr(type(value), "_fields"):
+            return ItemsKind(type(value), {key: self._kind(item) for key, item in _as_dict(value).items()})
+        if is_plain_object(value) and _may_be_kept(value):
+            return ItemsKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
+        return ConstantKind(value)
+
+    def _learn_items(self) -> bool:
+        """Learn what kinds of values lists and dicts hold that grow."""
+        changed = False
+        for place, grown in self._growing.items():
+            known = self._live[place]
+            for key, value in dict.items(grown) if known.kind is dict else [(None, v) for v in list.__iter__(grown)]:
+                kind = self._kind(value)
+                joined = joined_kind(known.items.get(key, kind), kind)
+                if key not in known.items or not is_kind(known.items[key], joined):
+                    known.items[key] = joined
+                    changed = True
+        return changed
+
+    def _learn_growth(self, table: _Table) -> bool:
+        """Have a list or dict grow in the next pass, if it is not expected to."""
+        place = table.path, table.keys
+        kind = type(table.now)
+        if kind is set:
+            self._refuse(table, "", f"changes what is in {table.owner}, a set", "keep a dict of True instead")
+            return False
+        found = {
+            key: self._kind(value) for table_ in (table.before, _as_dict(table.now)) for key, value in table_.items()
+        }
+        if kind is list:
+            *_, kinds = itertools.accumulate(found.values(), joined_kind)
+            found = {None: kinds}
+        known = self._live.get(place)
+        grows = Grows(kind, found)
+        self._live[place] = grows if not isinstance(known, Grows) else joined_kind(known, grows)
+        return True
+
+    def _refuse(self, table: _Table, key: Any, what: str, fix: str) -> None:
+        """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
+        name = str(key) if table.keys is None else table.path.rpartition(".")[2]
+        error = CaptureError(f"the program {what}", at=place_of_write(table.kind, name), fix=fix)
+        self._recorder.questions.refuse(error, "attribute")
+
+    # ---- writes
+
+    def write(self, shell: nn.Module | None = None) -> None:
+        """Write what the program has changed so far, in all modules or in one and those below it.
+
+        On a side of a branch what is written is written again after it, joined with the other side.
+        """
+        tables = self._tables
+        if shell is not None:
+            tables = [table for module in shell.modules() for table in self._of_module.get(id(module), ())]
+        found = [(table, key, now) for table in tables for key, now in table.unwritten()]
+        values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
+        recorder = self._recorder
+        for (table, key, now), value in zip(found, values, strict=True):
+            if table.keys is None:
+                recorder.node("call_function", write_attribute, (table.path + key, value), {}, name="write")
+            else:
+                recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})
+            if recorder.region is recorder.root:
+                table.written[key] = now
+
+    def write_at_end(self) -> None:
+        """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
+        recorder = self._recorder
+        before, recorder.is_finishing = recorder.is_finishing, True
+        objects, recorder.objects = recorder.objects, recorder.objects.copy()
+        try:
+            self.write()
+        finally:
+            recorder.is_finishing, recorder.objects = before, objects
+
+    def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Any) -> bool:
+        """Write a new attribute on a side of a branch, after which it holds what `after` stands for.
+
+        False where these are not the attributes of a module of the program.
+        """
+        table = next((table for table in self._tables if table.now is attributes and table.keys is None), None)
+        if table is None or "_modules" not in attributes:
+            return False
+        if not isinstance(value, Unbound):  # it is written already
+            written = table.path + key, self._argument(table, key, value)
+            self._recorder.node("call_function", write_attribute, written, {}, name="write")
+        table.written[key] = after
+        return True
+
+    def _argument(self, table: _Table, key: Any, value: Any) -> Any:
+        odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)
+        if odd is not None:
+            what = f"keeps a {type(odd).__module__}.{type(odd).__qualname__} in {table.name(key)}"
+            self._refuse(table, key, what, "keep tensors, numbers, or tuples, lists, dicts and dataclasses of them")
+            return None
+        argument = self._recorder.argument(value)
+        if isinstance(value, torch.Size):
+            return self._recorder.node("call_function", torch.Size, (argument,), {}, "size")
+        return argument
+
+
+def _may_be_kept(value: Any, depth: int = 3) -> bool:
+    """Tell whether a value can be written into the graph, objects only up to a depth."""
+    if value is None or symbol_of(value) is not None or dataclasses.is_dataclass(value):
+        return True
+    if depth and is_plain_object(value):
+        return all(_may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))
+    return isinstance(value, _PLAIN) or (callable(value) and hasattr(value, "__name__")) or is_growing(value)
+
+
+_PLAIN = (
+    torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
+    torch.memory_format, torch.Generator,
+)  # fmt: skip
+
+
+def _sequence(kind: type, items: list[Any]) -> Any:
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)

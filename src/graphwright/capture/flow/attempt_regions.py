@@ -1,0 +1,278 @@
+"""The body of a `try` as a region of the graph, and the branch on the error that it gives.
+
+What the body leaves where it comes to its end are values of the region, as those of a branch are; what it leaves where
+an error ends it is in a list that it writes to (`kept_values`). `else` and the handlers are the sides of a branch.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.calls.errors_raised import Errors, errors_of
+from graphwright.capture.containers.joining import Grows, Unlike
+from graphwright.capture.containers.opening import make_growing
+from graphwright.capture.effects.branch_state import EMPTY, State
+from graphwright.capture.flow.branches import branch, filled_in, leaving
+from graphwright.capture.flow.kept_values import KeptValues
+from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
+from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
+from graphwright.capture.python.staging import is_refused_number
+from graphwright.capture.state.regions import Region
+from graphwright.capture.state.running import Refusal
+from graphwright.capture.state.side_ended import Raised
+from graphwright.capture.state.symbols import UNKNOWN, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Node
+from graphwright.ops import evaluated, is_impure, transformed
+
+if TYPE_CHECKING:
+    from graphwright.capture.flow.attempts import Attempts, Open
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["BRANCH", "AttemptRegion"]
+
+BRANCH = "error"  # ends what the plan knows the branch on the error of a `try` by
+
+
+class AttemptRegion:
+    """One `try` being captured: its body, and what follows."""
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        recorder: Recorder,
+        entry: Open,
+        tried: Callable[[], Any],
+        kinds: Sequence[Errors],
+        handlers: Sequence[Callable[[Any], Any]],
+        orelse: Callable[[], Any] | None,
+        final: Callable[[], Any] | None,
+        names: tuple[str, ...],
+    ) -> None:
+        self._attempts, self._recorder, self._entry = attempts, recorder, entry
+        self._tried, self._kinds, self._handlers = tried, kinds, handlers
+        self._orelse, self._final, self._names = orelse, final, names
+        self._where = recorder.where()
+        self._parts: list[Callable[..., Any]] = [
+            tried,
+            *handlers,
+            *[part for part in (orelse, final) if part is not None],
+        ]
+
+    def capture(self) -> Any:
+        """Write the body and what follows; return whether the statement is left."""
+        recorder, entry = self._recorder, self._entry
+        recorder.ambient.notice()
+        self._attempts.force()
+        while True:
+            self._state = State((reaching(self._parts),), self._names, self._names)
+            recorder.states.append(self._state)
+            try:
+                entry.kept = self._kept = KeptValues(recorder, self._state, entry.place)
+                region, values, has_raised = self._body()
+                break
+            except Grows as growth:  # a list does, in a loop in the body
+                if not self._state.is_outermost(recorder, growth.content):
+                    raise
+                self._state.restore()
+                try:
+                    make_growing(recorder, self._state, growth, entry.place, "fork")
+                except Unlike as why:
+                    raise self._attempts.given_up(entry.place, str(why)) from None
+            finally:
+                recorder.states.pop()
+        try:
+            with self._attempts.quietly(), torch._C.DisableTorchFunction():  # the recorder must not see this
+                error, well = self._write(region, values, has_raised)
+        except Unlike as why:
+            raise self._attempts.given_up(entry.place, str(why)) from None
+        return self._branch(error, well, has_raised)
+
+    # ---- the body
+
+    def _body(self) -> tuple[Region, list[Any], bool]:
+        """Run the body once, into a region; return it, with what it gives and leaves, and whether it always raises."""
+        recorder, state = self._recorder, self._state
+        region = Region(recorder.region, sys._getframe(), self._entry.place)
+        region.is_data, region.is_taken = True, None
+        depth, has_raised, left = recorder.ambient.depth, False, None
+        recorder.region, before = region, recorder.region
+        self._kept.region = region
+        try:
+            left = self._attempts.within(self._entry, self._tried)
+            recorder.ambient.notice()
+        except Raised:
+            has_raised = True
+        except (Exception, Refusal) as error:
+            self._ended_by(error)
+            has_raised = True
+        finally:
+            recorder.region = before
+        if recorder.pending is not None:
+            raise recorder.pending
+        if recorder.ambient.depth != depth:
+            recorder.ambient.forget(depth)
+            raise self._attempts.given_up(self._entry.place, "a context is entered or left in a `try`")
+        why = None if recorder.keeping is None else recorder.keeping.learn_growth()
+        if why is not None:
+            raise recorder.questions.restart(why)
+        values = [left, *state.read()]
+        state.restore()
+        return region, values, has_raised
+
+    def _ended_by(self, error: Exception | Refusal) -> None:
+        """The body raises on every way that leads there: write that, if it is an error of the program."""
+        recorder = self._recorder
+        if recorder.pending is not None or isinstance(error, Refusal) or is_of_capture(error):
+            raise error
+        codes = recorder.questions.convertible_at(error)
+        if codes:
+            raise recorder.questions.restart(recorder.plan.convert(codes))
+        if is_refused_number(error):
+            raise error
+        self._entry.note(error)
+        recorder.questions.write_raise(error)
+
+    def _write(self, region: Region, values: list[Any], has_raised: bool) -> tuple[Node, list[Any]]:
+        """Write the body's output and the node that runs it; return its error, and what it leaves at its end."""
+        recorder, _entry = self._recorder, self._entry
+        leaves: list[tuple[Any, Any]] = []
+        made = [] if has_raised else leaving(recorder, region, values, [EMPTY, *self._state.values_before()], leaves)
+        before, recorder.region = recorder.region, region
+        try:
+            outputs = tuple([recorder.lifted(recorder.argument(value)) for value, _ in leaves])
+        finally:
+            recorder.region = before
+        region.graph.output(outputs)._origin = recorder.site()
+        _keep_computing(region)
+        self._kept.close()
+        operands = list(region.lifted)
+        region.take(operands)
+        errors = tuple(dict.fromkeys(kind for group in self._kinds for kind in group))
+        options = {"errors": errors, "count": len(leaves)}
+        args = ("attempt", region.graph, (), tuple(operands), options)
+        node = recorder.make("call_function", transformed, args, "attempt")
+        error = recorder.make("call_function", operator.getitem, (node, 0), "error")
+        names = [recorder.joining.source_name(value) for value, _ in leaves]
+        items = [
+            recorder.make("call_function", operator.getitem, (node, i + 1), name or "value")
+            for i, name in enumerate(names)
+        ]
+        given = [self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)]
+        return error, [filled_in(value, given) for value in made]
+
+    def _value(self, value: Any, node: Node) -> Any:
+        """A value of the region as the program has it after that."""
+        recorder = self._recorder
+        if type(value) is ObjectProxy:
+            return ObjectProxy(recorder, object_example(value), node)
+        if isinstance(value, TensorProxy):
+            proxy = TensorProxy.make(recorder, value.example, node)
+            proxy.optional, proxy.is_none, proxy.is_mixed = value.optional, value.is_none, value.is_mixed
+            proxy.loose, proxy.sizes = value.loose, value.sizes
+            return proxy
+        symbol = symbol_of(value)
+        made = recorder.joining.stand_in(recorder.joining.sample(value, value), node, self._entry.place)
+        if symbol is not None:
+            symbol_of(made).is_data = symbol.is_data  # type: ignore[union-attr]
+        return made
+
+    # ---- what follows
+
+    def _branch(self, error: Node, well: list[Any], has_raised: bool) -> Any:
+        """The branch on the error: `else`, or the handlers; then `finally`."""
+        recorder, state, names = self._recorder, self._state, self._names
+        every = tuple(kind for group in self._kinds for kind in group)
+        caught = self._attempts.caught(self._entry, error, every)
+        if has_raised:
+            state.write(self._wrong(), self._where, self._entry.place)
+            return self._caught(caught, 0)
+        node = recorder.make("call_function", operator.is_, (error, None), "is_")
+        hint = True if recorder.examples.is_real else UNKNOWN
+        worked = recorder.numbers.of_node(node, hint, bool)
+        _gw_parts = reaching(self._parts)
+
+        def went_well(self: AttemptRegion = self, given: list[Any] = well) -> Any:
+            _gw_parts  # noqa: B018 - leads to the variables of the program
+            left, *values = given
+            self._restore(values)
+            if self._final is not None:
+                return either_leaves(self._final(), giving(left), names)
+            return either_leaves(left, self._orelse, names)
+
+        def went_wrong(self: AttemptRegion = self, caught: Any = caught) -> Any:
+            _gw_parts  # noqa: B018
+            self._restore(self._wrong())
+            return self._caught(caught, 0)
+
+        questions = recorder.questions
+        subject = questions.subject_of(worked)
+        return branch(recorder, subject, went_well, went_wrong, names, names, (*self._entry.place, BRANCH))
+
+    def _wrong(self) -> list[Any]:
+        """The state where an error was raised."""
+        try:
+            with self._attempts.quietly(), torch._C.DisableTorchFunction():
+                return self._kept.values(self._where)
+        except Unlike as why:
+            raise self._attempts.given_up(self._entry.place, str(why)) from None
+
+    def _restore(self, values: list[Any]) -> None:
+        """Have the state hold these values, on a side of the branch, which is to put them back."""
+        for container, _ in self._state._containers:
+            self._recorder.states[-1].watch(container)
+        self._state.write(values, self._where, self._entry.place)
+
+    def _caught(self, error: Any, number: int) -> Any:
+        """The handlers from one on."""
+        recorder, names = self._recorder, self._names
+        if self._final is not None:
+            left = self._final()
+
+            def again(raise_again: Any = self._again, caught: Any = error) -> Any:
+                raise_again(caught)
+
+            return either_leaves(left, again, names)
+        handler = self._handlers[number]
+        if number == len(self._handlers) - 1 or self._catches_all(number):
+            return handler(error)
+        node = recorder.make("call_function", isinstance, (object_node(error), self._kinds[number]), "isinstance")
+        hint = UNKNOWN
+        is_it = recorder.questions.subject_of(recorder.numbers.of_node(node, hint, bool))
+        _gw_parts = reaching(self._parts)
+
+        def handled(handler: Any = handler, error: Any = error) -> Any:
+            _gw_parts  # noqa: B018
+            return handler(error)
+
+        def others(caught: Any = self._caught, error: Any = error, number: int = number + 1) -> Any:
+            _gw_parts  # noqa: B018
+            return caught(error, number)
+
+        return branch(recorder, is_it, handled, others, names, names, (*self._entry.place, BRANCH))
+
+    def _catches_all(self, number: int) -> bool:
+        """Tell whether a handler catches whatever the ones after it would."""
+        later = [kind for group in self._kinds[number + 1 :] for kind in group]
+        return all(issubclass(kind, self._kinds[number]) for kind in later)
+
+    def _again(self, error: Any) -> Any:
+        """`finally` has come to its end: the error goes on."""
+        raise self._recorder.questions.raising(error)
+
+
+def _keep_computing(region: Region) -> None:
+    """Have what may raise computed though nothing reads it."""
+    for node in list(region.graph.all_nodes()):
+        if node.users or node.op in ("placeholder", "output", "get_attr"):
+            continue
+        if errors_of(node.op, node.target, node.args) and not is_impure(node):
+            made = node.graph.create_node("call_function", evaluated, (node,), {}, "evaluated")
+            made._origin = node._origin
+            if node.next is not made:
+                node.append(made)

@@ -1,0 +1,505 @@
+"""`try` statements of a program: run as they are, or regions of the graph where only a run knows what is raised.
+
+A statement is first run as Python does. Where its body then does what may raise an error that its handlers catch - an
+operation that fails for other inputs, a `raise` that data decides - the capture starts again with its body as a
+region: the operator "attempt" runs that under `try`, and a branch on the error that it gives follows.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_data
+from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion
+from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
+from graphwright.capture.flow.kept_values import KeptValues
+from graphwright.capture.flow.nearest import nearest
+from graphwright.capture.flow.plain_attempts import Handlers, MadeErrors, is_of_capture, reaching, run_plainly
+from graphwright.capture.ladder.outlining import outline
+from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
+from graphwright.capture.python.staging import is_refused_number
+from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.origins import is_internal, user_frame
+from graphwright.capture.source.sources import source_of
+from graphwright.capture.state.regions import Region
+from graphwright.capture.state.running import RUN, refusal
+from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, leaves
+from graphwright.errors import CaptureError
+from graphwright.ir import Graph, Node
+from graphwright.ops import is_impure
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["Attempts", "Open"]
+
+_lines: CodeTable[list[tuple[int, int]]] = CodeTable()  # that a function runs in a `try`
+
+
+@dataclasses.dataclass(eq=False)
+class Open:
+    """A `try` whose body is running."""
+
+    place: Any
+    code: CodeType  # of the function that its body is
+    errors: Errors  # that it catches
+    region: Region  # around it
+    kept: KeptValues | None = None  # where it is a region
+    is_final: bool = False
+    may_raise: bool = False
+    leaves: bool = False  # whether what its handlers raise leaves the program
+    examples: list[BaseException] = dataclasses.field(default_factory=list)  # of what is raised in it
+
+    def note(self, error: Any) -> None:
+        """An error is about to be raised in a region."""
+        if is_error(error):
+            error = object_example(error)
+        self.examples.append(error() if isinstance(error, type) else error)
+        assert self.kept is not None
+        self.kept.note()
+
+
+class Attempts(MadeErrors):
+    """The `try` statements of one capture."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._open: list[Open] = []
+        self._is_noting = False
+        self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
+        self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
+
+    # ---- statements
+
+    def run(
+        self,
+        tried: Callable[[], Any],
+        handlers: Handlers,
+        orelse: Callable[[], Any] | None,
+        final: Callable[[], Any] | None,
+        names: tuple[str, ...],
+        only_raises: bool,
+    ) -> Any:
+        """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left."""
+        recorder = self._recorder
+        if recorder.pending is not None:
+            raise recorder.pending
+        place = recorder.questions.place()
+        if final is None:
+            return self._handled(place, tried, handlers, orelse, names, only_raises)
+        if not handlers:
+            return self._ended(place, tried, final, names)
+        _gw_parts = reaching([tried, *[handler for _, handler in handlers], *([orelse] if orelse else [])])
+        given = (place, tried, handlers, orelse, names, only_raises)
+
+        def whole(handled: Any = self._handled, given: Any = given) -> Any:
+            _gw_parts  # noqa: B018 - leads to the variables of the program
+            return handled(*given)
+
+        return self._ended(place, whole, final, names)
+
+    def _handled(
+        self,
+        place: Any,
+        tried: Callable[[], Any],
+        handlers: Handlers,
+        orelse: Callable[[], Any] | None,
+        names: tuple[str, ...],
+        only_raises: bool,
+    ) -> Any:
+        """`try: ... except ...: ... else: ...`.
+
+        Where the handlers only raise another error, which leaves the program, a raise that data decides is a path.
+        """
+        kinds = _kinds(handlers)
+        if kinds is None or self._recorder.plan.control_flow != "stage":
+            return run_plainly(tried, handlers, orelse, names)
+        errors = tuple(dict.fromkeys(error for group in kinds for error in group))
+        entry = Open(place, tried.__code__, errors, self._recorder.region)
+        is_in_loop = any(region.is_loop for region in self._recorder.region.all())
+        entry.leaves = only_raises and bool(handlers) and not self._open and not is_in_loop
+        if self._is_region(place):
+            works = [handler for _, handler in handlers]
+            return AttemptRegion(self, self._recorder, entry, tried, kinds, works, orelse, None, names).capture()
+        return run_plainly(lambda: self.within(entry, tried), handlers, orelse, names)
+
+    def _ended(self, place: Any, tried: Callable[[], Any], final: Callable[[], Any], names: tuple[str, ...]) -> Any:
+        """`try: ... finally: ...`."""
+        recorder = self._recorder
+        place = None if place is None else (*place, "finally")
+        entry = Open(place, tried.__code__, (BaseException,), recorder.region, is_final=True)
+        if recorder.plan.control_flow != "stage":
+            return run_plainly(tried, (), None, names, final)
+        if self._is_region(place):
+            kinds: list[Errors] = [(BaseException,)]
+            return AttemptRegion(self, recorder, entry, tried, kinds, [], None, final, names).capture()
+
+        def ending() -> Any:
+            graph, last = recorder.graph, recorder.graph._root.prev
+            left = final()
+            is_seen = any(not around.is_final and not around.leaves for around in self._open)  # what it assigns
+            matters = is_seen or not (left is None or left is False) or any(map(is_impure, _after(graph, last)))
+            if entry.may_raise and matters and recorder.pending is None:
+                if recorder.plan.ways.get(place) == "fork":
+                    raise self._refused("`finally` does what an error must not leave out")
+                raise self.as_region(entry, "`finally` does what an error must not leave out")
+            return left
+
+        return run_plainly(lambda: self.within(entry, tried), (), None, names, ending)
+
+    def _is_region(self, place: Any) -> bool:
+        """Tell whether the body of a `try` is to be a region: not where the branch on its error cannot be one."""
+        ways = self._recorder.plan.ways
+        if (*(place or ()), BRANCH) in ways:
+            ways[place] = "fork"
+        return ways.get(place) == "attempt"
+
+    def within(self, entry: Open, tried: Callable[[], Any]) -> Any:
+        """Run the body of a `try`."""
+        self._open.append(entry)
+        try:
+            return tried()
+        finally:
+            self._open.pop()
+
+    def as_region(self, entry: Open, why: str) -> BaseException:
+        """Start again with the body of a `try` as a region."""
+        recorder = self._recorder
+        return recorder.questions.restart(recorder.plan.change(entry.place, "attempt", why))
+
+    def given_up(self, entry_place: Any, why: str) -> BaseException:
+        """Start again with a `try` as Python runs it: each way that data decides is then a path."""
+        recorder = self._recorder
+        return recorder.questions.restart(recorder.plan.change(entry_place, "fork", why))
+
+    # ---- what may raise
+
+    def raised(self, error: Any) -> bool:
+        """A `raise` is about to end a side of a branch. Tell whether a region is there to catch it.
+
+        Where a `try` that catches it is no region yet, the capture starts again.
+        """
+        regions, kinds, is_caught = list(self._recorder.region.all()), self._kinds_of(error), False
+        for entry in reversed(self._open):
+            if not _common(entry.errors, kinds):
+                continue
+            entry.may_raise = True
+            if entry.kept is not None:
+                if entry.kept.region in regions:
+                    entry.note(error)
+                    is_caught |= not entry.is_final
+                    if is_caught and all(issubclass(kind, entry.errors) for kind in kinds):
+                        return True
+                continue
+            if entry.is_final or entry.leaves or self._recorder.plan.ways.get(entry.place) == "fork":
+                continue
+            raise self.as_region(entry, "data decides whether the program raises what it catches")
+        return is_caught
+
+    def _kinds_of(self, error: Any) -> Errors:
+        """The classes of which an error may be: what a handler got may be any that it catches."""
+        error = self.original(error)
+        if is_error(error):
+            return self._caught[object_node(error)][2]
+        return (error if isinstance(error, type) else type(error),)
+
+    @property
+    def are_open(self) -> bool:
+        """Whether the body of a `try` is being captured as a region."""
+        return any(entry.kept is not None for entry in self._open)
+
+    def forks(self, error: Any) -> bool:
+        """Tell whether a `try` that is run as Python does, and cannot be a region, may catch an error."""
+        kinds = self._kinds_of(error)
+        return any(_common(entry.errors, kinds) and entry.kept is None and not entry.is_final for entry in self._open)
+
+    def takes(self, error: BaseException) -> bool:
+        """A side of a branch has raised an error as Python does. Tell whether a region is there to catch it."""
+        recorder = self._recorder
+        if recorder.pending is not None or is_of_capture(error) or not isinstance(error, Exception):
+            return False
+        if not self._open or is_refused_number(error) or recorder.questions.convertible_at(error):
+            return False
+        return self.raised(self.original(error))
+
+    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """An operation has failed for the example: run it with other indices, where these are not the example's.
+
+        Else raises the error. Where the program catches it, the sizes are guarded; on real values, data may decide.
+        """
+        recorder = self._recorder
+        if isinstance(error, IndexError):
+            is_other_way = any(region.is_taken is False for region in recorder.region.all())
+            if as_first_index(args, kwargs):
+                return recorder.examples.run(run, recorder._to_examples(args), recorder._to_examples(kwargs))
+            if run is operator.getitem and is_other_way:
+                subject, index = recorder._to_examples(args)
+                return recorder.examples.run(run, (subject, nearest(index, subject)), {})
+        if recorder.questions.is_caught_outside():
+            if recorder.examples.is_real and fails_by_data(recorder, run, args):
+                raise self._refused()
+            recorder.questions.guard_sizes(leaves((args, kwargs)))
+        raise error
+
+    def catches_here(self, frame: FrameType) -> bool:
+        """Tell whether a frame runs the body of a `try` that is known here."""
+        return any(frame.f_code is entry.code for entry in self._open)
+
+    def plain_catches(self, error: Any, region: Region) -> bool:
+        """Tell whether a `try` that is run as Python does, inside of the region, catches an error."""
+        kinds = self._kinds_of(error)
+        for entry in reversed(self._open):
+            if entry.region is not region and (entry.kept is None or entry.kept.region is not region):
+                return False
+            if entry.is_final or not _common(entry.errors, kinds):
+                continue
+            if all(issubclass(kind, entry.errors) for kind in kinds) or entry.kept is not None:
+                return True
+            raise self.as_region(entry, "only a run knows which error is raised")
+        return False
+
+    def look(self, frame: FrameType, op: str, target: Any, args: Any) -> None:
+        """A node is about to be made: see whether the program catches what it may raise."""
+        if self._is_noting:
+            return
+        if not self._open and not self._has_handler(frame):
+            return
+        errors = errors_of(op, target, args)
+        if errors:
+            self._is_noting = True
+            try:
+                is_by_data = functools.partial(fails_by_data, self._recorder, target, args)
+                self._convert_handlers(frame, is_by_data)
+                self._may_raise(errors, is_by_data)
+            finally:
+                self._is_noting = False
+
+    @contextlib.contextmanager
+    def quietly(self) -> Iterator[None]:
+        """While it is entered, what is written is no part of what the program does."""
+        before, self._is_noting = self._is_noting, True
+        try:
+            yield
+        finally:
+            self._is_noting = before
+
+    def computed(self, symbol: Symbol) -> None:
+        """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""
+        is_read = isinstance(symbol.function, str) and symbol.function != "item"
+        if self._is_noting or is_read or not self._recorder.is_running:
+            return
+        if not (errors := errors_of("call_function", symbol.function, symbol.args)):
+            return
+        self._lazy.append((symbol, self._recorder.region))
+        frame = None if self._open else user_frame(sys._getframe(1))
+        if frame is not None and self._has_handler(frame):
+            self._convert_handlers(frame, lambda: True)
+        if not any(_common(entry.errors, errors) for entry in self._open):
+            return
+        self._recorder.numbers.node_of_symbol(symbol)
+
+    def force(self) -> None:
+        """Compute the numbers that the program has computed before a `try`."""
+        with self.quietly():
+            regions = list(self._recorder.region.all())
+            for symbol, region in self._lazy:
+                if region in regions and region.number(symbol) is None and _is_known(self._recorder, symbol):
+                    self._recorder.numbers.node_of_symbol(symbol)
+        self._lazy.clear()
+
+    def _may_raise(self, errors: Errors, is_by_data: Callable[[], bool]) -> None:
+        recorder = self._recorder
+        left = list(errors)
+        for entry in reversed(self._open):
+            caught = _common(entry.errors, tuple(left))
+            if not caught:
+                continue
+            entry.may_raise = True
+            if entry.kept is not None:
+                entry.note(RuntimeError("the message of an operation"))
+            elif not entry.is_final and not entry.leaves:
+                if recorder.plan.ways.get(entry.place) != "fork":
+                    raise self.as_region(entry, "the program catches what an operation may raise")
+                if is_by_data():
+                    raise self._refused()
+            if not entry.is_final:
+                left = [error for error in left if not issubclass(error, entry.errors)]
+
+    def _refused(self, why: str = "the program catches what an operation raises for some data") -> BaseException:
+        """What to do where it matters that an operation fails for some data, and its `try` cannot be a region."""
+        recorder = self._recorder
+        restart = outline(recorder, sys._getframe(1), why)
+        if restart is not None:
+            return recorder.questions.restart(restart)
+        fix = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
+        return refusal(CaptureError(why, at=recorder.where(), fix=fix))
+
+    def _has_handler(self, frame: FrameType) -> bool:
+        """Tell whether a function on the stack has handlers that were not seen to be entered."""
+        if self._recorder.plan.control_flow != "stage":
+            return False
+        at: FrameType | None = frame
+        while at is not None and at.f_code is not RUN:
+            if _tried_lines(at.f_code):
+                return True
+            at = at.f_back
+        return False
+
+    def _convert_handlers(self, frame: FrameType, is_by_data: Callable[[], bool]) -> None:
+        """Have functions converted that are about to catch what is raised; refuse where that cannot be."""
+        at: FrameType | None = frame
+        while at is not None and at.f_code is not RUN:
+            is_tried = any(first <= at.f_lineno <= last for first, last in _tried_lines(at.f_code))
+            if is_tried and not self.catches_here(at):
+                codes = self._recorder.questions.convertible(at)
+                if codes:
+                    raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+                if is_by_data():
+                    raise self._refused()
+            at = at.f_back
+
+    # ---- errors that are caught
+
+    def caught(self, entry: Open, node: Node, kinds: Errors) -> Any:
+        """The error that a handler gets."""
+        examples = [error for error in entry.examples if isinstance(error, kinds)] or [_made(kinds[0])]
+        self._caught[node] = examples, entry.place, kinds
+        return ObjectProxy(self._recorder, examples[0], node)
+
+    def asked(self, function: Any, args: Any) -> Any:
+        """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`."""
+        error, *kinds = args
+        recorder = self._recorder
+        if function is type or not is_error(error):
+            if is_error(error):
+                examples, place, _ = self._caught[object_node(error)]
+                if len({type(example) for example in examples}) > 1:
+                    raise self.given_up(place, "a handler asks for the class of an error")
+            return function(*args) if function is not str else error
+        if function is not isinstance:
+            return text_of(error, function)
+        node = recorder.node("call_function", isinstance, (object_node(error), kinds[0]), {}, "isinstance")
+        return recorder.numbers.of_node(node, UNKNOWN, bool)
+
+    def comes_from(self, node: Node, error: Node) -> None:
+        """A node gives what an error has."""
+        self._caught[node] = self._caught[error]
+
+    def refuse_text(self, node: Node) -> None:
+        """Python asks for the text of an error: then each way that leads to one is a path."""
+        known = self._caught.get(node)
+        if known is not None and self._recorder.plan.ways.get(known[1]) == "attempt":
+            raise self.given_up(known[1], "a handler makes a text of an error")
+
+    def attribute(self, error: Any, name: str) -> Any:
+        """An attribute of an error: what it is like, all that are raised there have to agree on."""
+        examples, place, _ = self._caught[object_node(error)]
+        forms = {_form(getattr(example, name, None)) for example in examples}
+        if len(forms) > 1:
+            raise self.given_up(place, "a handler reads what not all errors have")
+        return attribute_of_error(error, name)
+
+    def flush(self, region: Region) -> None:
+        """An iteration of a loop ends."""
+        for entry in self._open:
+            if entry.kept is not None and entry.kept.is_noted_in(region):
+                entry.kept.note()
+
+
+# What no operation raises but for arguments of kinds that the capture knows.
+_OTHERS = frozenset({
+    "TypeError", "KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "StopIteration",
+    "UnboundLocalError", "AssertionError", "FileNotFoundError", "OSError", "IOError",
+})  # fmt: skip
+
+
+def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
+    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise."""
+    if is_internal(code.co_filename):
+        return []
+    known: list[tuple[int, int]] | None = _lines.get(code)
+    if known is None:
+        may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
+        statements = source_of(code.co_filename).handlers if may_catch else []
+        known = _lines[code] = [
+            (node.body[0].lineno, node.body[-1].end_lineno or 0)
+            for node in statements
+            if code.co_firstlineno <= node.lineno <= _last_line(code) and any(map(_catches_more, node.handlers))
+        ]
+    return known
+
+
+def _catches_more(handler: ast.ExceptHandler) -> bool:
+    """Tell whether a handler may catch what an operation raises, and does more than to raise another error."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    is_other = all(kind is not None and ast.unparse(kind).rpartition(".")[2] in _OTHERS for kind in kinds)
+    return not is_other and not isinstance(handler.body[-1], ast.Raise)
+
+
+def _made(kind: type[BaseException]) -> BaseException:
+    try:
+        return kind("an error")
+    except Exception:
+        return RuntimeError("an error")
+
+
+def _form(value: Any) -> Any:
+    """What values that stand in one place have to agree on."""
+    if type(value) is tuple:
+        return tuple(map(_form, value))
+    return torch.Tensor if isinstance(value, torch.Tensor) else value.__class__
+
+
+def _kinds(handlers: Handlers) -> list[Errors] | None:
+    """The classes that each handler catches; None where they are no classes, or cannot be known yet."""
+    found = []
+    for kinds, _ in handlers:
+        try:
+            given = BaseException if kinds is None else kinds()
+        except Exception:
+            return None
+        group = given if isinstance(given, tuple) else (given,)
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in group):
+            return None
+        found.append(group)
+    return found
+
+
+def _common(caught: Errors, raised: Errors) -> bool:
+    """Tell whether an error of one of the classes may be caught by a handler of others."""
+    return any(issubclass(kind, caught) or any(issubclass(one, kind) for one in caught) for kind in raised)
+
+
+def _after(graph: Graph, last: Node) -> list[Node]:
+    """The nodes after one, which may be the root of the graph."""
+    found, node = [], last._next
+    while node is not graph._root:
+        found.append(node)
+        node = node._next
+    return found
+
+
+def _is_known(recorder: Recorder, symbol: Symbol) -> bool:
+    """Tell whether a number is one of the graph that is written, or of one around it."""
+    graphs = {region.graph for region in recorder.region.all()}
+    return all(_is_known(recorder, arg) if isinstance(arg, Symbol) else _is_there(arg, graphs) for arg in symbol.args)
+
+
+def _is_there(value: Any, graphs: set[Graph]) -> bool:
+    node = getattr(value, "_node", None) if not isinstance(value, Node) else value
+    return not isinstance(node, Node) or node.graph in graphs
+
+
+def _last_line(code: CodeType) -> int:
+    return max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)

@@ -1,0 +1,530 @@
+"""Both sides of a branch, captured one after the other and joined.
+
+Each side runs on the same state: what it assigned, and what it changed in containers and modules, is noted and undone
+before the other runs. Then the two are joined: what is the same stays; tensors of one dtype and rank, and numbers of
+one kind, become values of the branch; what cannot be joined makes the capture start again with a fork at this place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from types import CellType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.containers.joining import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
+from graphwright.capture.containers.opening import OPENABLE, make_growing
+from graphwright.capture.conversion.loop_statements import HIDDEN
+from graphwright.capture.effects.branch_state import EMPTY, Bound, OneSided, State, content_of, set_cell
+from graphwright.capture.flow.caught_errors import divides_by_zero
+from graphwright.capture.proxies.unbound import BoundIf, Unbound
+from graphwright.capture.state.regions import Region
+from graphwright.capture.state.running import Refusal
+from graphwright.capture.state.side_ended import Raised
+from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Node
+from graphwright.ops import cond
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["branch", "filled_in", "leaving"]
+
+
+def branch(
+    recorder: Recorder,
+    subject: Any,
+    then: Callable[[], Any],
+    other: Callable[[], Any],
+    names: tuple[str, ...],
+    alive: tuple[str, ...],
+    place: Any,
+    unshared: tuple[str, ...] = (),
+    can_wait: bool = False,
+) -> Any:
+    """Capture both sides of a branch on a symbolic value; return what the branch returns.
+
+    `names` are the variables that the sides assign, through their closures; those `alive` are joined. The lists and
+    dicts in those `unshared` are not: nobody has them after the branch. `can_wait` tells that the rest of the function
+    could be part of both sides.
+    """
+    where = recorder.where()
+    recorder.numbers.predicate(subject)  # both sides may use it
+    while True:
+        state = State((then, other), names, alive, unshared=unshared)
+        recorder.states.append(state)
+        try:
+            sides = [
+                _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
+            ]
+            for side in sides:
+                side.values += state.contents_before(len(side.values) - 1)
+            if recorder.plan.max_paths == 1 and recorder.plan.ways.get(place) == "wait" and _share_modules(sides):
+                raise recorder.questions.restart(recorder.plan.change(place, "fork", "both sides call one module"))
+            with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
+                return _joined(recorder, subject, sides, state, place, where)
+        except Unlike as why:
+            raise recorder.questions.differ(place, str(why), can_wait) from None
+        except Grows as growth:  # in a loop on one of the sides
+            if not state.is_outermost(recorder, growth.content):
+                raise
+            state.restore()
+            try:
+                make_growing(recorder, state, growth, place, "fork", can_wait)
+            except Unlike as why:
+                raise recorder.questions.differ(place, str(why), can_wait) from None
+        finally:
+            recorder.states.pop()
+
+
+def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
+    """Write the branch, give the state its values after it, and return the branch's own."""
+    going = [side for side in sides if not side.raised]
+    if not going:
+        _finish(recorder, subject, sides, [])
+        raise Raised
+    if len(going) == 1:
+        joined = going[0].values
+        leaves: list[tuple[Any, Any]] = []
+        made = _leaves_from(recorder, going[0], joined, [EMPTY, *state.values_before()], leaves)
+    else:
+        leaves = []
+        _settle(recorder, subject, sides)
+        _write_new_attributes(recorder, sides, state, place, where)
+        first, *more = zip(sides[0].values, sides[1].values, strict=True)
+        variables = len(state.names)
+        made = [_join_results(recorder, subject, *first, leaves)]
+        made += [
+            _bound_at_exit(recorder, first, pair, leaves) or _join(recorder, *pair, leaves) for pair in more[:variables]
+        ]
+        for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
+            is_other = type(now) is not list and type(now) in OPENABLE and _keys_of(a) != _keys_of(b)
+            if (type(now) is list and len(a) != len(b)) or (is_other and recorder.region.is_in_loop()):
+                raise Grows(now)
+            made.append(_join(recorder, a, b, leaves, may_be_none=False))
+    called: dict[int, str] = {}
+    for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
+        if isinstance(value, _Slot) and name:
+            called.setdefault(value.number, name.partition(HIDDEN)[0])
+    for table in made[1 + len(state.names) :]:  # attributes
+        for name, value in table.items.items() if isinstance(table, _Container) and table.kind is dict else ():
+            if isinstance(value, _Slot) and isinstance(name, str) and name.isidentifier():
+                called.setdefault(value.number, name)
+    for number, pair in enumerate(leaves):
+        called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
+    values = _finish(recorder, subject, sides, leaves, called)
+    result, *state_values = [_fill(value, values) for value in made]
+    state.write(state_values, where, place, result)
+    return result
+
+
+def _share_modules(sides: list[_Side]) -> bool:
+    one, other = ({n.target for n in side.region.graph.all_nodes() if n.op == "call_module"} for side in sides)
+    return bool(one & other)
+
+
+def _settle(recorder: Recorder, subject: Any, sides: list[_Side]) -> None:
+    """Where a side knows that a tensor is None, it leaves None there."""
+    for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
+        facts = recorder.questions.conditions.facts(subject, truth)
+        none = {key[1] for key, is_so in facts.items() if is_so and type(key) is tuple and key[0] == "is_none"}
+        if none:
+            pairs = zip(side.values, other.values, strict=True)
+            side.values = [_settled(mine, its, none) for mine, its in pairs]
+
+
+def _write_new_attributes(recorder: Recorder, sides: list[_Side], state: State, place: Any, where: str | None) -> None:
+    """Where one side alone gives a module an attribute that it did not have, write that there.
+
+    Nobody may read it after the branch.
+    """
+    if recorder.keeping is None:
+        return
+    first = 1 + len(state.names)
+    for number, (container, before) in enumerate(state._containers, first):
+        held: list[Any] = [side.values[number] for side in sides]
+        if type(container) is not dict or held[0].keys() == held[1].keys():
+            continue
+        for side, mine, its in (sides[0], *held), (sides[1], *reversed(held)):
+            for key in [key for key in mine if key not in its and key not in before]:
+                unbound = Unbound(key, where, place)
+                outer, recorder.region = recorder.region, side.region
+                try:
+                    is_written = recorder.keeping.write_new(container, key, mine[key], unbound)
+                finally:
+                    recorder.region = outer
+                if is_written:
+                    del mine[key]
+                    for values in held:
+                        values[key] = unbound
+
+
+def _settled(mine: Any, its: Any, none: set[int]) -> Any:
+    if mine is its:
+        return mine
+    if type(mine) is dict and type(its) is dict:
+        return {key: _settled(value, its.get(key), none) for key, value in mine.items()}
+    return None if isinstance(mine, TensorProxy) and id(mine) in none else mine
+
+
+@dataclasses.dataclass
+class _Side:
+    region: Region
+    raised: bool
+    values: list[Any]  # the result, then the state afterwards
+
+
+class _Slot:
+    """In joined values, the place of the branch's value with this number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
+    region = Region(recorder.region, sys._getframe(), place)
+    region.is_data = recorder.questions.is_data(subject)
+    hint = recorder.numbers.hint(subject)
+    region.is_taken = None if hint is None else hint is value
+    recorder.ambient.notice()
+    depth = recorder.ambient.depth
+    raised = False
+    result = None
+    recorder.region, before = region, recorder.region
+    questions, known = recorder.questions, recorder.questions.known
+    questions.known = known | questions.conditions.facts(subject, value)
+    bound = _bind(recorder, subject, value, state)
+    try:
+        result = run()
+        recorder.ambient.notice()
+    except Raised:
+        raised = True
+    except (Exception, Refusal) as error:
+        is_certain = recorder.questions.reads_unassigned(error) or divides_by_zero(error)
+        is_waiting = recorder.plan.ways.get(place) == "wait"
+        if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
+            raise _failed(recorder, subject, value, error, place) from error
+        recorder.questions.write_raise(error)
+        raised = True
+    finally:
+        recorder.region, questions.known = before, known
+    if recorder.ambient.depth != depth:
+        recorder.ambient.forget(depth)
+        raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
+    why = None if recorder.keeping is None else recorder.keeping.learn_growth()
+    if why is not None:
+        raise recorder.questions.restart(why)
+    values = [result, *state.read()]
+    for cell, content_before in bound:
+        set_cell(cell, content_before)
+    state.restore()
+    return _Side(region, raised, values)
+
+
+def _bind(recorder: Recorder, subject: Any, value: bool, state: State) -> list[tuple[CellType, Any]]:
+    """Give the variables that have a value where a loop was left that value, on the side where it was."""
+    questions, bound = recorder.questions, []
+    for cell in state.cells.values():
+        before = content_of(cell)
+        if type(before) is BoundIf:
+            held, decider = before.parts()
+            key = questions.key_of(questions.subject_of(decider))
+            is_opposite = key == questions.opposite(subject)
+            if is_opposite or key == questions.key_of(subject):
+                bound.append((cell, before))
+                set_cell(cell, held if value is not is_opposite else EMPTY)
+    return bound
+
+
+def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Refusal, place: Any) -> BaseException:
+    """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
+    if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
+        return recorder.pending
+    if recorder.plan.ways.get(place) == "wait":  # what raises may be what comes after the branch
+        why = f"one side raises {type(getattr(error, 'error', error)).__name__}"
+        return recorder.questions.restart(recorder.plan.change(place, "fork", why))
+    if recorder.pending is not None and recorder.questions.is_data(subject):
+        return recorder.questions.given_up(recorder.pending, place)
+    codes = recorder.questions.convertible_at(error)
+    if codes:  # a `raise` that was not converted yet
+        return recorder.questions.restart(recorder.plan.convert(codes))
+    if not recorder.questions.is_data(
+        subject
+    ):  # for all questions there with this answer, but not for those with the other
+        alike = (*place, recorder.numbers.hint(subject))
+        return recorder.questions.restart(
+            recorder.plan.change(alike, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
+        )
+    if recorder.questions.is_caught_outside():
+        return recorder.questions.restart(
+            recorder.plan.change(place, "fork", "the program catches what one side raises")
+        )
+    return recorder.questions.given_up(error, place, recorder.numbers.hint(subject) is (not value))
+
+
+def _finish(
+    recorder: Recorder,
+    subject: Any,
+    sides: list[_Side],
+    leaves: list[tuple[Any, Any]],
+    names: dict[int, str] | None = None,
+) -> list[Any]:
+    """Write the outputs of both bodies and the branch itself; return its values."""
+    for number, side in enumerate(sides):
+        before, recorder.region = recorder.region, side.region
+        try:
+            outputs = [
+                recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves
+            ]
+        finally:
+            recorder.region = before
+        result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
+        side.region.graph.output(result)._origin = recorder.site()
+    operands = list(dict.fromkeys(outside for side in sides for outside in side.region.lifted))
+    for side in sides:
+        side.region.take(operands)
+    bodies = [side.region.graph for side in sides]
+    if not leaves and all(_is_empty(body) for body in bodies):
+        return []
+    pred = recorder.numbers.predicate(subject)
+    names = names or {}
+    single = len(leaves) == 1
+    node = recorder.make("call_function", cond, (pred, *bodies, tuple(operands)), (single and names.get(0)) or "cond")
+    nodes = [node]
+    if not single:
+        numbers = range(len(leaves))
+        nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i) or "value") for i in numbers]
+    place, raised = sides[0].region.place, sides[0].raised
+    values = [
+        recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
+    ]
+    if not recorder.questions.is_data(subject):
+        for value in values:
+            recorder.questions.conditions.note_decider(value, place)
+    return values
+
+
+def _argument(recorder: Recorder, value: Any) -> Any:
+    return None if value is MISSING else recorder.argument(value)
+
+
+def _is_empty(body: Any) -> bool:
+    return all(node.op in ("placeholder", "output") for node in body.nodes)
+
+
+# ---- joining
+
+
+def _join_results(recorder: Recorder, subject: Any, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
+    """Join the results of the two sides; on its own sides the value that decides is True and False."""
+    if type(a) is bool and type(b) is bool and a is not b:
+        return recorder.numbers.truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
+    for mine, its, decided in ((a, b, True), (b, a, False)):
+        if _is_subject(subject, mine) and type(its) is bool:
+            return its if its is decided else mine
+    return _join(recorder, a, b, leaves)
+
+
+def _as_value(subject: Any) -> Any:
+    return as_number(subject) if isinstance(subject, Symbol) else subject
+
+
+def _is_subject(subject: Any, value: Any) -> bool:
+    """Tell whether a value is the bool that decides the branch, or the truth of the tensor that does."""
+    symbol = symbol_of(value)
+    if symbol is None or symbol.kind is not bool:
+        return False
+    return symbol is subject or (symbol.function == "truth" and symbol.args[0] is subject)
+
+
+def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_be_none: bool = True) -> Any:
+    """Join two values: what holds `_Slot`s for what differs, which goes to `leaves`.
+
+    A tensor and None make a tensor that may be None, but only in variables: whoever reads it there is converted.
+    """
+    if a is b:
+        return a
+    if a is EMPTY or b is EMPTY:
+        return OneSided
+    if a is UNSET or b is UNSET:
+        return _set_on_one_side(recorder, b if a is UNSET else a, leaves, a is UNSET)
+    if isinstance(a, Unbound) or isinstance(b, Unbound):
+        return a if isinstance(a, Unbound) else b
+    if type(a) is type(b) and type(a) in (tuple, list) and len(a) != len(b):
+        a, b = _of_any_length(recorder, a), _of_any_length(recorder, b)
+    verdict = recorder.joining.verdict(a, b, may_be_none)
+    if verdict != "look inside":
+        return _slot(a, b, leaves) if verdict == "join" else a
+    if type(a) is not type(b):
+        raise Unlike(f"{recorder.joining.kind_name(a)} on one side, {recorder.joining.kind_name(b)} on the other")
+    if isinstance(a, tuple | list):
+        if len(a) != len(b):
+            raise Unlike(f"{len(a)} items on one side, {len(b)} on the other")
+        items = [_join(recorder, x, y, leaves, may_be_none) for x, y in zip(a, b, strict=True)]
+        if all(map(operator.is_, items, a)):
+            return a
+        return type(a)(*items) if hasattr(a, "_fields") else _Container(type(a), items)
+    if isinstance(a, dict):
+        if list(a) != list(b):
+            raise Unlike("different keys on the two sides")
+        if all(a[key] is b[key] for key in a):
+            return a
+        return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves, may_be_none) for key in a})
+    if dataclasses.is_dataclass(a) and not isinstance(a, type):
+        fields = {
+            f.name: _join(recorder, getattr(a, f.name), getattr(b, f.name), leaves) for f in dataclasses.fields(a)
+        }
+        return _Container(type(a), fields)
+    if a == b:
+        return a
+    raise Unlike(f"two different objects of class {type(a).__name__}")
+
+
+def _keys_of(held: Any) -> Any:
+    """What tells two contents of one dict, set or deque apart, but for the values."""
+    return held if isinstance(held, set) else list(held) if isinstance(held, dict) else len(held)
+
+
+def _of_any_length(recorder: Recorder, value: tuple[Any, ...] | list[Any]) -> Any:
+    """A tuple or list as one of which only a run knows how long it is. Raises Unlike for items of different kinds."""
+    kind: Any = LoopTuple if isinstance(value, tuple) else LoopList
+    place = recorder.questions.place()
+    give_up = functools.partial(recorder.plan.change, place, "fork", f"a {type(value).__name__} is read as a whole")
+    return kind(value, recorder, None, "", place, give_up)
+
+
+def _set_on_one_side(recorder: Recorder, value: Any, leaves: list[tuple[Any, Any]], is_second: bool) -> Any:
+    """Join a value with none: what of it only a run has is None on the other side."""
+    if recorder.joining.is_open(value) or type(value) in (int, float, bool):
+        return _slot(MISSING, value, leaves) if is_second else _slot(value, MISSING, leaves)
+    if isinstance(value, tuple | list):
+        items = [_set_on_one_side(recorder, item, leaves, is_second) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
+    if isinstance(value, dict):
+        return _Container(
+            type(value),
+            {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in value.items()},
+        )
+    return value
+
+
+def _bound_at_exit(recorder: Recorder, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
+    """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
+    if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
+        return None
+    questions, held = recorder.questions, []
+    for result, value in zip(results, pair, strict=True):
+        if type(value) is BoundIf:
+            inner, decider = value.parts()
+            is_open = recorder.joining.is_open(result)
+            if not is_open or questions.key_of(questions.subject_of(result)) != questions.key_of(
+                questions.subject_of(decider)
+            ):
+                return None
+            held.append(inner)
+        elif value is EMPTY:
+            if result is not False and result is not None:
+                return None
+            held.append(MISSING)
+        elif isinstance(value, Unbound):
+            return None
+        else:
+            held.append(value)
+    if all(result is False or result is None for result in results):
+        return None
+    a, b = held
+    if a is MISSING or b is MISSING:
+        return Bound(_set_on_one_side(recorder, b if a is MISSING else a, leaves, a is MISSING))
+    return Bound(_join(recorder, a, b, leaves))
+
+
+@dataclasses.dataclass
+class _Container:
+    """In joined values: a container to make of joined items."""
+
+    kind: type
+    items: Any
+
+
+def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
+    for number, (x, y) in enumerate(leaves):
+        if x is a and y is b:
+            return _Slot(number)
+    leaves.append((a, b))
+    return _Slot(len(leaves) - 1)
+
+
+def _leaves_from(
+    recorder: Recorder, side: _Side, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
+) -> list[Any]:
+    """The values of the one side that goes on: those computed inside it leave it through the branch.
+
+    What is as it was `before` the branch stays so, where the side is the first to read it, too.
+    """
+
+    def outside(value: Any, was: Any) -> Any:
+        if value is was:
+            return value
+        if type(value) is BoundIf:
+            return value.unbound()
+        if recorder.joining.is_open(value):
+            argument = recorder.joining.node_of(value)
+            if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
+                return _slot(value, value, leaves)
+            return value
+        if isinstance(value, tuple | list):
+            known = dict(enumerate(was)) if type(was) is type(value) else {}
+            items = [outside(item, known.get(i, EMPTY)) for i, item in enumerate(value)]
+            if all(map(operator.is_, items, value)):
+                return value
+            return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
+        if type(value) is dict:
+            known = was if type(was) is dict else {}
+            held = {name: outside(item, known.get(name, EMPTY)) for name, item in value.items()}
+            return value if all(held[key] is value[key] for key in held) else _Container(dict, held)
+        return value
+
+    return [outside(*pair) for pair in zip(values, before, strict=True)]
+
+
+def _is_inner(node: Node, region: Region) -> bool:
+    outer = region.outer
+    while outer is not None:
+        if node.graph is outer.graph:
+            return False
+        outer = outer.outer
+    return True
+
+
+def leaving(
+    recorder: Recorder, region: Region, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
+) -> list[Any]:
+    """The values of a region as they are after it: `filled_in` puts the `leaves`, computed inside, in their places."""
+    return _leaves_from(recorder, _Side(region, False, values), values, before, leaves)
+
+
+def filled_in(value: Any, values: list[Any]) -> Any:
+    """A value that `leaving` gave, with the values of the leaves."""
+    return _fill(value, values)
+
+
+def _fill(value: Any, values: list[Any]) -> Any:
+    if isinstance(value, _Slot):
+        return values[value.number]
+    if isinstance(value, Bound):
+        return Bound(_fill(value.value, values))
+    if isinstance(value, _Container):
+        if isinstance(value.items, dict):
+            items = {key: _fill(item, values) for key, item in value.items.items()}
+            return value.kind(**items) if dataclasses.is_dataclass(value.kind) else value.kind(items)
+        return value.kind([_fill(item, values) for item in value.items])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*[_fill(item, values) for item in value])
+    return value

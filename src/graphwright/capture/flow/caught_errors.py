@@ -1,0 +1,95 @@
+"""The error that a handler of the program gets, where only a run knows it: its text and attributes are nodes.
+
+It is an object outside of torch; what its attributes are like is that of the errors which the program raises there.
+"""
+
+from __future__ import annotations
+
+import operator
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.flow.swallowing import check_contexts
+from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node, object_recorder
+from graphwright.capture.source.origins import user_frame
+from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
+from graphwright.ir import Node
+from graphwright.ops import raise_error
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["attribute_of_error", "divides_by_zero", "is_error", "shown", "text_of", "with_cause", "write_error"]
+
+
+def is_error(value: Any) -> bool:
+    """Tell whether a value is an error that only a run knows."""
+    return type(value) is ObjectProxy and isinstance(object_example(value), BaseException)
+
+
+def shown(value: Any) -> bool:
+    """Tell whether a value is such an error, or a text that comes from one."""
+    return type(value) is ObjectProxy and isinstance(object_example(value), BaseException | str)
+
+
+def text_of(value: Any, function: Callable[[Any], str]) -> Any:
+    """`str(error)` or `repr(error)`."""
+    recorder = object_recorder(value)
+    node = recorder.node("call_function", function, (object_node(value),), {}, function.__name__)
+    recorder.attempts.comes_from(node, object_node(value))
+    return ObjectProxy(recorder, function(object_example(value)), node)
+
+
+def attribute_of_error(error: Any, name: str) -> Any:
+    """An attribute of an error, such as its `args`."""
+    recorder = object_recorder(error)
+    node = recorder.node("call_function", getattr, (object_node(error), name), {}, name)
+    recorder.attempts.comes_from(node, object_node(error))
+    return _opened(recorder, getattr(object_example(error), name), node)
+
+
+def _opened(recorder: Recorder, value: Any, node: Node) -> Any:
+    """A value like that of the example, which a node gives."""
+    if isinstance(value, torch.Tensor):
+        return recorder.joining.stand_in(recorder.joining.sample(value, value), node, None)
+    if is_symbolic(value) or type(value) in (int, float, bool):
+        symbol = symbol_of(value)
+        return recorder.numbers.of_node(node, UNKNOWN, type(value) if symbol is None else symbol.kind)
+    if type(value) is tuple:
+        items = [recorder.node("call_function", operator.getitem, (node, i), {}, "getitem") for i in range(len(value))]
+        return tuple([_opened(recorder, item, made) for item, made in zip(value, items, strict=True)])
+    return ObjectProxy(recorder, value, node)
+
+
+def with_cause(error: Any, cause: Any) -> Any:
+    """An exception to be raised as Python does."""
+    if is_error(error):
+        return object_recorder(error).attempts.standing_for(object_example(error), error)
+    if cause is not None:
+        error = error() if isinstance(error, type) else error
+        error.__cause__ = object_example(cause) if is_error(cause) else cause
+    return error
+
+
+def divides_by_zero(error: BaseException) -> bool:
+    """Tell whether the program itself divided numbers that it knows by zero."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, ZeroDivisionError) and user_frame(frames[-1]) is frames[-1]
+
+
+def write_error(recorder: Recorder, error: Any, cause: Any = None) -> None:
+    """Write the node that raises an error."""
+    named = {"cause": object_node(cause)} if is_error(cause) else {}
+    check_contexts(recorder)
+    error = recorder.attempts.original(error)
+    if is_error(error):
+        recorder.make("call_function", raise_error, (object_node(error),), "raise_error", named)
+        return
+    kind, args = (error, ()) if isinstance(error, type) else (type(error), recorder.attempts.args_of(error))
+    if kind is NameError:  # a variable of the program, which is a free one of the converted function
+        kind = UnboundLocalError
+    given = (kind, *[recorder.questions.message(arg) for arg in args])
+    recorder.make("call_function", raise_error, given, "raise_error", named)

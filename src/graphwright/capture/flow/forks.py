@@ -1,0 +1,135 @@
+"""Two runs of a program that part at one question, made into one graph with a branch at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import torch
+
+from graphwright.capture.state.calls import Calls
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument, Graph, Node
+from graphwright.ops import cond
+from graphwright.runtime import mark_fork
+
+if TYPE_CHECKING:
+    from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
+    from graphwright.capture.typed.recorder import Recorder
+
+    Run: TypeAlias = Recorder | SymbolicRecorder
+    AnyRun = TypeVar("AnyRun", Recorder, SymbolicRecorder)
+
+__all__ = ["Fork", "all_paths", "merge"]
+
+
+@dataclasses.dataclass
+class Fork:
+    """A question whose two answers lead to two ends of the program."""
+
+    after: Node  # the last node before it
+    pred: Argument
+    answer: bool
+    site: Any
+    place: Any
+    is_data: bool
+    hint: bool | None  # the example's answer
+    calls: Calls  # how many there were before it
+    decider: Any = None  # the place of a branch on a size or flag that has given what is asked, besides data
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it asks if an attribute is None as the program starts."""
+        return isinstance(self.place, tuple) and self.place[:1] == ("attribute",)
+
+    @property
+    def starts_with_none(self) -> bool:
+        """Whether it is the way of a call for which such an attribute is None."""
+        return self.is_start and self.answer
+
+
+def merge(run: Run, other: Run, number: int) -> None:
+    """Make the end of `run` after its fork of this number one side of a branch, the end of `other` the other."""
+    fork, its = run.questions.forks[number], other.questions.forks[number]
+    heads = [_upto(fork.after), _upto(its.after)]
+    if [(node.op, node.target) for node in heads[0]] != [(node.op, node.target) for node in heads[1]]:
+        raise CaptureError("the program does not do the same when it is run again", at=fork.site and str(fork.site))
+    same = dict(zip(heads[1], heads[0], strict=True))
+    _share_constants(run, other)
+    graph = run.root.graph
+    operands: dict[Node, None] = {}
+    tails = [_tail(graph, fork.after), _tail(other.root.graph, its.after)]
+    for nodes, known in ((tails[0], None), (tails[1], same)):
+        for node in nodes:
+            for used in node.all_input_nodes:
+                if used not in nodes:
+                    operands[used if known is None else known[used]] = None
+    bodies = [_body(list(operands), tails[0], {}), _body(list(operands), tails[1], {b: a for a, b in same.items()})]
+    for node in reversed(tails[0]):
+        graph.erase_node(node)
+    if not fork.answer:
+        bodies.reverse()
+    node = graph.create_node("call_function", cond, (fork.pred, *bodies, tuple(operands)), {}, "result")
+    node._origin = fork.site
+    mark_fork(node)
+    run.calls.add(other.calls, its.calls)
+    graph.output(node)
+
+
+def _upto(last: Node) -> list[Node]:
+    nodes = []
+    for node in last.graph.nodes:
+        nodes.append(node)
+        if node is last:
+            break
+    return nodes
+
+
+def _tail(graph: Graph, after: Node) -> list[Node]:
+    nodes = list(graph.nodes)
+    return nodes[nodes.index(after) + 1 :]
+
+
+def _body(operands: list[Node], nodes: list[Node], renamed: dict[Node, Node]) -> Graph:
+    """Copy the end of a program to a graph of its own, whose inputs are what it uses from before."""
+    body = Graph()
+    values: dict[Node, Node] = {}
+    for operand in operands:
+        placeholder = body.create_node("placeholder", operand.name, (), {}, operand.name)
+        placeholder._target = placeholder.name
+        values[renamed.get(operand, operand)] = placeholder
+    for node in nodes:
+        values[node] = body.node_copy(node, values.__getitem__)
+    return body
+
+
+def all_paths(run: Callable[[tuple[bool, ...]], AnyRun], answers: tuple[bool, ...] = ()) -> AnyRun:
+    """Run a program as far as these answers to its forks lead, and every way on from there; merge the runs."""
+    recorder = run(answers)
+    forks: list[Fork] = recorder.questions.forks
+    number: int
+    for number in reversed(range(len(answers), len(forks))):
+        fork = forks[number]
+        merge(recorder, all_paths(run, (*[fork.answer for fork in forks[:number]], not fork.answer)), number)
+    return recorder
+
+
+def _share_constants(run: Run, other: Run) -> None:
+    """Take over the constants of the other run, under other names where these mean something else here."""
+    mine, renamed = run.root.graph.constants, {}
+    for name, value in other.root.graph.constants.items():
+        known = mine.get(name)
+        if known is not None and not _is_same(known, value):
+            renamed[name] = f"_tensor_constant{len(mine)}"
+        mine.setdefault(renamed.get(name, name), value)
+    for graph in other.root.graph.all_graphs() if renamed else ():
+        for node in graph.nodes:
+            if node.op == "get_attr" and node.target in renamed:
+                node.target = renamed[node.target]
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return a is b
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b))

@@ -1,0 +1,540 @@
+"""Loops whose length only a run knows, captured as one run of their body.
+
+A first run of the body tells which of the variables, container items and attributes that it reaches are others
+afterwards. These become inputs of the body, and it runs again on them, until no further one changes: what changes from
+one iteration to the next is then exactly what the loop carries. What one run leaves is undone before the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.containers.joining import MISSING, UNSET, Grows, Sample, Unlike
+from graphwright.capture.containers.loop_dicts import LoopDict
+from graphwright.capture.containers.loop_holders import Holder
+from graphwright.capture.containers.loop_lists import LoopTuple
+from graphwright.capture.containers.loop_sets import LoopSet
+from graphwright.capture.containers.open_iterables import OpenIterable
+from graphwright.capture.containers.opening import OPENABLE, make_growing
+from graphwright.capture.conversion.loop_statements import HIDDEN
+from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
+from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note, parts_of
+from graphwright.capture.ladder.outlining import outline
+from graphwright.capture.proxies.unbound import BoundIf, Unbound
+from graphwright.capture.python.staging import held, recorder_of
+from graphwright.capture.source.syntax import targets_in
+from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.plan import Way
+from graphwright.capture.state.regions import Region
+from graphwright.capture.state.running import Refusal, stopping
+from graphwright.capture.state.side_ended import Raised
+from graphwright.capture.state.symbols import UNKNOWN
+from graphwright.errors import CaptureError, TraceError
+from graphwright.ir import Node
+from graphwright.ops import for_loop, while_loop
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["LoopRegion", "is_open"]
+
+_MOST_RUNS = 20  # of a body, until what it changes is known
+_LONGEST_EXAMPLE = 1000  # iterations
+
+
+def is_open(value: Any) -> bool:
+    """Tell whether only a run knows the truth of a value."""
+    return recorder_of(held(value)) is not None
+
+
+class _Empty(BaseException):
+    """The loop goes over, or reads, what is empty as far as is known yet."""
+
+
+class _Run:
+    """One run of a loop's body: where it was written, the state that it found and the one that it left."""
+
+    region: Region
+    item: Node
+    test: Any = None  # the argument that says whether there is a further iteration
+    test_region: Region | None = None
+    outer: Region | None = None  # while it runs
+    entry: list[Any]
+    after: list[Any]
+    before: list[Any]  # the state before the loop
+    template: list[Any]
+    stop: Any = False
+    goes_on: bool | None = None  # what the condition is for the example
+
+
+class LoopRegion:
+    """One loop being captured."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        place: Any,
+        body: Callable[..., Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+        items: OpenIterable | None = None,
+        target: str = "",
+        test: Callable[[], Any] | None = None,
+    ) -> None:
+        self._recorder, self._place, self._body, self._items, self._test = recorder, place, body, items, test
+        self._target = target
+        self._asks_how = asks_how
+        self._functions = (body,) if test is None else (test, body)
+        self._names, self._alive = names, tuple([name for name in names if name not in private])
+        self._cells = cells_of(self._functions)
+        for name in private:
+            if name in self._cells:
+                self._cells[name].cell_contents = None
+                del self._cells[name].cell_contents
+        self._slots: list[Slot] = []  # what is known to be carried
+        held = [cell.cell_contents for cell in self._cells.values() if _is_filled(cell)]
+        # Lists that grow, and what is in them before the loop.
+        self._grown = [
+            (value, value.content()) for value in held if isinstance(value, Holder) and not isinstance(value, LoopTuple)
+        ]
+        self._changed = False
+
+    def capture(self) -> Any:
+        """Write the loop; return whether it was left."""
+        recorder = self._recorder
+        while True:
+            self._state = State(self._functions, self._names, self._alive, is_loop=True)
+            recorder.states.append(self._state)
+            try:
+                run = self._last_run()
+                break
+            except _Empty:
+                return False
+            except Unlike as why:
+                raise self._given_up(str(why), None) from None
+            except Grows as growth:
+                if not self._state.is_outermost(recorder, growth.content):
+                    raise
+                self._slots.clear()
+                try:
+                    self._grown.append(make_growing(recorder, self._state, growth, self._place, self._plain_way()))
+                except Unlike as why:
+                    raise self._given_up(str(why), None) from None
+            finally:
+                recorder.states.pop()
+        with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
+            return self._finish(run)
+
+    # ---- runs of the body
+
+    def _last_run(self) -> _Run:
+        """Run the body until it is known what the loop carries; return the last run."""
+        recorder = self._recorder
+        template: list[Any] = self._state.read()
+        mark = recorder.mark()
+        for _ in range(_MOST_RUNS):
+            recorder.back_to(mark)
+            kinds, recorder.reads_early = [grown.kind for grown, _ in self._grown], False
+            run = self._run(template)
+            grows = any(grown.kind is not kind for (grown, _), kind in zip(self._grown, kinds, strict=True))
+            reads_early, recorder.reads_early = recorder.reads_early, False
+            if reads_early and not grows:
+                if not recorder.region.is_in_loop():
+                    raise Unlike("an item is read of a list or dict in which there never is one")
+                recorder.reads_early = True  # a loop around this one fills it
+                raise _Empty
+            template = [*template, *run.before[len(template) :]]
+            names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
+            self._changed = grows
+            with torch._C.DisableTorchFunction():
+                run.template = template = [
+                    self._compared(*values)
+                    for values in zip(template, run.entry, run.after, names, self._wholes(), strict=True)
+                ]
+            if not self._changed:
+                break
+        else:
+            raise Unlike("what an iteration changes is not the same in each")
+        for slot in self._slots:
+            slot.last = slot.after
+        count = None if self._items is None else self._items.length()
+        has_tables = any(isinstance(grown, LoopDict | LoopSet) for grown, _ in self._grown)
+        if recorder.examples.is_real or (has_tables and count is not None):
+            self._rehearse(template, mark, count)
+        else:
+            self._repeat_content()
+            if any(slot.sample.loose for slot in self._slots):
+                contents = [(grown, grown.content()) for grown, _ in self._grown]
+                if not self._rehearse(template, mark, 2):
+                    raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
+                for grown, content in contents:
+                    grown.set_content(content)
+        lists = [values for values, _ in self._grown if not isinstance(values, LoopDict | LoopSet)]
+        needs = recorder.examples.are_there and not recorder.examples.is_real
+        if needs and not all(values.is_certain for values in lists):
+            raise stopping(NeedsRealValues("how long a list is depends on data"))
+        return run
+
+    def _run(self, template: list[Any], index: int = 0) -> _Run:
+        """Run the body once, on stand-ins of what it finds."""
+        recorder, state = self._recorder, self._state
+        run = _Run()
+        try:
+            if self._test is not None:
+                run.test_region = self._enter(template, run, index == 0)
+                value = held(self._test())
+                recorder.ambient.notice()
+                run.goes_on = recorder.questions.of_example(value) if is_open(value) else bool(value)
+                run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
+                if not all(map(is_same, state.read(), run.entry)):
+                    raise Unlike("the condition of the loop changes values")
+                self._leave(run)
+            run.region = self._enter(template, run, index == 0)
+            depth = recorder.ambient.depth
+            has_raised = False
+            try:
+                run.stop = self._body() if self._items is None else self._body(self._item(run, index))
+                recorder.ambient.notice()
+                recorder.attempts.flush(run.region)
+            except Raised:
+                has_raised = True
+            if recorder.ambient.depth != depth:
+                recorder.ambient.forget(depth)
+                raise Unlike("a context is entered or left in the loop")
+            why = None if recorder.keeping is None else recorder.keeping.learn_growth()
+            if why is not None:
+                raise recorder.questions.restart(why)
+            run.after = list(run.entry) if has_raised else state.read()
+            run.before = state.values_before()
+            run.entry += run.before[len(run.entry) :]
+            run.after += run.before[len(run.after) :]
+        except (Unlike, Grows):
+            raise
+        except (Exception, Refusal) as error:
+            raise self._failed(error) from error
+        finally:
+            self._leave(run)
+        return run
+
+    def _item(self, run: _Run, index: int) -> Any:
+        assert self._items is not None
+        return self._items.item(self._recorder, run.item, targets_in(self._target), index)
+
+    def _enter(self, template: list[Any], run: _Run, is_first: bool) -> Region:
+        """Start to write to a graph of its own, with the state that an iteration finds."""
+        recorder = self._recorder
+        region = Region(recorder.region, sys._getframe(1), self._place)
+        region.is_loop = True
+        region.is_data = self._items is None or self._items.is_data
+        region.plain_way = self._plain_way()
+        run.outer, recorder.region = recorder.region, region
+        recorder.writes.start_loop()
+        if self._items is not None:
+            run.item = _input(region, self._target if self._target.isidentifier() else "item")
+        values = {}
+        with torch._C.DisableTorchFunction():
+            for slot in self._slots:
+                node = _input(region, slot.name or "value")
+                values[slot] = recorder.joining.stand_in(slot.sample, node, self._place)
+        run.entry = [filled(tree, values) for tree in template]
+        self._state.write(run.entry, None, self._place)
+        for grown, content in self._grown if is_first else ():
+            grown.set_content(content)
+            if isinstance(grown, LoopDict | LoopSet):
+                grown.is_certain = True
+        return region
+
+    def _leave(self, run: _Run) -> None:
+        """Go back to the graph around the loop and to the state before it."""
+        if run.outer is not None:
+            self._recorder.region, run.outer = run.outer, None
+            self._state.restore()
+
+    def _repeat_content(self) -> None:
+        """Fill the lists that grow with as many items as the example has."""
+        count = self._items.length() if self._items is not None else None
+        for grown, before in self._grown:
+            if isinstance(grown, LoopDict | LoopSet):  # which keys it has then is not known
+                grown.is_certain = False
+                continue
+            added = grown.content()[len(before) :]
+            grown.is_certain &= count is not None
+            grown.set_content([*before, *added * (1 if count is None else count)])
+
+    def _rehearse(self, template: list[Any], mark: Any, count: int | None) -> bool:
+        """Run the loop as the example does, for so many iterations, to know what it leaves there.
+
+        Returns whether the last iteration left all tensors with the sizes that it found.
+        """
+        recorder = self._recorder
+        samples = {slot: slot.sample for slot in self._slots}
+        for slot in self._slots:
+            slot.sample = recorder.joining.like(slot.sample, slot.initial)
+        is_stable = True
+        for index in range(_LONGEST_EXAMPLE if count is None else count):
+            recorder.back_to(mark)
+            run = self._run(template, index)
+            if run.goes_on is False:
+                break
+            for tree, value in zip(template, run.after, strict=False):
+                note(tree, value)
+            is_stable = not any(recorder.joining.changes_size(slot.sample, slot.last) for slot in self._slots)
+            for slot in self._slots:
+                slot.sample = recorder.joining.like(slot.sample, slot.last)
+            if recorder.questions.of_example(held(run.stop)) if is_open(run.stop) else run.stop:
+                break
+        for slot in self._slots:
+            slot.sample = samples[slot]
+        recorder.back_to(mark)
+        return is_stable
+
+    # ---- what an iteration changes
+
+    def _wholes(self) -> list[Any]:
+        """The containers of the program that the state tells the content of."""
+        return [*[None] * len(self._state.names), *[now for now, _ in self._state._containers]]
+
+    def _compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any = None) -> Any:
+        """The template of one value for the next run, given what a run found and what it left."""
+        joining = self._recorder.joining
+        if entry is EMPTY or entry is UNSET or isinstance(entry, Unbound):
+            return Born(entry, after, name) if after is not entry else tree
+        if isinstance(tree, Slot):
+            tree.after = after
+            if isinstance(after, Unbound) or after is EMPTY:
+                raise Unlike(f"the variable {tree.name!r} has a value only on some ways through the loop")
+            try:
+                sample = joining.widened(tree.sample, after)
+            except Unlike as why:
+                raise Unlike(f"{tree.name!r}: {why}") from None
+            self._changed |= sample is not tree.sample
+            tree.sample = sample
+            return tree
+        if entry is after:
+            return tree
+        initial = entry
+        if type(entry) is tuple and type(after) is tuple and len(entry) != len(after):
+            entry = self._tuple_of_run(entry, name)
+        elif type(entry) in OPENABLE and isinstance(after, Holder) and type(entry) is after.base:
+            raise Grows(entry, name)
+        if isinstance(after, Unbound) or after is EMPTY:
+            raise Unlike(f"the variable {name!r} has a value only on some ways through the loop")
+        try:
+            verdict = joining.carried(entry, after)
+        except Unlike as why:
+            raise Unlike(f"{name!r}: {why}") from None
+        if verdict == "same":
+            return tree
+        if verdict == "join":
+            self._changed = True
+            called = name.partition(HIDDEN)[0] or joining.source_name(after)
+            slot = Slot(initial, joining.sample(entry, after), called, after)
+            self._slots.append(slot)
+            return slot
+        return self._container_compared(tree, entry, after, name, whole)
+
+    def _tuple_of_run(self, value: tuple[Any, ...], name: str) -> LoopTuple:
+        """A tuple that an iteration makes longer or shorter: only a run knows how long it is."""
+        way, give_up = self._plain_way(), None
+        if way is not None:
+            give_up = functools.partial(self._recorder.plan.change, self._place, way, f"{name} is read as a whole")
+        return LoopTuple(value, self._recorder, None, name.partition(HIDDEN)[0], self._place, give_up)
+
+    def _container_compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any) -> Any:
+        if type(entry) is not type(after):
+            kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
+            raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
+        parts = parts_of(entry)
+        if parts is None:
+            if entry == after:
+                return tree
+            if type(entry) is set and (whole is None or type(whole) is set):
+                raise Grows(entry if whole is None else whole, name)
+            raise Unlike(f"{name or 'a value'} is another object of class {type(entry).__name__} after an iteration")
+        its = parts_of(after)
+        assert its is not None
+        if list(parts) != list(its):
+            if type(entry) in OPENABLE and (whole is None or type(whole) in OPENABLE):
+                raise Grows(entry if whole is None else whole, name)
+            what = "keys" if isinstance(entry, dict) else "items"
+            raise Unlike(
+                f"{name or type(entry).__name__} has {len(parts)} {what} before an iteration, {len(its)} after it"
+            )
+        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts_of(tree) or {}
+        compared = {
+            key: self._compared(held[key], parts[key], its[key], key if isinstance(key, str) else "") for key in parts
+        }
+        return tree if all(compared[key] is held[key] for key in held) else Tree(type(entry), compared)
+
+    # ---- failures
+
+    def _plain_way(self) -> Way | None:
+        """How a loop over items can be run plainly; None where only data tells how often it runs."""
+        if self._items is None or self._items.is_data:
+            return None
+        return "unroll" if self._items.is_plain else "guard"
+
+    def _given_up(self, why: str, error: BaseException | None) -> BaseException:
+        """What to do where the loop cannot be captured so."""
+        recorder, questions = self._recorder, self._recorder.questions
+        way: Way | None = None
+        if self._items is not None:
+            way = self._plain_way()
+        elif recorder.plan.ways.get(self._place) == "region":
+            way = "peel"
+        else:
+            way = "fork"
+        if way is not None:
+            return questions.restart(recorder.plan.change(self._place, way, why))
+        restart, kind = None, CaptureError if recorder.examples.are_there else TraceError
+        if recorder.examples.are_there:
+            restart = outline(recorder, sys._getframe(1), f"a loop cannot be captured: {why}")
+        if restart is not None:
+            return questions.restart(restart)
+        return stopping(
+            error
+            if isinstance(error, Refusal)
+            else Refusal(
+                kind(
+                    f"a loop whose length depends on data cannot be captured: {why}",
+                    at=recorder.where(),
+                    fix="have each iteration leave values of the same kinds as it finds",
+                )
+            )
+        )
+
+    def _failed(self, error: Exception | Refusal) -> BaseException:
+        """What to do where the body raises what is no part of the program."""
+        recorder = self._recorder
+        if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
+            return recorder.pending
+        codes = recorder.questions.convertible_at(error)
+        if codes:
+            return recorder.questions.restart(recorder.plan.convert(codes))
+        cause = getattr(error, "error", error)
+        return self._given_up(f"an iteration raises {type(cause).__name__}: {cause}", error)
+
+    # ---- the graph
+
+    def _finish(self, run: _Run) -> Any:
+        """Write the loop into the graph, and give the state the values after it; return whether it was left."""
+        recorder = self._recorder
+        slots = [*self._slots]
+        stops = run.stop is not None and run.stop is not False
+        broken = None
+        if self._asks_how and stops:
+            broken = Slot(False, Sample(kind=bool, hint=False), "broken", run.stop, run.stop)
+            slots.append(broken)
+        outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
+        regions = [region for region in (run.test_region, run.region) if region is not None]
+        for slot in slots[len(self._slots) :]:
+            for region in regions:
+                _input(region, slot.name or "value")
+        outputs = [slot.after for slot in slots]
+        if run.test_region is not None:
+            self._close(run.test_region, lambda: run.test)
+        self._close(
+            run.region,
+            lambda: (*([self._decision(run.stop)] if stops else ()), *map(recorder.argument, outputs)),
+        )
+        initials = tuple([None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots])
+        operands = list(dict.fromkeys(outside for region in regions for outside in region.lifted))
+        for region in regions:
+            region.take(operands)
+        args = (*[region.graph for region in regions], initials, tuple(operands), *((True,) if stops else ()))
+        if self._items is None:
+            node = recorder.make("call_function", while_loop, args, "loop")
+        else:
+            node = recorder.make("call_function", for_loop, (self._items.argument(recorder), *args), "loop")
+        values = {}
+        for i, slot in enumerate(slots):
+            item = recorder.make("call_function", operator.getitem, (node, i), slot.name or "value")
+            sample = recorder.joining.like(slot.sample, slot.last)
+            values[slot] = recorder.joining.stand_in(
+                sample, item, self._place, None if recorder.examples.is_real else UNKNOWN
+            )
+        where = recorder.where()
+        after = [
+            BoundIf(tree.name, where, self._place, filled(tree.tree, values), values[broken])
+            if isinstance(tree, BornIf) and broken is not None
+            else filled(tree, values)
+            for tree in outcome
+        ]
+        self._state.write(after, where, self._place)
+        return values[broken] if broken is not None else False
+
+    def _decision(self, stop: Any) -> Any:
+        """The argument that says whether the loop ends."""
+        if not is_open(stop):
+            return True
+        made = self._recorder.region.graph._root.prev
+        decision = self._recorder.numbers.predicate(held(stop))
+        is_truth = made.target is bool and decision is not made and not made.users
+        if is_truth and not self._asks_how:
+            made.graph.erase_node(made)
+        return decision
+
+    def _close(self, region: Region, result: Callable[[], Any]) -> None:
+        """Write the output of a body."""
+        recorder = self._recorder
+        before, recorder.region = recorder.region, region
+        try:
+            output = recorder.lifted(result())
+        finally:
+            recorder.region = before
+        region.graph.output(output)._origin = recorder.site()
+
+    def _outcome(self, tree: Any, slots: list[Slot], stop: Any) -> Any:
+        """The template of the state after the loop, in which what was born in it is carried out.
+
+        `stop` says whether the loop ends, where it is known after the loop whether it was left.
+        """
+        if not isinstance(tree, Born):
+            return tree
+        name = tree.name.partition(HIDDEN)[0]
+
+        def out(value: Any, last: Any) -> Any:
+            if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
+                slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
+                slots.append(slot)
+                return slot
+            parts, its = parts_of(value), parts_of(last)
+            if parts is None or not parts:
+                return value
+            its = parts if its is None or its.keys() != parts.keys() else its
+            return Tree(type(value), {key: out(part, its[key]) for key, part in parts.items()})
+
+        if type(tree.after) is BoundIf:
+            held, decider = tree.after.parts()
+            questions = self._recorder.questions
+            keys = [
+                None if value is None else questions.key_of(questions.subject_of(value)) for value in (stop, decider)
+            ]
+            if keys[0] != keys[1]:
+                return tree.after.unbound()
+            last = tree.last.parts()[0] if type(tree.last) is BoundIf else held
+            return BornIf(out(held, last), name)
+        return out(tree.after, tree.after if tree.last is None else tree.last)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _input(region: Region, name: str) -> Node:
+    graph = region.graph
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    with graph.inserting_before(first) if first is not None else graph.inserting_after():
+        node = graph.create_node("placeholder", name, (), {}, name)
+    node._target = node.name
+    return node

@@ -1,0 +1,101 @@
+"""What a loop carries: values of the program with places in them for what changes from one iteration to the next."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from graphwright.capture.containers.joining import Sample
+
+__all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note", "parts_of"]
+
+
+@dataclasses.dataclass(eq=False)
+class Slot:
+    """A value that a loop carries: what it is before the loop, an example of it, and what an iteration leaves."""
+
+    initial: Any
+    sample: Sample
+    name: str
+    after: Any = None
+    last: Any = None  # what the last iteration of the example leaves
+    result: Any = None  # after the loop
+
+
+@dataclasses.dataclass(eq=False)
+class Tree:
+    """A container with slots in it."""
+
+    kind: type
+    items: Any
+
+
+@dataclasses.dataclass(eq=False)
+class Born:
+    """A variable that has its first value in the loop: what it is before, and what an iteration leaves."""
+
+    entry: Any
+    after: Any
+    name: str
+    last: Any = None  # what the last iteration of the example leaves
+
+
+@dataclasses.dataclass(eq=False)
+class BornIf:
+    """A variable that has a value where the loop was left: the template of that value."""
+
+    tree: Any
+    name: str
+
+
+def parts_of(value: Any) -> dict[Any, Any] | None:
+    """What a container holds, by key or index; None for a value that is none."""
+    if isinstance(value, tuple | list):
+        return dict(enumerate(list.__iter__(value) if isinstance(value, list) else value))
+    if isinstance(value, dict):
+        return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def filled(tree: Any, values: dict[Slot, Any]) -> Any:
+    """A value with what each slot in it has."""
+    if isinstance(tree, Slot):
+        return values[tree]
+    if isinstance(tree, Born):
+        return tree.entry
+    if not isinstance(tree, Tree):
+        return tree
+    items: Any = {key: filled(item, values) for key, item in tree.items.items()}
+    kind: Any = tree.kind
+    is_record = dataclasses.is_dataclass(tree.kind)
+    if is_record:
+        return kind(**items)
+    if issubclass(kind, dict):
+        return kind(items)
+    return kind(*items.values()) if hasattr(kind, "_fields") else kind(items.values())
+
+
+def note(tree: Any, value: Any) -> None:
+    """Note what an iteration of the example leaves for each slot."""
+    if isinstance(tree, Slot):
+        tree.last = value
+    elif isinstance(tree, Tree):
+        parts = parts_of(value) or {}
+        for key, item in tree.items.items():
+            note(item, parts.get(key))
+    elif isinstance(tree, Born):
+        tree.last = value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Tell whether two states of a value are the same, containers by what they hold."""
+    if one is other:
+        return True
+    parts, its = parts_of(one), parts_of(other)
+    if type(one) is set and type(other) is set:
+        return one == other
+    if parts is None or its is None or type(one) is not type(other) or list(parts) != list(its):
+        return False
+    return all(is_same(parts[key], its[key]) for key in parts)

@@ -1,0 +1,154 @@
+"""The loops of a program: those whose length only a run knows become regions of the graph, the others are run.
+
+A loop over what the program knows runs iteration by iteration, as Python does. Where it then turns out to end at a
+condition, the capture starts again and makes the whole of it a region, if what it goes over allows that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.containers.open_iterables import iterable_of
+from graphwright.capture.effects.branch_state import State
+from graphwright.capture.flow.loop_regions import LoopRegion, is_open
+from graphwright.capture.state.regions import Region
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["Loops"]
+
+
+class Loops:
+    """The loops of one capture."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def each(
+        self,
+        iterable: Any,
+        body: Callable[[Any], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+        target: str,
+    ) -> Any:
+        """`for item in iterable`; returns whether it was left."""
+        place, way = self._place()
+        items = iterable_of(iterable, way == "region")
+        if items is not None and (way is None or way == "region") and self._recorder.plan.control_flow == "stage":
+            loop = LoopRegion(self._recorder, place, body, names, private, asks_how, items=items, target=target)
+            return loop.capture()
+        if way is None and iterable_of(iterable, True) is None:
+            way = "unroll"  # what it goes over has to be known
+        return self._go_on(iter(iterable), body, names, place, way)
+
+    def _go_on(
+        self, items: Iterator[Any], body: Callable[[Any], Any], names: tuple[str, ...], place: Any, way: Any
+    ) -> Any:
+        """Run the body for items that the program knows."""
+        for item in items:
+            stop = body(item)
+            if stop is None or stop is False:
+                continue
+            if stop is True or self._stops(stop, place, way):
+                return True
+            rest = self._rest(items, body, names, place, way)
+            return self._recorder.questions.branch(stop, _yes, rest, names)
+        return False
+
+    def _rest(
+        self, items: Iterator[Any], _gw_body: Callable[[Any], Any], names: tuple[str, ...], place: Any, way: Any
+    ) -> Callable[[], Any]:
+        """The iterations from here on, as a side of a branch: it finds the program's variables through the body."""
+        return lambda: self._go_on(items, _gw_body, names, place, way)
+
+    def _stops(self, stop: Any, place: Any, way: Any) -> bool:
+        """Decide whether a loop that is run plainly ends at a condition, where that is not to be a branch."""
+        questions = self._recorder.questions
+        subject = questions.subject_of(stop)
+        key = questions.key_of(subject)
+        if key in questions.known:
+            return questions.known[key]
+        if way is None:
+            raise self._region_instead(place)
+        return False
+
+    def repeat(
+        self,
+        test: Callable[[], Any],
+        body: Callable[[], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+    ) -> Any:
+        """`while test()`; returns whether it was left."""
+        place, way = self._place()
+        may_be_region = way in (None, "region", "peel") and self._recorder.plan.control_flow == "stage"
+        is_first = True
+        while True:
+            value = self._peek(test, place)
+            symbolic = is_open(value)
+            if symbolic and (key := self._key(value)) in self._recorder.questions.known:
+                value, symbolic = self._recorder.questions.known[key], False
+            if not symbolic and not value:
+                return False
+            if (symbolic or way == "region") and may_be_region:
+                if not is_first and way is None:
+                    raise self._region_instead(place)
+                loop = LoopRegion(self._recorder, place, body, names, private, asks_how, test=test)
+                return loop.capture()
+            if symbolic and not self._recorder.questions.branch(test(), _yes, _no):
+                return False
+            stop = body()
+            is_first = False
+            if stop is True:
+                return True
+            if stop is None or stop is False:
+                continue
+            if way is None:
+                raise self._region_instead(place)
+            if self._recorder.questions.branch(stop, _yes, _no):
+                return True
+
+    def _key(self, value: Any) -> Any:
+        questions = self._recorder.questions
+        return questions.key_of(questions.subject_of(value))
+
+    def _region_instead(self, place: Any) -> BaseException:
+        return self._recorder.questions.restart(
+            self._recorder.plan.change(place, "region", "the loop ends where data says so")
+        )
+
+    def _place(self) -> tuple[Any, Any]:
+        if self._recorder.pending is not None:
+            raise self._recorder.pending
+        place = self._recorder.questions.place()
+        return place, self._recorder.plan.ways.get(place)
+
+    def _peek(self, test: Callable[[], Any], place: Any) -> Any:
+        """The condition of a loop, without what computes it where that is done in the loop again."""
+        recorder = self._recorder
+        state = State((test,), (), ())
+        region = Region(recorder.region, sys._getframe(), place)
+        recorder.region, before, mark = region, recorder.region, recorder.mark()
+        try:
+            value = test()
+        finally:
+            recorder.region = before
+        if is_open(value) or any(node.op != "placeholder" for node in region.graph.nodes):
+            state.restore()
+            recorder.back_to(mark)
+            return value if is_open(value) else test()
+        return value
+
+
+def _yes() -> bool:
+    return True
+
+
+def _no() -> bool:
+    return False

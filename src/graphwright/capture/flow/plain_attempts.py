@@ -1,0 +1,155 @@
+"""`try` statements run as Python runs them, by functions of their parts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from graphwright.capture.flow.deciding import Deciding
+from graphwright.errors import GraphwrightError
+
+__all__ = [
+    "Handlers",
+    "MadeErrors",
+    "PlainAttempts",
+    "either_leaves",
+    "giving",
+    "is_of_capture",
+    "reaching",
+    "run_plainly",
+]
+
+Handlers = Sequence[tuple[Callable[[], Any] | None, Callable[[Any], Any]]]
+_DECIDING = Deciding()
+
+
+def run_plainly(
+    tried: Callable[[], Any],
+    handlers: Handlers,
+    orelse: Callable[[], Any] | None,
+    names: tuple[str, ...],
+    final: Callable[[], Any] | None = None,
+) -> Any:
+    """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left.
+
+    What stops a capture is none of the program's errors: no handler gets it.
+    """
+    try:
+        try:
+            left = tried()
+        except BaseException as error:
+            if is_of_capture(error):
+                raise
+            for kinds, handler in handlers:
+                if kinds is None or isinstance(error, kinds()):
+                    left = handler(error)
+                    break
+            else:
+                raise
+        else:
+            left = either_leaves(left, orelse, names)
+    except BaseException as error:
+        if final is not None and final() and not is_of_capture(error):
+            return True
+        raise
+    return left if final is None else either_leaves(final(), giving(left), names)
+
+
+def either_leaves(left: Any, more: Callable[[], Any] | None, names: tuple[str, ...]) -> Any:
+    """Whether a statement is left by a part of it, or else by another part."""
+    if more is None or left is True:
+        return left
+    if left is None or left is False:
+        return more()
+    return _DECIDING.branch(left, lambda: True, more, names)
+
+
+def giving(value: Any) -> Callable[[], Any]:
+    """A function that gives a value, and closes over nothing: variables that it closed over would be the program's."""
+
+    def given(value: Any = value) -> Any:
+        return value
+
+    return given
+
+
+def is_of_capture(error: BaseException) -> bool:
+    """Tell whether an exception is how a capture goes on or stops, rather than one of the program."""
+    return isinstance(error, GraphwrightError) or type(error).__module__.startswith("graphwright.capture")
+
+
+def reaching(functions: Sequence[Callable[..., Any]]) -> Callable[[], Any]:
+    """A function whose closure leads to the variables of the program that functions close over."""
+    _gw_first, *others = functions
+    _gw_others = reaching(others) if others else _gw_first
+
+    def both() -> Any:
+        return _gw_first, _gw_others
+
+    return both
+
+
+class MadeErrors:
+    """The errors that the program makes, and what of: their own classes may keep something else in `args`."""
+
+    def __init__(self) -> None:
+        self.swallowing: list[Any] = []  # contexts that are entered and may swallow an error
+        self._standing: dict[int, tuple[Any, Any]] = {}  # by id: errors raised as Python does, and what they stand for
+        self._made: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+
+    def made(self, error: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note what an error is made of, and give it back."""
+        if isinstance(type(error).__init__, FunctionType):
+            try:
+                bound = inspect.signature(type(error)).bind(*args, **kwargs)
+            except (TypeError, ValueError):
+                return error
+            if not bound.kwargs:
+                self._made[id(error)] = error, bound.args
+        return error
+
+    def standing_for(self, example: Any, error: Any) -> Any:
+        """Note that an error which is raised as Python does stands for one that only a run knows."""
+        self._standing[id(example)] = example, error
+        return example
+
+    def original(self, error: Any) -> Any:
+        """What an error that is raised as Python does stands for: mostly itself."""
+        known = self._standing.get(id(error))
+        return error if known is None else known[1]
+
+    def args_of(self, error: Any) -> tuple[Any, ...]:
+        """What to make an error of."""
+        known = self._made.get(id(error))
+        return error.args if known is None else known[1]
+
+
+class PlainAttempts(MadeErrors):
+    """The `try` statements of a program that is captured without values: what data decides forks."""
+
+    are_open = False
+
+    def run(
+        self, tried: Any, handlers: Handlers, orelse: Any, final: Any, names: tuple[str, ...], only_raises: bool
+    ) -> Any:
+        """Run one as Python does."""
+        return run_plainly(tried, handlers, orelse, names, final)
+
+    def catches_here(self, frame: Any) -> bool:
+        """Tell whether it is known what catches: by the line alone."""
+        return False
+
+    def plain_catches(self, error: Any, region: Any) -> bool:
+        """Likewise."""
+        return False
+
+    def raised(self, error: Any) -> bool:
+        """Likewise."""
+        return False
+
+    forks = takes = raised
+
+    def flush(self, region: Any) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,73 @@
+"""Numbers of the program as keys of dicts and sets: they must not be in one, so the example says what they are.
+
+A dict or a cache would keep such a number beyond the capture, and cannot find it in another run. So the capture starts
+again with the sizes and numbers that it is computed from guarded, as if `static=` had named them.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.source.origins import CallSite, user_frame
+from graphwright.capture.state.plan import Restart
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.symbols import Symbol
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["hashed", "is_fixed"]
+
+_NUMBERS = re.compile(r"\d+")
+_CALLS = frozenset(code for name, code in dis.opmap.items() if name.startswith("CALL"))
+
+
+def hashed(symbol: Symbol) -> None:
+    """Start again where a number is hashed that comes from sizes and inputs. Returns where there is no way to do so.
+
+    What a function in C hashes may be an attempt: `functools.lru_cache`, and the program catches the TypeError.
+    """
+    recorder = symbol.recorder
+    frame = user_frame(sys._getframe(1))
+    if frame is None or recorder.plan.control_flow == "error":
+        return
+    may_be_cache = frame.f_code.co_code[frame.f_lasti] in _CALLS  # converted functions go around those
+    if may_be_cache and (recorder.questions.is_caught_outside() or recorder.questions.convertible(frame)):
+        return
+    roots = list(_roots(symbol))
+    names = {root.key[1] for root in roots if root.function == "input" and root.key[0] == "input"}
+    sites = {site_of(root) for root in roots if root.function in ("size", "numel") and root.site is not None}
+    if len(names) + len(sites) == 0 or not all(root.function in ("size", "numel", "input") for root in roots):
+        return
+    plan = recorder.plan
+    if names <= plan.static and sites <= plan.fixed:
+        return
+    plan.static |= names
+    plan.fixed |= sites
+    raise recorder.questions.restart(Restart("a size or number is a key: it is guarded"))
+
+
+def _roots(symbol: Symbol) -> Any:
+    if symbol.function == "constant":
+        return
+    inner = [arg for arg in symbol.args if type(arg) is type(symbol)]
+    if not inner:
+        yield symbol
+    for arg in inner:
+        yield from _roots(arg)
+
+
+def site_of(symbol: Symbol) -> Any:
+    """Where the program reads a size, and which."""
+    origin = CallSite.resolve(symbol.site)
+    return (
+        origin.file, origin.line, origin.column, _NUMBERS.sub("*", origin.module), origin.call, symbol.function,
+        *symbol.args[1:],
+    )  # fmt: skip
+
+
+def is_fixed(recorder: Recorder, symbol: Symbol) -> bool:
+    """Tell whether a size that the program reads is to be the example's."""
+    return bool(recorder.plan.fixed) and symbol.site is not None and site_of(symbol) in recorder.plan.fixed

@@ -1,0 +1,291 @@
+"""Numbers of the program being captured: which there are, what computes them, and what Python does with them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.numbers.keys import hashed, is_fixed
+from graphwright.capture.numbers.known_sizes import size_of
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import ObjectProxy
+from graphwright.capture.state.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Argument, Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["SAMPLES", "Numbers"]
+
+SAMPLES: dict[type, Number] = {int: 3, float: 1.5, bool: True}  # for numbers that only a run knows
+_COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
+
+
+class Numbers:
+    """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._symbols: dict[tuple[Any, ...], Symbol] = {}
+        self._fixed: dict[int, TensorProxy] = {}  # tensors whose sizes are the example's, by id
+
+    def _symbol(self, key: tuple[Any, ...], hint: Number, function: Any, args: tuple[Any, ...]) -> Symbol:
+        known = self._symbols.get(key)
+        if known is None:
+            known = Symbol(self._recorder, hint, function, args, self._recorder.site())
+            known.key = key
+            self._symbols[key] = known
+            self._recorder.attempts.computed(known)
+        return known
+
+    def size_symbol(self, tensor: TensorProxy, dim: int) -> Symbol:
+        """The symbol of one size of a tensor. Raises IndexError for a dimension that it does not have."""
+        rank = tensor.example.dim()
+        if not -rank <= dim < rank:
+            raise IndexError(f"Dimension out of range: expected one of [{-rank}, {rank - 1}], but got {dim}")
+        dim %= rank
+        known = size_of(tensor, dim - rank)
+        if type(known) is int:
+            return self.constant_symbol(known)
+        if id(tensor) in self._fixed:
+            symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
+            return self.constant_symbol(self._recorder.questions.guard(symbol))
+        symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
+        symbol.is_data |= dim in tensor.loose
+        symbol.dim = known
+        if is_fixed(self._recorder, symbol):
+            return self.constant_symbol(self._recorder.questions.guard(symbol))
+        return symbol
+
+    def hashed(self, symbol: Symbol) -> None:
+        """A number is to be a key: have what it comes from guarded, where that can be."""
+        hashed(symbol)
+
+    def fix_sizes(self, tensor: TensorProxy) -> None:
+        """Take the sizes of a tensor from the example; each that the program reads is guarded."""
+        self._fixed[id(tensor)] = tensor
+
+    def training_symbol(self, prefix: str, value: bool) -> Symbol:
+        """The symbol of a module's training flag."""
+        path = f"{prefix}training"
+        return self._symbol(("training", path), value, "training", (path,))
+
+    def input_symbol(self, node: Node, value: Number) -> Symbol:
+        """The symbol of a number that is passed to the program."""
+        symbol = Symbol(self._recorder, value, "input", (node,), None)
+        self._recorder.region.numbers[symbol] = node
+        return symbol
+
+    def data_symbol(
+        self, hint: Number, kind: type, function: Any, args: tuple[Any, ...], sample: Number | None = None
+    ) -> Symbol:
+        """The symbol of a number that depends on the data of tensors; without a hint, operations run on a sample."""
+        symbol = Symbol(self._recorder, hint, function, args, self._recorder.site(), kind)
+        if not symbol.has_value:
+            symbol.sample = SAMPLES[kind] if sample is None else sample
+        return symbol
+
+    def _read(self, hint: Any, kind: type, function: Any, tensor: Any) -> Symbol:
+        """The symbol of a number that is read from a tensor now, whatever is written to that later."""
+        symbol = self._recorder.writes.read(self.data_symbol(hint, kind, function, (tensor,)), tensor)
+        self._recorder.attempts.computed(symbol)
+        return symbol
+
+    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+        """The number that a node gives, which depends on data."""
+        symbol = self.data_symbol(hint, kind, "opaque", (node,))
+        self._recorder.keep.append(node)  # known by its id
+        self._recorder.region.numbers[symbol] = node
+        return as_number(symbol)
+
+    def constant_symbol(self, value: Number) -> Symbol:
+        """A plain number where torch wants a symbol beside another."""
+        return Symbol(self._recorder, value, "constant", (value,), None)
+
+    def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
+        """The symbol of a function of symbols; of constants alone it is a constant again."""
+        if not all(arg.has_value for arg in args):
+            sample = _applied(function, [arg.sample for arg in args])
+            kind = type(sample)
+            key = (function, *(arg.key for arg in args))
+            if key not in self._symbols:
+                self._symbols[key] = self.data_symbol(UNKNOWN, kind, function, args, sample)
+                self._recorder.attempts.computed(self._symbols[key])
+            return self._symbols[key]
+        hint = function(*[arg.hint for arg in args])
+        if all(arg.function == "constant" for arg in args):
+            return self.constant_symbol(hint)
+        simple = _identity(function, args)
+        if simple is not None:
+            return simple
+        return self._symbol((function, *(arg.key for arg in args)), hint, function, args)
+
+    def node_of_symbol(self, symbol: Symbol) -> Any:
+        """The node that computes a number, made at its first use; a constant is itself."""
+        if symbol.function == "constant":
+            return symbol.hint
+        if symbol.function == "truth":
+            return self._recorder.argument(symbol.args[0])
+        node = self._recorder.region.number(symbol)
+        if node is None:
+            args = tuple(map(self._operand, symbol.args))
+            if symbol.function == "training":
+                node = self._recorder.node("get_attr", symbol.args[0], (), {}, "training")
+            elif isinstance(symbol.function, str):
+                node = self._recorder.node("call_method", symbol.function, args, {}, symbol.function, symbol.name)
+            else:
+                name = symbol.name or (symbol.site.resolve().target if symbol.site is not None else "")
+                node = self._recorder.node("call_function", symbol.function, args, {}, symbol.function.__name__, name)
+            self._recorder.region.numbers[symbol] = node
+        if self._recorder.region is not self._recorder.root:
+            self._recorder.transforms.note(node, symbol.hint if symbol.has_value else symbol.sample)
+        return node
+
+    def _operand(self, value: Any) -> Any:
+        if isinstance(value, Symbol):
+            return self.node_of_symbol(value)
+        return value if type(value) is Node else self._recorder.argument(value)
+
+    def truth(self, value: Any) -> Any:
+        """The truth of a value: a symbol for a symbolic one."""
+        if is_growing(value):
+            return as_number(self.data_symbol(value.truth_hint(), bool, bool, (value,)))
+        if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
+            hint = UNKNOWN if (truth := self.hint(value)) is None else truth
+            return as_number(self._read(hint, bool, bool, value))
+        symbol = symbol_of(value)
+        if symbol is None:
+            return bool(value)
+        return value if symbol.kind is bool else as_number(self.computed_symbol(bool, (symbol,)))
+
+    def loose_truth(self, value: Any) -> Any:
+        """A value of which only the truth counts: what is written is the value itself."""
+        if not isinstance(value, TensorProxy):
+            return self.truth(value)
+        hint = UNKNOWN if (truth := self.hint(value)) is None else truth
+        return as_number(self.data_symbol(hint, bool, "truth", (value,)))
+
+    def hint(self, subject: Any) -> bool | None:
+        """The truth of a value for the examples, None where they cannot tell."""
+        if isinstance(subject, TensorProxy) or type(subject) is ObjectProxy:
+            with torch._C.DisableTorchFunction():  # the recorder must not see it
+                return bool(self._recorder._to_examples(subject)) if self._recorder.examples.is_real else None
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        assert symbol is not None
+        return bool(symbol.hint) if symbol.has_value else None
+
+    def negation(self, value: Any) -> Any:
+        """`not value` of a symbolic value."""
+        if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
+            hint = UNKNOWN if (truth := self.hint(value)) is None else not truth
+            return as_number(self._read(hint, bool, operator.not_, value))
+        symbol = symbol_of(value)
+        assert symbol is not None
+        return as_number(self.computed_symbol(operator.not_, (symbol,)))
+
+    def is_none(self, tensor: TensorProxy) -> Any:
+        """Whether a tensor that may be None is: a symbol, or what the side of a branch that is captured knows."""
+        key = ("is_none", id(tensor))
+        if key in self._recorder.questions.known:
+            return self._recorder.questions.known[key]
+        if key not in self._symbols:
+            hint = UNKNOWN if tensor.is_none is None else tensor.is_none
+            symbol = self._symbols[key] = self.data_symbol(hint, bool, operator.is_, (tensor, None), False)
+            symbol.key = key
+            self._recorder.keep.append(tensor)
+        return as_number(self._symbols[key])
+
+    def compare(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """One comparison, written as the operator that it is."""
+        if not (isinstance(left, TensorProxy) or isinstance(right, TensorProxy)) or function not in _COMPARISONS:
+            return function(left, right)
+        return self._recorder.record("call_function", function, function, (left, right), {})
+
+    def length(self, value: Any) -> Any:
+        """`len(value)` of a symbolic value."""
+        if type(value) is ObjectProxy:
+            return self._recorder.record("call_function", len, len, (value,), {})
+        return as_number(self.size_symbol(value, 0)) if isinstance(value, TensorProxy) else len(value)
+
+    def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A number that a function of Python's computes from numbers, symbolic ones among them."""
+        symbols = []
+        for value in args:
+            if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
+                if function in (int, float) and len(args) == 1:
+                    return as_number(self._number_of(value, function))
+                if not isinstance(value, TensorProxy):
+                    return self._recorder.record("call_function", function, function, args, kwargs)
+                symbols.append(self.item(value))
+            elif (known := symbol_of(value)) is not None:
+                symbols.append(known)
+            elif isinstance(value, int | float):
+                symbols.append(self.constant_symbol(value))
+            else:
+                return function(*args, **kwargs)
+        if kwargs:
+            return function(*args, **kwargs)
+        if len(symbols) == 1 and symbols[0].kind is function:
+            return as_number(symbols[0])
+        return as_number(self.computed_symbol(function, tuple(symbols)))
+
+    def _number_of(self, tensor: TensorProxy | ObjectProxy, kind: Any) -> Symbol:
+        """`int(tensor)` or `float(tensor)`."""
+        with torch._C.DisableTorchFunction():
+            example = self._recorder._to_examples(tensor)
+            example = example.detach() if isinstance(example, torch.Tensor) else example
+            hint = kind(example) if self._recorder.examples.is_real else UNKNOWN
+        return self._read(hint, kind, kind, tensor)
+
+    def item(self, tensor: TensorProxy) -> Symbol:
+        """The number in a tensor of one element."""
+        with torch._C.DisableTorchFunction():
+            example = tensor.example
+            own = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
+            hint = example.item() if self._recorder.examples.is_real else UNKNOWN
+        key = ("item", id(tensor), *self._recorder.writes.stamp(tensor))
+        if key not in self._symbols:
+            self._symbols[key] = self._read(hint, own, "item", tensor)
+            self._recorder.keep.append(tensor)
+        return self._symbols[key]
+
+    def predicate(self, subject: Any) -> Argument:
+        """The argument that decides a branch."""
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        if symbol is None:
+            return self._recorder.argument(subject)
+        if symbol.function is not bool or self._recorder.region.number(symbol) is not None:
+            return self.node_of_symbol(symbol)
+        truth_of = symbol.args[0]
+        return self._recorder.argument(as_number(truth_of) if isinstance(truth_of, Symbol) else truth_of)
+
+
+def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
+    """`n + 0`, `n * 1` and their like are n."""
+    if len(args) != 2:
+        return None
+    left, right = args
+    plain = right.hint if right.function == "constant" else None
+    if type(plain) is int and left.is_int():
+        if function in (operator.add, operator.sub) and plain == 0:
+            return left
+        if function in (operator.mul, operator.floordiv) and plain == 1:
+            return left
+    plain = left.hint if left.function == "constant" else None
+    is_same = left.is_int() and (left.key == right.key or (left.dim is not None and left.dim is right.dim))
+    if is_same and (function is operator.sub or function in _COMPARISONS):
+        return left.recorder.numbers.constant_symbol(function(0, 0))
+    adds_nothing = (function is operator.add and plain == 0) or (function is operator.mul and plain == 1)
+    return right if type(plain) is int and right.is_int() and adds_nothing else None
+
+
+def _applied(function: Callable[..., Any], samples: list[Number]) -> Number:
+    """Apply a function to samples, which may not be what it takes: then to others."""
+    try:
+        return function(*samples)  # type: ignore[no-any-return]
+    except (ArithmeticError, ValueError):
+        return function(*[SAMPLES[type(sample)] for sample in samples])  # type: ignore[no-any-return]

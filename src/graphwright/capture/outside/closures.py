@@ -1,0 +1,197 @@
+"""Modules that a function reaches: through its closure, its global variables, and what it is bound to.
+
+They become the children of one module, under the names of the variables, so that they are captured as the modules of a
+model are. While the program is captured, a copy of the function sees their shells in place of them.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any
+
+from torch import nn
+
+from graphwright.capture.proxies.objects import is_plain_object
+from graphwright.runtime import new_object
+
+__all__ = ["Reached", "stored_globals"]
+
+
+class Reached:
+    """The modules that a function reaches, as the children of `holder`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.holder = nn.Module()
+        self._function = function
+        self._names: dict[int, str] = {}
+        self._seen: set[int] = set()
+        self._collect(function)
+
+    def function_for(self, holder: nn.Module) -> Callable[..., Any]:
+        """The function with the modules of another holder in place of those that it reaches."""
+        found = {key: holder.get_submodule(name) for key, name in self._names.items()}
+        copy = _Copy(found)
+        made: Callable[..., Any] = (copy.object if is_plain_object(self._function) else copy.value)(self._function)
+        return made
+
+    def _collect(self, function: Any) -> None:
+        if id(function) in self._seen:
+            return
+        self._seen.add(id(function))
+        for name, value in _variables(function):
+            if isinstance(value, nn.Module):
+                self._add(name, value)
+            elif type(value) in (list, tuple):
+                for i, item in enumerate(value):
+                    if isinstance(item, nn.Module):
+                        self._add(f"{name}_{i}", item)
+            elif type(value) is dict:
+                for key, item in value.items():
+                    if isinstance(item, nn.Module):
+                        self._add(f"{name}_{key}", item)
+            elif isinstance(value, FunctionType | functools.partial):
+                self._collect(value)
+
+    def _add(self, wish: str, module: nn.Module) -> None:
+        if id(module) in self._names:
+            return
+        wish = "".join(char if char.isalnum() else "_" for char in wish)
+        name, number = wish, 1
+        while name in self.holder._modules or hasattr(nn.Module, name) or hasattr(self.holder, name):
+            name, number = f"{wish}_{number}", number + 1
+        self.holder.add_module(name, module)
+        self._names[id(module)] = name
+
+
+def _variables(function: Any) -> Iterator[tuple[str, Any]]:
+    """The variables that a function reads from outside, and what they are."""
+    if isinstance(function, functools.partial):
+        yield "function", function.func
+        yield from zip(_parameters(function.func), function.args, strict=False)
+        yield from function.keywords.items()
+    elif isinstance(function, MethodType):
+        yield "function", function.__func__
+        if is_plain_object(function.__self__):
+            yield from vars(function.__self__).items()
+    elif isinstance(function, FunctionType):
+        for name, cell in _cells(function).items():
+            yield name, cell.cell_contents
+        names = function.__globals__
+        if not stored_globals(function.__code__):
+            for name in _global_names(function.__code__):
+                if isinstance(names.get(name), nn.Module):
+                    yield name, names[name]
+    elif is_plain_object(function):
+        yield from vars(function).items()
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _cells(function: FunctionType) -> dict[str, CellType]:
+    held = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell for name, cell in held if _is_set(cell)}
+
+
+def _is_set(cell: CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
+
+
+def _global_names(code: CodeType) -> set[str]:
+    return {name for part in _codes(code) for name in part.co_names}
+
+
+def stored_globals(code: CodeType) -> set[str]:
+    """The global variables that a function assigns."""
+    steps = [step for part in _codes(code) if _STORES in part.co_code[::2] for step in dis.get_instructions(part)]
+    return {str(step.argval) for step in steps if step.opname == "STORE_GLOBAL"}
+
+
+_STORES = dis.opmap["STORE_GLOBAL"]
+
+
+class _Copy:
+    """Copies functions, with modules in them replaced; what reaches none of them stays as it is."""
+
+    def __init__(self, modules: dict[int, nn.Module]) -> None:
+        self._modules = modules
+        self._made: dict[int, Any] = {}
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, nn.Module):
+            return self._modules.get(id(value), value)
+        if id(value) in self._made:
+            return self._made[id(value)]
+        self._made[id(value)] = value
+        made = self._made[id(value)] = self._copied(value)
+        return made
+
+    def _copied(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in (list, tuple):
+            items = kind([self._modules.get(id(item), item) for item in value])
+            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+        if kind is dict:
+            changed = {key: self._modules.get(id(item), item) for key, item in value.items()}
+            return value if all(changed[key] is item for key, item in value.items()) else changed
+        if kind is functools.partial:
+            args = [self._modules.get(id(item), item) for item in value.args]
+            named = {name: self._modules.get(id(item), item) for name, item in value.keywords.items()}
+            return functools.partial(self.value(value.func), *args, **named)
+        if kind is MethodType:
+            return MethodType(self.value(value.__func__), self.object(value.__self__))
+        return self._function(value) if kind is FunctionType else value
+
+    def object(self, owner: Any) -> Any:
+        """A copy of an object, with modules in its attributes replaced."""
+        if not is_plain_object(owner):
+            return owner
+        state = {name: self.value(item) for name, item in vars(owner).items()}
+        if all(state[name] is item for name, item in vars(owner).items()):
+            return owner
+        return new_object(type(owner), **state)
+
+    def _function(self, function: FunctionType) -> FunctionType:
+        cells = _cells(function)
+        mine = {name: self.value(cell.cell_contents) for name, cell in cells.items()}
+        changed = {name for name, cell in cells.items() if mine[name] is not cell.cell_contents}
+        names, found = function.__globals__, {}
+        if not stored_globals(function.__code__):
+            for name in _global_names(function.__code__):
+                if id(names.get(name)) in self._modules:
+                    found[name] = self._modules[id(names[name])]
+        if not changed and not found:
+            return function
+        closure = tuple(
+            [
+                CellType(mine[name]) if name in changed else cell
+                for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            ]
+        )
+        made = FunctionType(
+            function.__code__, {**names, **found} if found else names, function.__name__, function.__defaults__, closure
+        )
+        made.__kwdefaults__ = function.__kwdefaults__
+        functools.update_wrapper(made, function)
+        made.__dict__.pop("__wrapped__", None)
+        made.__dict__.update(function.__dict__)
+        return made

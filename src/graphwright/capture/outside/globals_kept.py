@@ -1,0 +1,91 @@
+"""Global variables and tables that a program writes to: none of them keeps a value of a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.outside.closures import stored_globals
+from graphwright.capture.outside.drawing import GENERATORS
+from graphwright.capture.state.tracer_warnings import warn_tracer
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.plan import Log
+
+__all__ = ["Globals"]
+
+_MISSING = object()
+
+
+class Globals:
+    """What the functions of a program found under the global names that they mention."""
+
+    def __init__(self) -> None:
+        self._codes: set[CodeType] = set()
+        self._found: dict[tuple[int, str], tuple[dict[str, Any], Any, Any]] = {}  # names, value, a copy of a table
+        self._searched: set[int] = set()  # globals of modules, by id
+        self._counted: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # numbers and texts that it assigns
+        self.generators: dict[int, Any] = {}  # of random numbers, that functions of the program can reach, by id
+
+    def note(self, code: CodeType, names: dict[str, Any]) -> None:
+        """Note what there is before a function goes on."""
+        if code in self._codes:
+            return
+        self._codes.add(code)
+        if id(names) not in self._searched:
+            self._searched.add(id(names))
+            self.search(names)
+        for name in stored_globals(code):
+            if type(names.get(name)) in _PLAIN:
+                self._counted.setdefault((id(names), name), (names, names[name]))
+        for name in code.co_names:
+            value = names.get(name, _MISSING)
+            if (id(names), name) not in self._found and (value is _MISSING or isinstance(value, _KEPT)):
+                copied = value.copy() if isinstance(value, _TABLES) and not holds_values(value) else None
+                self._found[id(names), name] = names, value, copied
+
+    def search(self, values: Mapping[str, Any]) -> None:
+        """Note the generators of random numbers among these variables."""
+        self.generators.update(
+            (id(value), value) for value in [*values.values()] if issubclass(type(value), GENERATORS)
+        )
+
+    def put_back(self, is_over: bool, log: Log | None) -> None:
+        """Take values of the capture out again, and give numbers back, with a TracerWarning for each name."""
+        for (_, name), (names, before) in self._counted.items():
+            now = names.get(name, _MISSING)
+            if type(now) in _PLAIN and now is not before and now != before:
+                names[name] = before
+                if not is_over:  # it might have given it back itself
+                    continue
+                warn_tracer(
+                    f"the program assigns the global {name!r} of {names.get('__name__')}: the captured one does not",
+                    log,
+                )
+        self._counted.clear()
+        for (_, name), (names, before, copied) in self._found.items():
+            now = names.get(name, _MISSING)
+            if now is _MISSING or not holds_values(now):
+                continue
+            if now is not before:
+                if before is _MISSING:
+                    del names[name]
+                else:
+                    names[name] = before
+            elif copied is not None:
+                now.clear()
+                now.extend(copied) if isinstance(now, list) else now.update(copied)
+            warn_tracer(
+                f"the program keeps a tensor in the global {name!r} of {names.get('__name__')}: "
+                "the captured one does not",
+                log,
+            )
+        self._found.clear()
+        self._codes.clear()
+
+
+_PLAIN = (int, float, bool, str)
+_TABLES = (dict, list, set)
+_KEPT = (*_TABLES, int, float, str, type(None))

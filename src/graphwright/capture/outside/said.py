@@ -1,0 +1,157 @@
+"""What a program tells people while it is captured: printed, logged, warned of.
+
+What it prints is part of the graph. Logs and warnings are not: they happen once in a capture, however often that starts
+again, on the way that the example takes, and the report of the capture lists their lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.source.origins import place_of, user_frame
+from graphwright.capture.state.interception import filtering_logs
+from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.capture.state.tracer_warnings import warn_at
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.plan import Log
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["calls_logger", "logged_once", "print_elsewhere", "tells", "warn"]
+
+
+def tells(function: FunctionType) -> bool:
+    """Tell whether a function prints, or warns: that is to be known before it is called."""
+    return any(
+        ("print" in code.co_names and "print" not in function.__globals__)
+        or ("warn" in code.co_names and function.__globals__.get("warnings") is warnings)
+        for code in _codes(function.__code__)
+    )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
+
+
+def warn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`warnings.warn(...)` of a converted function."""
+    recorder = running()
+    if recorder is None or function is not warnings.warn:
+        return function(*args, **kwargs)
+    frame = _teller(sys._getframe(1))
+    if frame is None or not _is_first(recorder, frame, "warnings.warn", str(args[0] if args else "")):
+        return None
+    given = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False)) | kwargs
+    category = type(given["message"]) if isinstance(given["message"], Warning) else given.get("category") or UserWarning
+    return warn_at(frame, given["message"], category, given.get("source"))
+
+
+def print_elsewhere(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """`print(..., file=file)` of a file that the graph cannot name."""
+    frame = user_frame(sys._getframe(1))
+    if frame is not None and _is_first(recorder, frame, "print", ""):
+        print(*[_Told.of(recorder, arg) for arg in args], **kwargs)
+
+
+@contextlib.contextmanager
+def logged_once() -> Iterator[None]:
+    """While the block lasts, have each log of a program that this thread captures happen once."""
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        recorder = running()
+        if recorder is None or not recorder.is_running or record.name.partition(".")[0] == "torch":
+            return True
+        if isinstance(record.args, tuple):
+            record.args = tuple([_Told.of(recorder, arg) for arg in record.args])
+        frame = _teller(sys._getframe(1))
+        return frame is None or _is_first(recorder, frame, record.levelname.lower(), str(record.msg))
+
+    with filtering_logs(is_wanted):
+        yield
+
+
+def calls_logger(frame: FrameType, source: str) -> bool:
+    """Tell whether a frame's statement, with this source, calls a method of a logger."""
+    call = _METHOD_CALL.match(source)
+    if call is None:
+        return False
+    name, *attributes = call[1].split(".")
+    value = frame.f_locals.get(name, frame.f_globals.get(name))
+    for attribute in attributes:
+        value = getattr(value, attribute, None)
+    return isinstance(value, logging.Logger | logging.LoggerAdapter)
+
+
+_METHOD_CALL = re.compile(r"([\w.]+)\.\w+\(")
+
+
+def _teller(frame: FrameType | None) -> FrameType | None:
+    """The frame of the program that logs or warns, rather than of a wrapper around `logging`."""
+    frame = user_frame(frame)
+    while frame is not None and _is_logging(frame.f_code.co_filename):
+        frame = user_frame(frame.f_back)
+    return frame
+
+
+def _is_logging(file: str) -> bool:
+    return file == logging.__file__ or os.path.basename(file) == "logging.py"
+
+
+def _is_first(recorder: Recorder, frame: FrameType, what: str, text: str) -> bool:
+    """Note that a line tells something, and say whether it is to be told: once, and on the way of the example."""
+    log: Log | None = recorder.log
+    if log is None or recorder.pending is not None:
+        return False
+    place = place_of(frame.f_code, frame.f_lasti)
+    at = f"{os.path.basename(frame.f_code.co_filename)}:{place.line}: {place.source}"
+    log.note_told(what, at)
+    if any(region.is_taken is not True for region in recorder.region.all()) or (at, text) in log.told:
+        return False
+    log.told.add((at, text))
+    return True
+
+
+class _Told:
+    """A value of the program in a message: its number for the example, where that is known."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @staticmethod
+    def of(recorder: Recorder, value: Any) -> Any:
+        """What to format in place of a value."""
+        if isinstance(value, TensorProxy):
+            return _Told("?")
+        symbol = symbol_of(value)
+        if symbol is None:
+            return value
+        return symbol.hint if symbol.has_value else _Told("?")
+
+    def __str__(self) -> str:
+        return str(self._value)
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __float__(self) -> float:
+        return float("nan")
+
+    def __int__(self) -> int:
+        return 0
+
+    __index__ = __int__

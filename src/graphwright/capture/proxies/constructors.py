@@ -1,0 +1,81 @@
+"""Containers that have no literal: what to call so that the captured program makes them again."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from graphwright.capture.proxies.objects import constructor_fields
+
+__all__ = ["container_call", "is_named_result", "made_by", "viewed"]
+
+_MAPPINGS = (dict.__init__, OrderedDict.__init__)
+
+
+def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """The function and its arguments that make a container again; None for what this does not know.
+
+    >>> container_call(deque([1, 2], maxlen=3))
+    (<class 'collections.deque'>, ([1, 2], 3))
+    >>> container_call({"a": 1}) is None
+    True
+    """
+    kind = type(value)
+    if kind is defaultdict:
+        return defaultdict, (value.default_factory, dict(value))
+    if kind is deque:
+        return deque, (list(value),) if value.maxlen is None else (list(value), value.maxlen)
+    if kind is Counter:
+        return Counter, (dict(value),)
+    if kind is MappingProxyType:
+        return MappingProxyType, (dict(value),)
+    if kind is type(iter([])):
+        return iter, (list(copy.copy(value)),)
+    makes: Any = tuple.__new__
+    if isinstance(value, tuple) and kind.__new__ is makes and kind is not tuple:
+        return kind, (list(value),)
+    if kind in (set, frozenset):
+        return kind, (list(value),)
+    has_attributes = bool(getattr(value, "__dict__", None))
+    if isinstance(value, dict) and kind is not dict and not has_attributes and kind.__init__ in _MAPPINGS:
+        return kind, (list(value.items()),)
+    if isinstance(value, list) and kind is not list and not has_attributes and kind.__init__ is list.__init__:
+        return kind, (list(value),)
+    if is_named_result(value):
+        return kind, (tuple(value),)
+    return None
+
+
+def made_by(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+    """What to call, and with what, to make again a dict, set or deque of a class of its own; None for other values."""
+    fields = constructor_fields(value) if isinstance(value, dict) else None
+    if fields is not None:
+        return type(value), (), fields
+    call = None if isinstance(value, tuple) else container_call(value)
+    return None if call is None else (*call, {})
+
+
+def is_named_result(value: Any) -> bool:
+    """Tell whether a value is of one of the named tuples that torch's C functions return, as `x.max(0)`."""
+    return isinstance(value, tuple) and hasattr(type(value), "n_sequence_fields")
+
+
+def viewed(value: Any) -> tuple[str, dict[Any, Any]] | None:
+    """The method of a dict that gives a view, and the dict; None for a value that is none.
+
+    >>> viewed({"a": 1}.keys())
+    ('keys', {'a': 1})
+    """
+    method = next((name for name, kinds in _VIEWS.items() if type(value) in kinds), None)
+    if method is None:
+        return None
+    kind = OrderedDict if type(value).__name__.startswith("odict") else dict
+    return method, kind(value.mapping)
+
+
+_VIEWS = {
+    name: (type(getattr({}, name)()), type(getattr(OrderedDict(), name)())) for name in ("keys", "values", "items")
+}

@@ -1,0 +1,69 @@
+"""What a value of the program holds that the program may change: the items of containers, the attributes of objects."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from torch import nn
+
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.objects import is_plain_object
+
+__all__ = ["changeable", "content", "refill"]
+
+_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
+_PLAIN = frozenset({list, dict, set})
+
+
+def changeable(value: Any) -> list[Any]:
+    """The containers and tables of attributes in which a value keeps what it holds; none for what cannot change.
+
+    >>> changeable([1, 2]), changeable({"a": 1}), changeable("text")
+    ([[1, 2]], [{'a': 1}], [])
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return []
+    if kind in _PLAIN:
+        return [value]
+    if isinstance(value, nn.Module):
+        return [value.__dict__, value._buffers, value._parameters]
+    if isinstance(value, dict | collections.deque):
+        return [] if is_growing(value) else [value, *([value.__dict__] if hasattr(value, "__dict__") else [])]
+    is_ours = kind.__module__.startswith("graphwright.capture.")  # the capture itself, and its stand-ins
+    return [vars(value)] if not is_ours and is_plain_object(value) else []
+
+
+def content(container: Any) -> Any:
+    """A plain copy of what a container holds."""
+    if isinstance(container, dict):
+        return dict(_methods(container).items(container))
+    if isinstance(container, list):
+        return list.__getitem__(container, slice(None))
+    return set(container) if isinstance(container, set) else list(container)
+
+
+def refill(container: Any, held: Any) -> None:
+    """Give a container what another one held, without touching one that holds it."""
+    if isinstance(container, dict):
+        now = content(container)  # a table that is read through its own methods may record that
+        if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
+            return
+        methods = _methods(container)
+        methods.clear(container)
+        for key, item in held.items():
+            methods.__setitem__(container, key, item)
+    elif isinstance(container, list):
+        list.__setitem__(container, slice(None), held)
+    elif isinstance(container, collections.deque):
+        container.clear()
+        container.extend(held)
+    elif container != held:
+        container.clear()
+        container.update(held)
+
+
+def _methods(container: dict[Any, Any]) -> Any:
+    """The class whose methods act on a dict as such: those of a subclass may do more, or refuse."""
+    return collections.OrderedDict if isinstance(container, collections.OrderedDict) else dict

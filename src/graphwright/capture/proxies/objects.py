@@ -1,0 +1,117 @@
+"""Objects of the user's own classes among the inputs: a stand-in for the capture, and what it changed, written back.
+
+The program runs on objects of the same classes whose attributes are symbolic. What it assigns to them, and what it
+puts into lists and dicts of the inputs, is compared with the start when the program ends, and becomes assignments at
+the end of the graph. So an error on the way leaves the caller's objects as they were.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from graphwright.ir import Node
+from graphwright.ops import delete_attribute, set_attribute
+from graphwright.runtime import attributes_of, new_object
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_kind", "is_plain_object"]
+
+Change = tuple[Any, ...]  # a function, then what to call it with
+
+_MISSING = object()
+
+
+def is_plain_object(value: Any) -> bool:
+    """Tell whether a value is an object of a class written in Python that keeps all it has in its `__dict__`."""
+    return hasattr(value, "__dict__") and is_object(value) and not any(_has_slots(base) for base in type(value).__mro__)
+
+
+def is_plain_kind(kind: type) -> bool:
+    """Tell whether the objects of a class are plain ones, rather than containers of Python's."""
+    makes: Any = object.__new__
+    return kind.__new__ is makes and is_plain_object(object.__new__(kind))
+
+
+def is_object(value: Any) -> bool:
+    """Tell whether a value is an object of a class written in Python, which may keep what it has in slots."""
+    kind = type(value)
+    if kind is types.SimpleNamespace:
+        return True
+    if isinstance(value, nn.Module | type) or not (hasattr(value, "__dict__") or any(map(_has_slots, kind.__mro__))):
+        return False
+    bases = [base for base in kind.__mro__ if base is not object]
+    makes: Any = object.__new__
+    return all(base.__module__ not in _NOT_PLAIN for base in bases) and kind.__new__ is makes
+
+
+def _has_slots(kind: type) -> bool:
+    return bool(kind.__dict__.get("__slots__"))
+
+
+_NOT_PLAIN = ("builtins", "types", "torch")
+
+
+class Objects:
+    """The containers and objects among the inputs of one capture: how each started."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._held: list[tuple[Any, Any]] = []  # (value, what it held)
+
+    def stand_in(self, value: Any, make: Callable[[], Node], attributes: dict[str, Any]) -> Any:
+        """Make an object of the same class with other attributes, and remember it."""
+        made = new_object(type(value), **attributes)
+        return self.remember(made, make)
+
+    def remember(self, value: Any, make: Callable[[], Node]) -> Any:
+        """Remember what a list, dict or object holds as the program starts."""
+        content: Any = dict(value) if isinstance(value, dict) else attributes_of(value)
+        if isinstance(value, list | set | frozenset | collections.deque):
+            content = list(value)
+        self._held.append((value, content))
+        self._recorder.objects[id(value)] = make
+        return value
+
+    def changes(self) -> Iterator[Change]:
+        """List what the program changed, as calls that do so: a function, the list, dict or object, and the rest."""
+        for value, before in self._held:
+            if isinstance(value, list):
+                if len(value) != len(before) or any(map(operator.is_not, value, before)):
+                    yield operator.setitem, value, slice(None), list(value)
+                continue
+            if isinstance(value, set | frozenset | collections.deque):
+                if len(value) != len(before) or any(map(operator.is_not, value, before)):
+                    is_set = isinstance(value, set)
+                    yield (set.clear if is_set else collections.deque.clear), value
+                    yield (set.update if is_set else collections.deque.extend), value, list(value)
+                continue
+            is_dict = isinstance(value, dict)
+            if is_dict and list(value) != [*[k for k in before if k in value], *[k for k in value if k not in before]]:
+                for key in before:
+                    yield operator.delitem, value, key
+                before = {}  # in another order
+            now = value if is_dict else attributes_of(value)
+            for key in before:
+                if key not in now:
+                    yield operator.delitem if is_dict else delete_attribute, value, key
+            for key, item in now.items():
+                if before.get(key, _MISSING) is not item:
+                    yield operator.setitem if is_dict else set_attribute, value, key, item
+
+
+def constructor_fields(value: Any) -> dict[str, Any] | None:
+    """What to call a value's class with to make it again: the fields of a dataclass that are set."""
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is None:
+        return None
+    if isinstance(value, dict):  # an output class that is both: what it holds is what counts
+        return dict(value) if set(value) <= set(fields) else None
+    return {name: getattr(value, name) for name, field in fields.items() if field.init}

@@ -1,0 +1,215 @@
+"""Which call of the user's program a torch function that a mode sees stands for.
+
+`x + 1` and `x.add(1)` reach the mode as the same function; the instruction that runs in the user's frame tells
+them apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import opcode
+import operator
+from collections.abc import Callable
+from types import FrameType, FunctionType, MethodWrapperType
+from typing import Any
+
+import torch
+import torch.overrides
+from torch.overrides import is_tensor_method_or_property
+
+from graphwright.capture.state.tensor_proxy import TensorProxy
+
+__all__ = [
+    "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "PUBLIC", "RESHAPES_IN_PLACE",
+    "TRUTHS", "is_setitem", "is_torch", "module_name", "name_of_target", "operator_call", "property_name", "spoken",
+    "tensor_method_name", "written_argument",
+]  # fmt: skip
+
+# Methods that want the data of a tensor as a Python value.
+DATA_METHODS = frozenset({
+    "__bool__", "__int__", "__float__", "__index__", "__complex__", "item", "tolist", "numpy", "__array__",
+    "__contains__", "data_ptr", "__reduce_ex__", "untyped_storage", "storage",
+})  # fmt: skip
+
+# Those of them that give plain numbers.
+NUMBER_METHODS = frozenset({"__bool__", "__int__", "__float__", "__index__", "item", "tolist"})
+
+# Methods and functions that compare the data of tensors, and answer with a bool.
+TRUTHS = frozenset({"is_nonzero", "equal", "allclose"})
+
+# Methods and functions whose answer follows from what kind of tensor it is.
+KIND_METHODS = frozenset({
+    "is_floating_point", "is_complex", "is_contiguous", "is_signed", "is_conj", "is_neg", "is_inference",
+    "element_size", "get_device", "is_set_to", "has_names", "stride", "storage_offset", "is_shared", "is_pinned",
+    "dense_dim", "sparse_dim", "is_coalesced", "is_same_size", "result_type", "can_cast",
+})  # fmt: skip
+
+# Functions that cut a tensor into as many pieces as its size gives.
+PIECES = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit",
+                    "unsafe_chunk", "unsafe_split"})  # fmt: skip
+
+# What torch's own code calls under a private name, and what it is.
+PUBLIC = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
+
+RESHAPES_IN_PLACE = frozenset({
+    "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",
+    "as_strided_",
+})  # fmt: skip
+
+
+def spoken(function: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of a call of a function of torch's but those that are None, False or private by default.
+
+    >>> spoken(torch.nn.functional.softmax, {"dim": 1, "_stacklevel": 3, "dtype": None})
+    {'dim': 1}
+    """
+    if not kwargs or type(function) is not FunctionType:
+        return kwargs
+    unspoken = _unspoken(function)
+    return {name: value for name, value in kwargs.items() if name not in unspoken or value is not unspoken[name]}
+
+
+@functools.lru_cache(1024)
+def _unspoken(function: FunctionType) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is None or parameter.default is False or parameter.name.startswith("_")
+    }
+
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "true_divide": operator.truediv, "matmul": operator.matmul, "pow": operator.pow, "remainder": operator.mod,
+    "floor_divide": operator.floordiv, "__floordiv__": operator.floordiv, "__and__": operator.and_,
+    "__or__": operator.or_, "__xor__": operator.xor, "__lshift__": operator.lshift, "__rshift__": operator.rshift,
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+    "bitwise_left_shift": operator.lshift, "bitwise_right_shift": operator.rshift,
+    "eq": operator.eq, "__eq__": operator.eq, "ne": operator.ne, "__ne__": operator.ne, "lt": operator.lt,
+    "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+_REFLECTED: dict[str, Callable[..., Any]] = {
+    "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rdiv__": operator.truediv,
+    "__rtruediv__": operator.truediv, "__rpow__": operator.pow, "__rfloordiv__": operator.floordiv,
+    "__rmod__": operator.mod, "__rmatmul__": operator.matmul, "__rand__": operator.and_, "__ror__": operator.or_,
+    "__rxor__": operator.xor, "__rlshift__": operator.lshift, "__rrshift__": operator.rshift,
+}  # fmt: skip
+_UNARY: dict[str, Callable[..., Any]] = {
+    "neg": operator.neg, "__neg__": operator.neg, "__pos__": operator.pos, "positive": operator.pos,
+    "__invert__": operator.invert, "bitwise_not": operator.invert,
+}  # fmt: skip
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    "add_": operator.iadd, "sub_": operator.isub, "mul_": operator.imul, "div_": operator.itruediv,
+    "__iadd__": operator.iadd, "__isub__": operator.isub, "__imul__": operator.imul, "__itruediv__": operator.itruediv,
+    "__idiv__": operator.itruediv, "__ifloordiv__": operator.ifloordiv, "__imod__": operator.imod,
+    "remainder_": operator.imod, "floor_divide_": operator.ifloordiv, "pow_": operator.ipow, "__ipow__": operator.ipow,
+    "__iand__": operator.iand, "__ior__": operator.ior, "__ixor__": operator.ixor, "__ilshift__": operator.ilshift,
+    "__irshift__": operator.irshift, "bitwise_and_": operator.iand, "bitwise_or_": operator.ior,
+    "bitwise_xor_": operator.ixor,
+}  # fmt: skip
+_ITEMS: dict[str, Callable[..., Any]] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
+
+_BINARY_OPCODES = frozenset(
+    code for name, code in opcode.opmap.items() if name.startswith(("BINARY_", "COMPARE_OP", "INPLACE_"))
+)
+_UNARY_OPCODES = frozenset(code for name, code in opcode.opmap.items() if name.startswith("UNARY_"))
+
+_known_methods: dict[Any, str | None] = {}
+
+
+def property_name(function: Any) -> str | None:
+    """The property of Tensor that a getter or setter reads or writes, None for other functions."""
+    if type(function) is MethodWrapperType and function.__name__ in ("__get__", "__set__"):
+        return function.__self__.__name__  # type: ignore[attr-defined,no-any-return]
+    return None
+
+
+def tensor_method_name(function: Any) -> str | None:
+    """The name of a method of Tensor, None for other functions."""
+    try:
+        return _known_methods[function]
+    except KeyError:
+        plain = getattr(function, "__name__", "")
+        is_method = is_tensor_method_or_property(function) or getattr(torch.Tensor, plain, None) == function
+        name = plain if is_method else None
+        _known_methods[function] = name
+        return name
+
+
+def operator_call(
+    name: str, frame: FrameType | None, args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """The operator, with its operands, that a call of a Tensor method stands for; None for a call of the method."""
+    item = _ITEMS.get(name)
+    if item is not None:
+        return item, args
+    reflected = _REFLECTED.get(name)
+    if reflected is not None:
+        return reflected, (args[1], args[0])
+    if frame is None:
+        return None
+    instruction = frame.f_code.co_code[frame.f_lasti]
+    if instruction in _BINARY_OPCODES and len(args) == 2:
+        function = _IN_PLACE.get(name) or _BINARY.get(name)
+        return None if function is None else (function, args)
+    if instruction in _UNARY_OPCODES and len(args) == 1:
+        function = _UNARY.get(name)
+        return None if function is None else (function, args)
+    return None
+
+
+IN_PLACE_FUNCTIONS = frozenset({*_IN_PLACE.values(), operator.imatmul})
+
+
+def name_of_target(target: Any) -> str:
+    """The name of a function or method."""
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
+
+
+def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
+    """The argument that an operation writes to and gives back, if it does."""
+    if "out" in kwargs:
+        return kwargs["out"]
+    if not args:
+        return None
+    name = name_of_target(target)
+    if op == "call_method":
+        is_in_place = name.endswith("_") and not name.endswith("__")
+    else:
+        is_in_place = (
+            target in IN_PLACE_FUNCTIONS
+            or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_"))
+            or bool(kwargs.get("inplace"))
+        )
+    return args[0] if is_in_place else None
+
+
+def is_setitem(target: Any) -> bool:
+    """Tell whether a target writes an item: `x[i] = y`."""
+    return name_of_target(target) in ("setitem", "__setitem__")
+
+
+def module_name(path: str) -> str:
+    """The last telling part of a dotted path: `encoder.layer.0.self.query` -> query, `layer1.0` -> layer1_0."""
+    atoms = path.split(".")
+    start = len(atoms) - 1
+    while start > 0 and not atoms[start][:1].isalpha():
+        start -= 1
+    return "_".join(atoms[start:])
+
+
+def is_torch(function: Any) -> bool:
+    """Tell whether calling a function comes to the recorder before any of its code asks."""
+    if isinstance(getattr(function, "__self__", None), TensorProxy):
+        return True
+    home = getattr(function, "__module__", None) or ""
+    return home.partition(".")[0] == "torch" and (not isinstance(function, FunctionType) or function in _overridable())
+
+
+@functools.lru_cache(1)
+def _overridable() -> frozenset[Any]:
+    """The functions of torch, written in Python, that ask for an override first."""
+    groups = torch.overrides.get_overridable_functions().values()
+    return frozenset(function for group in groups for function in group if isinstance(function, FunctionType))

@@ -1,0 +1,59 @@
+"""Variables that have a value on some ways through the program only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphwright.capture.state.running import refusal, running
+from graphwright.errors import CaptureError
+
+__all__ = ["BoundIf", "OneSided", "Unbound"]
+
+
+class OneSided(CaptureError):
+    """A variable is used that has a value on only one side of the branch of this place."""
+
+    def __init__(self, name: str, where: str | None, place: Any) -> None:
+        super().__init__(
+            f"the variable {name!r} has a value on only one side of a branch",
+            at=where,
+            fix=f"give {name!r} a value before the branch, or on both sides",
+        )
+        self.place = place
+
+
+class Unbound:
+    """Stands for a variable that only one side of a branch assigned; where it is used, the branch forks instead."""
+
+    def __init__(self, name: str, where: str | None, place: Any) -> None:
+        object.__setattr__(self, "_about", (name, where, place))
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        name, where, place = object.__getattribute__(self, "_about")
+        error, recorder = OneSided(name, where, place), running()
+        if recorder is None or recorder.pending is not None or recorder.plan.obstacles is not None:
+            raise refusal(error)
+        recorder.plan.one_sided.add(name)
+        raise recorder.questions.differ(place, error.message, True)
+
+    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = _refuse
+    __str__ = __format__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+class BoundIf(Unbound):
+    """Stands for a variable that has a value where a loop was left: on that side of a branch it is that value."""
+
+    def __init__(self, name: str, where: str | None, place: Any, value: Any, decider: Any) -> None:
+        super().__init__(name, where, place)
+        object.__setattr__(self, "_held", (value, decider))
+
+    def parts(self) -> tuple[Any, Any]:
+        """The value, and what tells where it is there."""
+        return object.__getattribute__(self, "_held")  # type: ignore[no-any-return]
+
+    def unbound(self) -> Unbound:
+        """The variable as one that nobody knows more of."""
+        return Unbound(*object.__getattribute__(self, "_about"))

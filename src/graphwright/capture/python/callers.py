@@ -1,0 +1,209 @@
+"""Calls that a capture must see by what calls them: `torch.vmap(f)(x)`, `MyFunction.apply(x)`.
+
+They come through the runtime of converted functions. Where the calling function is not converted yet, the first thing
+that happens inside the call - an operation, the call of a module, a tensor that reaches C++ - finds torch's function on
+the stack: the caller is then converted, and the capture starts again.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
+from graphwright.capture.calls.whole_calls import inline
+from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
+from graphwright.capture.ladder.questions import BOUNDARIES
+from graphwright.capture.outside.closures import stored_globals
+from graphwright.capture.outside.drawing import MAKERS
+from graphwright.capture.outside.globals_kept import Globals
+from graphwright.capture.python.staging import Runtime
+from graphwright.capture.python.transforms import BY_CODE, MADE
+from graphwright.capture.source.caches import cache_around
+from graphwright.capture.source.origins import user_frame
+from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.running import refusal
+from graphwright.capture.state.tracer_warnings import warn_tracer
+from graphwright.errors import CaptureError
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["Callers"]
+
+_FUNCTIONAL_CALL = torch.func.functional_call.__code__
+_SEEN = frozenset({*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set()))
+_CALL = Runtime.call.__code__
+_FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
+
+
+class Callers:
+    """Looks for such calls on the stack of one capture."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._last: FrameType | None = None
+        self._globals = Globals()
+        self.generators = self._globals.generators
+        self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
+        self._entered: list[Any] = []  # caches that it could not avoid
+        self._looked_at: set[CodeType] = set()
+
+    def forget(self, is_over: bool = True) -> None:
+        """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
+        self._last = None
+        self._globals.put_back(is_over, self._recorder.log)
+        while self._entered:
+            self._entered.pop().cache_clear()
+
+    def start(self, function: Any) -> None:
+        """Note the global variables of the program before it runs: of the function itself, and of its modules."""
+        shells = self._recorder.shells
+        functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
+        plain = [getattr(each, "__func__", each) for each in functions]
+        for each in {id(each): each for each in plain if type(each) is FunctionType}.values():
+            if stored_globals(each.__code__):
+                self._globals.note(each.__code__, each.__globals__)
+            if asks_identity(each.__code__):
+                self._have_converted({each.__code__})
+
+    def look(self, frame: FrameType) -> None:
+        """An operation was recorded for this frame of the program: see that no unseen call is around it."""
+        if frame is not self._last:
+            self._last = frame
+            if frame.f_code.co_name.startswith("torch_dynamo_resume_in_"):  # it made this of the program's code
+                self.reached_compiler()
+            found = _outermost(frame)
+            if found is not None:
+                self._met(found)
+            if frame.f_code not in self._looked_at:
+                self._looked_at.add(frame.f_code)
+                self._look_for_generators(frame)
+                self._look_for_identity(frame)
+            self._globals.note(frame.f_code, frame.f_globals)
+            self._leave_caches(frame)
+
+    def _look_for_generators(self, frame: FrameType) -> None:
+        """See which generators of random numbers a function closes over; have one that makes its own converted."""
+        if frame.f_code.co_freevars:
+            held = frame.f_locals
+            self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
+        if not MAKERS.isdisjoint(frame.f_code.co_names):
+            self._recorder.questions.stage(frame)
+
+    def _look_for_identity(self, frame: FrameType) -> None:
+        """Have a function converted that asks whether two tensors are one, or calls a function that does."""
+        codes = {frame.f_code} if asks_identity(frame.f_code) else set()
+        for name in frame.f_code.co_names:
+            function = frame.f_globals.get(name)
+            if type(function) is FunctionType and asks_identity(function.__code__):
+                codes |= {frame.f_code, function.__code__}
+        if codes:
+            self._have_converted(codes | self._recorder.questions.convertible(frame))
+
+    def _have_converted(self, codes: set[CodeType]) -> None:
+        plan = self._recorder.plan
+        codes = {code for code in codes if code not in plan.converted and not is_converted(code) and can_convert(code)}
+        if codes and plan.control_flow == "stage" and self._recorder.pending is None:
+            raise self._recorder.questions.restart(plan.convert(codes))
+
+    def look_at_call(self) -> None:
+        """A module is called: see that it is not by a call that nobody saw."""
+        frame = sys._getframe(2)
+        inner = user_frame(frame)
+        found = None if inner is None else _outermost(inner) or _between(frame, inner)
+        if found is not None:
+            self._met(found)
+
+    def _leave_caches(self, frame: FrameType | None) -> None:
+        """See that no `functools` cache is around an operation: it would keep what the capture computes."""
+        while frame is not None and frame.f_code not in _ENDS:
+            code = frame.f_code
+            if code not in self._uncached:
+                is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
+                cache = None if is_avoided else cache_around(frame)
+                codes = set() if cache is None else self._recorder.questions.convertible(user_frame(frame.f_back))
+                if codes:
+                    raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+                self._uncached.add(code)
+                if cache is not None:
+                    self._entered.append(cache)
+            frame = frame.f_back
+
+    def reached_compiler(self) -> None:
+        """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
+        recorder = self._recorder
+        if recorder.pending is None and not recorder.plan.is_uncompiled:
+            recorder.plan.is_uncompiled = True
+            raise recorder.questions.restart(Restart("the program calls a function of torch.compile"))
+
+    def reached_cpp(self, function: Any) -> BaseException:
+        """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
+        recorder = self._recorder
+        if recorder.pending is not None:
+            return recorder.pending
+        frame = user_frame(sys._getframe(1))
+        if recorder.is_running and frame is not None:
+            found = _between(sys._getframe(1), frame) or _outermost(frame)
+            codes = recorder.questions.convertible(user_frame(caller_of(found)) if found is not None else frame)
+            if codes:
+                return recorder.questions.restart(recorder.plan.convert(codes))
+        return refusal(
+            CaptureError(
+                f"{function} reached a tensor of the captured program from C++: it cannot be recorded",
+                at=recorder.where() if recorder.is_running else None,
+                fix="make the calling function a leaf: leaf_functions=[...]",
+            )
+        )
+
+    def _met(self, found: FrameType) -> None:
+        """A call was not seen: have its caller converted; where that cannot be, do without or refuse."""
+        recorder = self._recorder
+        codes = recorder.questions.convertible(user_frame(caller_of(found)))
+        if codes:
+            raise recorder.questions.restart(recorder.plan.convert(codes))
+        function = applied_by(found)
+        if function is not None:
+            self.follow(function)
+        elif BY_CODE.get(found.f_code) != "torch.utils.checkpoint.checkpoint":
+            name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
+            error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
+            raise refusal(error)
+
+    def follow(self, function: Any) -> None:
+        """Say that an autograd function's own backward is lost: its operations are recorded."""
+        warn_tracer(
+            f"at {self._recorder.where()}: the operations of {function.__name__}.forward are captured one by one: "
+            "its own backward is not that of the captured program",
+            self._recorder.log,
+        )
+
+
+_ENDS = frozenset({*BOUNDARIES, inline.__code__})
+
+
+def _is_call(frame: FrameType) -> bool:
+    """Tell whether a frame is of a call of torch's that should have been seen, and was not."""
+    is_call = frame.f_code in _SEEN or (APPLY is None and applied_by(frame) is not None)
+    return is_call and (frame.f_back is None or frame.f_back.f_code is not inline.__code__)
+
+
+def _outermost(frame: FrameType | None) -> FrameType | None:
+    """The outermost call of torch's on the stack that should have been seen, up to the nearest call of a module."""
+    found = None
+    while frame is not None and frame.f_code not in _ENDS:
+        if _is_call(frame):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _between(frame: FrameType | None, last: FrameType) -> FrameType | None:
+    found = None
+    while frame is not None and frame is not last:
+        found = frame if _is_call(frame) else found
+        frame = frame.f_back
+    return found

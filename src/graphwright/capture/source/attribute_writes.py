@@ -1,0 +1,48 @@
+"""Where in its source a class writes an attribute of its own instances."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+from collections.abc import Iterator
+from types import FunctionType
+
+from torch import nn
+
+from graphwright.capture.source.sources import source_of
+
+__all__ = ["place_of_write"]
+
+
+def place_of_write(kind: type, name: str) -> str | None:
+    """Find the line of a method, not the constructor, that assigns or else uses `self.<name>`: "file.py:3: text".
+
+    None where the source does not tell.
+    """
+    uses: list[tuple[bool, str]] = []
+    for base in kind.__mro__:
+        if base is nn.Module:
+            break
+        for method in vars(base).values():
+            function = inspect.unwrap(method) if callable(method) else None
+            if isinstance(function, FunctionType) and function.__name__ != "__init__":
+                uses += _uses(function, name)
+    writes = [place for is_write, place in uses if is_write]
+    return next(iter([*writes, *[place for _, place in uses]]), None)
+
+
+def _uses(function: FunctionType, name: str) -> Iterator[tuple[bool, str]]:
+    code = function.__code__
+    if name not in code.co_names:
+        return
+    source = source_of(code.co_filename)
+    for definition in source.definitions.get((code.co_name, code.co_firstlineno), ()):
+        for part in ast.walk(definition):
+            if isinstance(part, ast.Attribute) and _is_own(part, name, code.co_varnames[:1]):
+                place = f"{os.path.basename(code.co_filename)}:{part.lineno}: {source.line(part.lineno)}"
+                yield isinstance(part.ctx, ast.Store), place
+
+
+def _is_own(node: ast.Attribute, name: str, owner: tuple[str, ...]) -> bool:
+    return node.attr == name and isinstance(node.value, ast.Name) and node.value.id in owner

@@ -1,0 +1,298 @@
+"""From a running frame to a place in the user's source.
+
+While a program is captured only the code object and the instruction are noted; the file is read and parsed when
+somebody asks where a node comes from, or what the source calls its value.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import os
+from collections import OrderedDict
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from graphwright import errors
+from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.positions import position_of, qualname_of
+from graphwright.capture.source.sources import source_of
+from graphwright.ir import Node, Origin
+
+__all__ = [
+    "CallSite",
+    "Scope",
+    "ScopeContextManager",
+    "definition_line",
+    "is_handled",
+    "is_internal",
+    "is_ours",
+    "is_returned",
+    "place_of",
+    "user_frame",
+]
+
+_INTERNAL = (
+    os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
+    os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), ""),
+    copy.__file__,
+)
+_is_internal: dict[str, bool] = {}  # by file name
+_MOST_FILES = 10_000
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the nearest frame, from this one outwards, that runs neither torch's nor this library's code."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        internal = _is_internal.get(filename)
+        if not (is_internal(filename) if internal is None else internal):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def is_internal(filename: str) -> bool:
+    """Tell whether a file has torch's or this library's code, and no program."""
+    known = _is_internal.get(filename)
+    if known is None:
+        if len(_is_internal) >= _MOST_FILES:  # generated code has a name of its own each time
+            _is_internal.clear()
+        is_program = filename.startswith(_PROGRAMS) and filename != _MODULE
+        known = _is_internal[filename] = filename.startswith(_INTERNAL) and not is_program
+    return known
+
+
+def is_ours(filename: str) -> bool:
+    """Tell whether a file has this library's code, and no program."""
+    return filename.startswith(_INTERNAL[1]) and is_internal(filename)
+
+
+# Code of ours and torch's that is a program like any other: models and patterns, not machinery.
+_PROGRAMS = (
+    os.path.join(_INTERNAL[0], "nn", "modules", ""),
+    os.path.join(_INTERNAL[0], "distributions", ""),
+    os.path.join(_INTERNAL[1], "cli"),
+    os.path.join(_INTERNAL[1], "passes", ""),
+)
+_MODULE = os.path.join(_PROGRAMS[0], "module.py")
+
+
+class Scope:
+    """A call of a module during capture: its path and class, which call of it this is, and the call around it."""
+
+    __slots__ = ("_meta", "call", "kind", "outer", "path")
+
+    def __init__(self, module_path: str, module_type: Any, call: int = 0, outer: Scope | None = None) -> None:
+        self.path = module_path
+        self.kind = module_type
+        self.call = call
+        self.outer = outer
+        self._meta: OrderedDict[str, tuple[str, Any]] | None = None
+
+    @property
+    def module_path(self) -> str:
+        """The dotted path of the module, empty for the root: torch.fx's name for it."""
+        return self.path
+
+    @module_path.setter
+    def module_path(self, path: str) -> None:
+        self.path = path
+
+    @property
+    def module_type(self) -> Any:
+        """The class of the module: torch.fx's name for it."""
+        return self.kind
+
+    @module_type.setter
+    def module_type(self, kind: Any) -> None:
+        self.kind = kind
+
+    def stack(self) -> tuple[tuple[str, Any], ...]:
+        """(path, class) of the module calls that are running, outermost first, the root left out."""
+        return tuple(self.module_stack().values())
+
+    def module_stack(self) -> OrderedDict[str, tuple[str, Any]]:
+        """The same in torch.fx's form: the key is the path, and `path@n` for the module's n-th call after the first."""
+        if self._meta is None:
+            if self.outer is None:
+                self._meta = OrderedDict()
+            else:
+                key = self.path if self.call == 0 else f"{self.path}@{self.call}"
+                self._meta = OrderedDict(self.outer.module_stack())
+                self._meta[key] = (self.path, self.kind)
+        return self._meta
+
+
+class ScopeContextManager:
+    """A `with` block in which `scope` tells of another module: `current_scope`'s path and class, undone at the end.
+
+    >>> scope = Scope("", None)
+    >>> with ScopeContextManager(scope, Scope("layer", int)):
+    ...     scope.module_path
+    'layer'
+    >>> scope.module_path
+    ''
+    """
+
+    def __init__(self, scope: Scope, current_scope: Scope) -> None:
+        self._scope = scope
+        self._before = scope.path, scope.kind
+        scope.path, scope.kind = current_scope.path, current_scope.kind
+
+    def __enter__(self) -> Scope:
+        return self._scope
+
+    def __exit__(self, *args: object) -> None:
+        self._scope.path, self._scope.kind = self._before
+
+
+class CallSite:
+    """An instruction of the user's program, and the module call in which it ran; resolves to an Origin.
+
+    Not `is_whole`: the operation is only a part of what the instruction does, so that what the statement assigns is not
+    the operation's value.
+    """
+
+    __slots__ = ("_origin", "code", "instruction", "is_whole", "scope")
+
+    def __init__(self, code: CodeType, instruction: int, scope: Scope, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
+        self.code = code
+        self.instruction = instruction
+        self.scope = scope
+        self._origin: Origin | None = None
+
+    def resolve(self) -> Origin:
+        """Read the source and say where this is."""
+        if self._origin is None:
+            place = place_of(self.code, self.instruction)
+            scope = self.scope
+            self._origin = Origin(
+                file=self.code.co_filename,
+                line=place.line,
+                function=qualname_of(self.code),
+                source=place.source,
+                statement=place.statement,
+                target=place.target if self.is_whole else "",
+                module=scope.path,
+                module_type=scope.kind,
+                call=scope.call,
+                column=place.column,
+                end_column=place.end_column,
+                stack=scope.stack(),
+            )
+        return self._origin
+
+    def line(self) -> str:
+        """The user's line, for a message: `model.py:3: if x.dim() == 3:`."""
+        origin = self.resolve()
+        return f"{os.path.basename(origin.file)}:{origin.line}: {origin.source}"
+
+    def initial_meta(self) -> dict[str, Any]:
+        """The meta that a node recorded here starts with."""
+        stack = self.scope.module_stack()
+        return {"nn_module_stack": OrderedDict(stack)} if stack else {}
+
+    def __str__(self) -> str:
+        return str(self.resolve())
+
+
+def is_returned(node: Node) -> bool:
+    """Tell whether the statement that computes a value is the one that the whole program returns with."""
+    origin = node.origin
+    return origin is not None and origin.module == "" and ("return " in origin.source or "lambda" in origin.function)
+
+
+class Place(NamedTuple):
+    """Where an instruction stands: its line and columns, its statement's first line and text, what that assigns.
+
+    `targets` are the variables that the statement unpacks the instruction's value into.
+    """
+
+    line: int
+    column: int | None
+    end_column: int | None
+    statement: int
+    source: str
+    target: str
+    targets: tuple[str, ...] = ()
+
+
+_places: CodeTable[dict[int, Place]] = CodeTable()
+
+
+def place_of(code: CodeType, instruction: int) -> Place:
+    """Find an instruction in its source. Without source only the line is known."""
+    known: dict[int, Place] | None = _places.get(code)
+    if known is None:
+        known = _places[code] = {}
+    place = known.get(instruction)
+    if place is None:
+        place = known[instruction] = _find_place(code, instruction)
+    return place
+
+
+def _find_place(code: CodeType, instruction: int) -> Place:
+    line, end_line, column, end_column = position_of(code, instruction)
+    source = source_of(code.co_filename)
+    statements = source.statements.get(line, ())
+    if not statements:
+        return Place(line, column, end_column, line, source.line(line), "")
+    statement = statements[-1]  # the innermost one that stands on this line
+    targets = _targets(statement, line, end_line, column, end_column)
+    target = targets if isinstance(targets, str) else ""
+    text = source.line(statement.lineno)
+    return Place(line, column, end_column, statement.lineno, text, target, () if target else tuple(targets))
+
+
+def definition_line(function: Any) -> str:
+    """The line where a function is defined, as "file.py:3: def f(x):"; empty where there is no source."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ""
+    source = source_of(code.co_filename)
+    found = source.definitions.get((code.co_name, code.co_firstlineno))
+    line = found[0].lineno if found else code.co_firstlineno  # decorators come first
+    return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
+
+
+def is_handled(frame: FrameType) -> bool:
+    """Tell whether the running line of a frame is inside a `try` whose handlers may catch what it raises."""
+    code = frame.f_code
+    line = frame.f_lineno
+    return any(
+        node.handlers and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
+        for node in source_of(code.co_filename).handlers
+        if code.co_firstlineno <= node.lineno <= line
+    )
+
+
+def _targets(
+    statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None
+) -> str | list[str]:
+    """What a statement assigns the expression at this position to, if that is its whole right side.
+
+    A name, or the names of an unpacking, "" for those that are no plain names.
+    """
+    value: ast.AST
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        target, value = statement.target, statement.value
+    elif isinstance(statement, ast.AugAssign):
+        target, value = statement.target, statement
+    else:
+        return ""
+    if column is None or (value.lineno, value.end_lineno, value.col_offset, value.end_col_offset) != (
+        line, end_line, column, end_column,
+    ):  # fmt: skip
+        return ""
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in target.elts):
+        return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in target.elts]
+    return ""

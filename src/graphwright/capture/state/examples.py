@@ -1,0 +1,146 @@
+"""Example values: what each operation gives for the example inputs.
+
+Usually fake tensors: capture then allocates nothing and runs no kernel. Where sizes depend on data (nonzero, boolean
+indexing) fake tensors cannot answer, and copies of the real inputs are used instead.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+from graphwright.capture.state.draws import OwnDraws
+from graphwright.capture.state.replays import Replays
+from graphwright.capture.state.running import stopping
+from graphwright.runtime import copy_slots, is_compiled
+
+__all__ = ["Examples", "NeedsRealValues"]
+
+
+_UNANSWERED = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+
+class NeedsRealValues(BaseException):
+    """Raised during capture when an operation has no answer on fake tensors: capture again with real ones.
+
+    A BaseException, so that a model's own `except Exception` does not swallow it.
+    """
+
+
+class Examples:
+    """Converts tensors and modules to stand-ins on which operations may run, and runs them.
+
+    Everything is converted: neither the user's tensors nor the user's modules ever take part.
+    """
+
+    are_there = True  # a program may be captured without any
+
+    def __init__(self, real: bool = False) -> None:
+        self.is_real = real
+        self.is_running = False  # whether an operation is run on stand-ins right now
+        # What is to be called before an operation is run, and after it: it may do what the program must not.
+        self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
+        self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
+        self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
+        self.replays = Replays()
+        self._modules: dict[int, nn.Module] = {}
+        self._originals: dict[int, nn.Module] = {}
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the stand-in of a tensor, always the same one."""
+        known = self._known.get(id(tensor))
+        if known is not None:
+            return known[1]
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            if self.is_real:
+                stand_in = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            else:
+                leaf = tensor if tensor.is_leaf else tensor.detach().requires_grad_(tensor.requires_grad)
+                stand_in = self._mode.from_tensor(leaf, static_shapes=True)
+        self._known[id(tensor)] = tensor, stand_in
+        return stand_in
+
+    def like(self, example: torch.Tensor) -> torch.Tensor:
+        """Return a stand-in of the same kind as one of another capture: the result of an operation, with its data."""
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            if self.is_real:
+                made = example.detach().clone()
+            else:
+                with self._mode:
+                    made = torch.empty_strided(
+                        tuple(example.shape), example.stride(), dtype=example.dtype, device=example.device
+                    )
+        with torch._C.DisableTorchFunction(), torch.enable_grad():
+            return made.requires_grad_().view_as(made) if example.requires_grad else made
+
+    def repeat(self, function: Callable[..., Any], args: Any, kwargs: Any, is_opaque: bool) -> Any:
+        """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
+        self.replays.is_spoiled |= is_opaque
+        return self.run(function, args, kwargs) if self.is_real else self.replays.run(function, args, kwargs, self.run)
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
+        if self.between is not None and not self.is_running:
+            self.between[0]()
+        before, self.is_running = self.is_running, True
+        try:
+            with torch._C.DisableTorchFunction(), self._mode:
+                return function(*args, **kwargs)
+        except _UNANSWERED as error:
+            raise stopping(NeedsRealValues(str(error))) from error
+        finally:
+            self.is_running = before
+            if self.between is not None and not before:
+                self.between[1]()
+
+    def module(self, module: nn.Module) -> nn.Module:
+        """Return a module of the same class whose parameters, buffers and children are stand-ins."""
+        known = self._modules.get(id(module))
+        if known is not None:
+            return known
+        if is_compiled(module):
+            self._modules[id(module)] = copied = copy.deepcopy(module)
+            self._originals[id(copied)] = module
+            return copied
+        shadow: nn.Module = object.__new__(type(module))
+        self._modules[id(module)] = shadow
+        self._originals[id(shadow)] = module
+        copy_slots(module, shadow)
+        state = shadow.__dict__
+        state.update({name: self._attribute(value) for name, value in module.__dict__.items()})
+        for table in ("_parameters", "_buffers"):
+            state[table] = {
+                name: None if tensor is None else self.of(tensor) for name, tensor in module.__dict__[table].items()
+            }
+        state["_modules"] = {
+            name: None if child is None else self.module(child) for name, child in module._modules.items()
+        }
+        state["_compiled_call_impl"] = None
+        return shadow
+
+    def original(self, module: nn.Module) -> nn.Module:
+        """Return the module behind a stand-in; other modules are answered as they are."""
+        return self._originals.get(id(module), module)
+
+    def _attribute(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.of(value)
+        if type(value) is list and any(isinstance(item, torch.Tensor) for item in value):
+            return [self._attribute(item) for item in value]  # an RNN's flat weights
+        return value

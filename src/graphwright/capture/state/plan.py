@@ -1,0 +1,154 @@
+"""What a capture has learned so far, for its next start.
+
+A capture that meets a question which it cannot answer as it is going notes here what to do about it, and starts again:
+the functions that asked are converted, a branch that could not be joined forks, one that cannot be captured is
+guarded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import os
+import time
+from types import CodeType
+from typing import Any, Literal
+
+from graphwright.capture.source.positions import qualname_of
+from graphwright.capture.state.calls import Calls
+from graphwright.capture.state.obstacles import Obstacles
+from graphwright.errors import CaptureError
+from graphwright.runtime import CaptureFacts, ReportEntry
+
+__all__ = ["Conversions", "Log", "Plan", "Restart"]
+
+_MOST_PASSES = 200
+
+Way = Literal["wait", "fork", "guard", "follow", "region", "peel", "unroll", "attempt"]
+
+
+class Restart(BaseException):
+    """Start again: the plan has changed. A BaseException, so that a model's own `except` does not swallow it.
+
+    `why` says what changed, `at` is the user's line that led to it.
+    """
+
+    def __init__(self, why: str, at: str = "") -> None:
+        super().__init__(why)
+        self.why, self.at = why, at
+
+
+@dataclasses.dataclass
+class Log:
+    """How the captures of one program went so far, failed ones included."""
+
+    passes: int = 0
+    restarts: list[ReportEntry] = dataclasses.field(default_factory=list)
+    started: float = dataclasses.field(default_factory=time.perf_counter)
+    told: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # lines that have logged or warned, and what
+    left_out: list[ReportEntry] = dataclasses.field(default_factory=list)
+
+    def note(self, why: str, at: object = "") -> None:
+        """Note why there is one more pass."""
+        self.restarts.append(ReportEntry("restart", why, str(at or "")))
+
+    def note_told(self, what: str, at: str) -> None:
+        """Note that a line logs or warns, which is no part of the graph."""
+        entry = ReportEntry("left out", what, at)
+        if entry not in self.left_out:
+            self.left_out.append(entry)
+
+    def facts(self, attempt: str, paths: int, calls: Calls, place: str) -> CaptureFacts:
+        """The facts of the capture that held, of the program that is defined at a place."""
+        seconds = time.perf_counter() - self.started
+        return CaptureFacts(
+            attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts), place,
+            tuple(self.left_out),
+        )  # fmt: skip
+
+
+class Conversions(set[CodeType]):
+    """The functions to convert. `waiting` are the lines of the branches that are joined where their function ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: set[tuple[str, int]] = set()
+
+
+@dataclasses.dataclass
+class Plan:
+    """The functions to convert, what to do at single questions, and the answers to give at forks."""
+
+    control_flow: str = "stage"
+    max_paths: int = 8
+    static: frozenset[str] = frozenset()  # inputs whose numbers and sizes are the example's
+    dynamic: frozenset[str] = frozenset()  # bools among the inputs that a call may change
+    leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
+    converted: Conversions = dataclasses.field(default_factory=Conversions)
+    is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
+    kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
+    locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
+    is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
+    ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
+    reasons: dict[Any, str] = dataclasses.field(default_factory=dict)  # why the ways are what they are
+    outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
+    entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
+    answers: tuple[bool, ...] = ()
+    looks_into_arguments: bool = False  # whether objects and containers may hold tensors that may be None
+    guards_starts: bool = False  # whether calls that start with None in an attribute go the example's way
+    paths: int = 0
+    passes: int = 0
+    fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
+    items_grow: bool = False  # whether lists that are items of lists get longer
+    further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
+    one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
+    log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
+    obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
+
+    def start(self, answers: tuple[bool, ...]) -> None:
+        """Count one more run of the program, which is to answer its forks so."""
+        self.answers = answers
+        self.paths += 1
+        self.passes += 1
+        if self.passes > _MOST_PASSES:
+            raise CaptureError(f"the capture did not come to an end in {_MOST_PASSES} passes")
+
+    def convert(self, codes: set[CodeType]) -> Restart:
+        """Have functions converted."""
+        self.converted |= codes
+        names = sorted(qualname_of(code).rpartition("<locals>.")[2] for code in codes)
+        return Restart(f"converted {', '.join(names)}")
+
+    def change(self, place: Any, way: Way, why: str) -> Restart:
+        """Have one question answered another way."""
+        self.ways[place] = way
+        self.reasons[place] = why
+        return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
+
+    def wait(self, place: Any, why: str) -> Restart:
+        """Have the sides of a branch joined where its function ends, with what comes before that on both of them."""
+        self.converted.waiting.add(place[:2])
+        return self.change(place, "wait", why)
+
+    def enter(self, path: str) -> Restart:
+        """Have a module that would be one node looked into."""
+        self.entered.add(path)
+        return Restart(f"entered {path}, whose hooks write to the program's modules")
+
+    def outline(self, what: CodeType | str, name: str, why: str) -> Restart:
+        """Have a function or module recorded as one node."""
+        self.outlined.add(what)
+        return Restart(f"kept {name} as one node: {why}")
+
+
+_WAYS: dict[Way, str] = {
+    "wait": "captured the rest of the function on both sides",
+    "fork": "forked", "guard": "answered from the example under a guard", "follow": "followed the example",
+    "region": "made a loop of the graph", "peel": "took the first iterations out of a loop",
+    "unroll": "unrolled a loop", "attempt": "made a `try` of the graph",
+}  # fmt: skip
+
+
+def _line(file: str, number: int) -> str:
+    return f"{os.path.basename(file)}:{number}: {linecache.getline(file, number).strip()}"

@@ -1,0 +1,91 @@
+"""The graphs that a capture writes to: the program's own, and those of the branches that it is inside of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from graphwright.capture.state.symbols import Symbol
+from graphwright.ir import Graph, Node
+
+__all__ = ["Region", "made_once"]
+
+
+def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
+    """Give a node that is made when it is first wanted."""
+    made: list[Node] = []
+
+    def get() -> Node:
+        if not made or made[-1]._erased:  # what came after a fork has gone into the branch
+            made.append(make())
+        return made[-1]
+
+    return get
+
+
+class Region:
+    """One graph being written, and the nodes known in it.
+
+    Nodes of the regions around it come in as inputs, made at need: `lifted` maps each to its input.
+    """
+
+    def __init__(
+        self,
+        outer: Region | None = None,
+        frame: FrameType | None = None,
+        place: Any = None,
+        graph: Graph | None = None,
+    ) -> None:
+        self.graph = Graph() if graph is None else graph
+        self.outer = outer
+        self.frame = frame  # the frame that runs the branch
+        self.place = place  # what the plan knows the branch by
+        self.is_loop = False
+        self.plain_way: Any = None  # how a loop can be run plainly, as the plan knows it
+        self.is_taken: bool | None = True  # whether the example comes here; None where that is not known
+        self.transform = ""  # the function of torch that the body is given to
+        self.is_data = True  # whether data decides the branch
+        self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
+        self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
+        self.numbers: dict[Symbol, Node] = {}
+
+    def all(self) -> Iterator[Region]:
+        """Iterate over this region and those around it."""
+        region: Region | None = self
+        while region is not None:
+            yield region
+            region = region.outer
+
+    def is_in_loop(self) -> bool:
+        """Tell whether this is the body of a loop, or inside one."""
+        return any(region.is_loop for region in self.all())
+
+    def number(self, symbol: Symbol) -> Node | None:
+        """The node that computes a number, here or in a region around."""
+        return next((region.numbers[symbol] for region in self.all() if symbol in region.numbers), None)
+
+    def lift(self, node: Node) -> Node:
+        """Return the node that stands for a value in this region."""
+        if node.graph is self.graph:
+            return node
+        if self.outer is None:
+            raise LookupError(node)  # from a branch that is over
+        outside = self.outer.lift(node)
+        inside = self.lifted.get(outside)
+        if inside is None:
+            graph = self.graph
+            first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+            with graph.inserting_before(first) if first is not None else graph.inserting_after():
+                inside = graph.create_node("placeholder", outside.name, (), {}, outside.name)
+            inside._target = inside.name
+            self.lifted[outside] = inside
+        return inside
+
+    def take(self, operands: list[Node]) -> None:
+        """Have exactly these inputs, in this order."""
+        inputs = [self.lifted[node] if node in self.lifted else self.lift(node) for node in operands]
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        for node in inputs:
+            if first is not None:
+                first.prepend(node)

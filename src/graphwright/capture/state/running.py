@@ -1,0 +1,75 @@
+"""The capture that runs in this thread, and how it stops the program that it runs.
+
+What a capture has to tell its caller is raised through the program's own frames, whose handlers must not take it for an
+error of theirs. So it travels as a BaseException, and the recorder remembers it: a bare `except:` only puts it off
+until the next operation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["RUN", "Refusal", "capturing", "refusal", "run", "running", "stopping"]
+
+_thread = threading.local()
+
+
+def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call the program: the frame of this is where a capture begins."""
+    return function(*args, **kwargs)
+
+
+RUN = run.__code__
+
+
+class capturing:
+    """While it is entered, converted functions of this thread record with a recorder."""
+
+    def __init__(self, recorder: Recorder | SymbolicRecorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        self._before = running()
+        set_running(self._recorder)
+
+    def __exit__(self, *error: object) -> None:
+        set_running(self._before)
+
+
+def running() -> Recorder | None:
+    """The recorder of the capture that runs in this thread, of either kind."""
+    return getattr(_thread, "recorder", None)
+
+
+def set_running(recorder: Recorder | SymbolicRecorder | None) -> None:
+    """Say which capture runs in this thread."""
+    _thread.recorder = recorder
+
+
+class Refusal(BaseException):
+    """Carries an error out of the program that is captured."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def refusal(error: Exception) -> BaseException:
+    """What to raise for an error of the capture: while a program runs, what no handler of its own catches."""
+    return error if running() is None else stopping(Refusal(error))
+
+
+def stopping(why: BaseException) -> BaseException:
+    """What to raise so that the capture of this thread ends: this, or what it is ending with already."""
+    recorder = running()
+    if recorder is None:
+        return why
+    if recorder.pending is None:
+        recorder.pending = why
+    return recorder.pending

@@ -1,0 +1,277 @@
+"""Numbers of the program being captured: sizes, and whatever is computed from them.
+
+A `Symbol` sits behind a `torch.SymInt`, `SymFloat` or `SymBool`, which every C++ argument parser takes where it takes a
+number. Arithmetic on it makes further symbols; a node is made only when an operation uses one. When Python, or C code,
+wants to know the number itself, the capture is asked.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.running import stopping
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
+
+Number = int | float | bool
+UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
+
+
+class Symbol:
+    """A number that the program computes: `hint` is its value for the example inputs, `kind` its type.
+
+    `is_data` tells that it depends on the data of tensors; fake examples then have no hint.
+
+    It has what torch asks of the node behind a symbolic number; arithmetic is not among that here, because the numbers
+    themselves do it.
+    """
+
+    __slots__ = ("_hint", "args", "dim", "function", "is_data", "key", "kind", "name", "recorder", "sample", "site")
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        hint: Number,
+        function: Callable[..., Any] | str,
+        args: tuple[Any, ...],
+        site: Any,
+        kind: type | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self._hint = hint
+        self.kind = kind or type(hint)
+        self.sample = hint  # a number to run operations on examples with; an arbitrary one where there is no hint
+        self.is_data: bool = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
+        self.function = function  # a function, or the name of a method of the first argument
+        self.args = args  # symbols, nodes and plain values
+        self.site = site  # where the program computed it
+        self.name = ""  # what the program's source calls it
+        self.dim: Any = None  # of the size of a tensor: what tells it from sizes that may be others
+        # What tells it from other numbers; tensors and nodes by id, for comparing them would be an operation.
+        self.key: tuple[Any, ...] = (
+            function,
+            *(arg.key if isinstance(arg, Symbol) else id(arg) for arg in args),
+        )
+
+    @property
+    def hint(self) -> Number:
+        """The value for the example inputs. Raises NeedsRealValues where fake examples cannot tell."""
+        if self._hint is UNKNOWN:
+            raise stopping(NeedsRealValues("a number that depends on data is used as a size"))
+        return self._hint
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the examples tell the value."""
+        return self._hint is not UNKNOWN
+
+    # ---- what torch asks of a symbolic number's node
+
+    def is_int(self) -> bool:
+        return self.kind is int
+
+    def is_float(self) -> bool:
+        return self.kind is float
+
+    def is_bool(self) -> bool:
+        return self.kind is bool
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return False
+
+    def has_hint(self) -> bool:
+        return self.has_value
+
+    def maybe_as_int(self) -> None:
+        return None
+
+    maybe_as_float = maybe_as_bool = maybe_as_int
+
+    def wrap_int(self, number: int) -> Symbol:
+        return self.recorder.numbers.constant_symbol(number)
+
+    wrap_float = wrap_bool = wrap_int
+
+    def clone(self) -> Symbol:
+        return self
+
+    def __repr__(self) -> str:
+        return str(self._hint) if self.has_value else "?"
+
+    _graph_repr = __str__ = __repr__
+
+    # ---- questions
+
+    def _ask(self, file: str = "", line: int = 0) -> Any:
+        return self.recorder.questions.answer(self)
+
+    guard_int = guard_float = guard_bool = guard_size_oblivious = expect_true = _ask
+    guard_or_false = guard_or_true = statically_known_true = _ask
+
+    def int_(self) -> Any:
+        return self.recorder.questions.answer(self)
+
+    bool_ = int_
+
+
+class _Number:
+    """Python's arithmetic on a symbol, for the three kinds of numbers below."""
+
+    node: Symbol
+
+    def __int__(self) -> int:
+        return int(self.node.int_())
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(self.node.int_())
+
+    def __complex__(self) -> complex:
+        return complex(self.node.int_())
+
+    def __bool__(self) -> bool:
+        return bool(self.node.int_())
+
+    def __str__(self) -> str:
+        return str(self.node._hint if self.node.recorder.is_in_message() else self.node.int_())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.node._hint if self.node.recorder.is_in_message() else self.node.int_(), spec)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.node})"
+
+    def __hash__(self) -> int:
+        # A cache or a dict would keep it beyond the capture.
+        if self.node.is_data:
+            self.node.recorder.questions.refuse_data(self, "as a key")
+        self.node.recorder.numbers.hashed(self.node)
+        raise TypeError(f"unhashable: {self!r} is a number of the captured program, known only when it runs")
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self._apply(round) if digits is None else self._apply(round, digits)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self._apply(operator.floordiv, other), self._apply(operator.mod, other)
+
+    def _apply(self, function: Callable[..., Any], *others: Any, reflected: bool = False) -> Any:
+        recorder = self.node.recorder
+        operands = [self.node]
+        for other in others:
+            symbol = symbol_of(other)
+            if symbol is None:
+                if not isinstance(other, int | float):
+                    return NotImplemented
+                symbol = recorder.numbers.constant_symbol(other)
+            operands.append(symbol)
+        if reflected:
+            operands.reverse()
+        return as_number(recorder.numbers.computed_symbol(function, tuple(operands)))
+
+
+def _define_operators() -> None:
+    def define(name: str, function: Callable[..., Any], reflected: bool = False) -> None:
+        def method(self: _Number, *others: Any) -> Any:
+            return self._apply(function, *others, reflected=reflected)
+
+        method.__name__ = name
+        setattr(_Number, name, method)
+
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"):
+        function = getattr(operator, name, None) or getattr(operator, f"{name}_")
+        define(f"__{name}__", function)
+        define(f"__r{name}__", function, reflected=True)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
+        define(f"__{name}__", getattr(operator, name))
+    for name, function in (("abs", abs), ("trunc", math.trunc), ("floor", math.floor), ("ceil", math.ceil)):
+        define(f"__{name}__", function)
+
+
+_define_operators()
+
+
+class IntProxy(_Number, torch.SymInt):
+    """An integer that the program computes: to isinstance an int, to C++ a symbolic integer."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return int
+
+
+class FloatProxy(_Number, torch.SymFloat):
+    """A float that the program computes."""
+
+    def is_integer(self) -> bool:
+        """Answer as float does."""
+        return float(self).is_integer()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return float
+
+
+class BoolProxy(_Number, torch.SymBool):
+    """A bool that the program computes: the answer to a comparison, or a training flag."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return bool
+
+
+def as_number(symbol: Symbol) -> Any:
+    """Wrap a symbol as the torch number that the user's program computes with."""
+    if symbol.function == "constant":
+        return symbol.hint
+    if symbol.is_int():
+        return IntProxy(symbol)  # type: ignore[no-untyped-call]
+    kind = FloatProxy if symbol.is_float() else BoolProxy
+    return kind(symbol)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Tell whether a value is a number of the captured program."""
+    return isinstance(type(value), type) and issubclass(type(value), _Number)
+
+
+def symbol_of(value: Any) -> Symbol | None:
+    """Return the symbol behind a torch number, or None for any other value."""
+    return value.node if isinstance(value, _Number) else None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Iterate over the values in nested tuples, lists, dicts and slices."""
+    if isinstance(value, tuple | list):
+        for item in list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value):
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        for item in dict.values(value):
+            yield from leaves(item)
+    elif isinstance(value, slice):
+        yield from leaves((value.start, value.stop, value.step))
+    else:
+        yield value
+
+
+def as_first_index(args: Any, kwargs: Any) -> bool:
+    """Have numbers that only a run knows be 0 where an example is needed, if they may be other indices than those."""
+    symbols = [symbol for leaf in leaves((args, kwargs)) if (symbol := symbol_of(leaf)) is not None]
+    sampled = [symbol for symbol in symbols if symbol.kind is int and not symbol.has_value and symbol.sample != 0]
+    for symbol in sampled:
+        symbol.sample = 0
+    return bool(sampled)

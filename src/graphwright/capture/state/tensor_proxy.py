@@ -1,0 +1,142 @@
+"""Tensors of the program being captured."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from graphwright.capture.source.origins import user_frame
+from graphwright.capture.state.running import refusal, running
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.typed.recorder import Recorder
+
+__all__ = ["TensorProxy", "is_uncertain"]
+
+
+_NOTHING: dict[int, int | Dim] = {}  # never written to
+_NONE: frozenset[int] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dim:
+    """A size that inputs decide: the same object for all tensors that operations give this size."""
+
+    hint: int
+
+
+class TensorProxy(torch.Tensor):
+    """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
+
+    `example` is what it is for the example inputs; the node that computes it is made by `recorder` at need. Where
+    one side of a branch gave None, `optional` is the place of that branch: a run may find None here, and `is_none`
+    tells whether the example does, as far as that is known. `sizes` is what is known of its sizes, by dimension counted
+    from the end: a number that no input changes, or a size that other tensors have, too; `loose` are those that differ
+    from one iteration of a loop to the next; what `is_mixed` may be a number in a run, where a loop starts at zero, or
+    one side of the branch at `mixed_at` gave True or False.
+    """
+
+    recorder: Recorder
+    example: torch.Tensor
+    _node: Node | None
+    _make: Callable[[], Node] | None
+    optional: Any
+    is_none: bool | None
+    sizes: dict[int, int | Dim]
+    loose: frozenset[int]
+    is_mixed: bool
+    mixed_at: Any
+
+    @staticmethod
+    def make(
+        recorder: Recorder, example: torch.Tensor, node: Node | None, make: Callable[[], Node] | None = None
+    ) -> TensorProxy:
+        """Make the proxy of a node, or of one that `make` will make when it is needed."""
+        with torch._C.DisableTorchFunction():
+            if example.layout is torch.strided:
+                proxy = torch.Tensor._make_wrapper_subclass(
+                    TensorProxy, example.shape, example.stride(), example.storage_offset(), None, example.dtype,
+                    example.layout, example.device, False, example.requires_grad,
+                )  # fmt: skip
+            else:
+                proxy = torch.Tensor._make_wrapper_subclass(
+                    TensorProxy, example.shape, dtype=example.dtype, device=example.device,
+                    requires_grad=example.requires_grad,
+                )  # fmt: skip
+        proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
+        proxy.optional, proxy.is_none, proxy.sizes, proxy.loose = None, False, _NOTHING, _NONE
+        proxy.is_mixed, proxy.mixed_at = False, None
+        return proxy
+
+    def node_of(self) -> Node:
+        """The node that computes the tensor."""
+        if self._node is None:
+            assert self._make is not None
+            self._node = self._make()
+        return self._node
+
+    def __iter__(self) -> Iterator[Any]:  # torch's own does not ask the function mode
+        rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
+        return iter([self[i] for i in range(rows)])
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        example = self.example
+        return f"TensorProxy({'x'.join(map(str, example.shape)) or 'scalar'}, {example.dtype})"
+
+    def __str__(self) -> str:
+        return self._text(str)
+
+    def __format__(self, spec: str) -> str:
+        return self._text(lambda example: format(example, spec))
+
+    def _text(self, write: Callable[[torch.Tensor], str]) -> str:
+        """The text of a tensor: in a message it decides nothing; elsewhere its data would."""
+        if not self.recorder.is_in_message():
+            self.recorder.questions.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
+            answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
+            return str(self.recorder.questions.refuse_data(self, "as text", answer))
+        return repr(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        error = CaptureError(
+            "cannot deepcopy a tensor while the program is captured",
+            at=self.recorder.where(),
+            fix="use tensor.clone() in the program",
+        )
+        self.recorder.questions.refuse(error, "failure")
+        return self.clone()
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        recorder = running()
+        if recorder is not None:
+            recorder.callers.reached_compiler()
+        raise refusal(
+            CaptureError(
+                f"{getattr(function, '__name__', function)!r} was called on a tensor of the captured program outside "
+                "of its capture",
+                fix="do not keep tensors of the captured forward in globals or closures",
+            )
+        )
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        proxy = next(leaf for leaf in tree_leaves((args, kwargs)) if type(leaf) is TensorProxy)
+        raise proxy.recorder.callers.reached_cpp(function)
+
+
+def is_uncertain(value: Any) -> bool:
+    """Tell whether a value is a tensor, or what one side of a branch gave: None when the program runs, or a bool."""
+    return type(value) is TensorProxy and not (value.optional is None and value.mixed_at is None)

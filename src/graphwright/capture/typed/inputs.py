@@ -1,0 +1,243 @@
+"""The inputs and outputs of a traced program: the user's values in, placeholders and proxies out, and back."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from graphwright.capture.containers.rows import given
+from graphwright.capture.proxies.objects import Objects, is_object
+from graphwright.capture.state.regions import made_once
+from graphwright.capture.state.symbols import as_number
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.capture.typed.entries import path_to, placeholder_of
+from graphwright.capture.typed.recorder import Recorder
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+from graphwright.runtime import attribute_names, attributes_of, expect_kinds, expect_tensors, expect_values
+
+__all__ = ["Inputs"]
+
+_KNOWN = (str, bytes, enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))
+
+
+class _Options(NamedTuple):
+    """What the caller said of an input, or of what holds it."""
+
+    is_static: bool
+    is_dynamic: bool
+
+
+class Inputs:
+    """Binds example arguments to a signature, makes the placeholders, and collects what the capture takes for granted.
+
+    Tensors, integers and floats become symbolic, inside tuples, lists, dicts and dataclasses too. Bools, strings, None
+    and their like are known: the program is specialized to them, and `known` says so by parameter.
+    """
+
+    def __init__(self, recorder: Recorder, signature: inspect.Signature, where: str) -> None:
+        self._recorder = recorder
+        self._signature = signature
+        self._where = where
+        self._known: dict[str, tuple[Node, Any]] = {}
+        self._tensors: dict[str, tuple[Callable[[], Node], torch.Tensor]] = {}
+        self._lists: set[str] = set()  # of those tensors: the first ones of lists
+        self._kinds: dict[str, tuple[Callable[[], Node], type]] = {}
+        self._last: Node | None = None
+        self._head: Node | None = None  # while the checks are written: what the next node comes after
+        self.objects = Objects(recorder)
+        self.kinds_asked = False
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Make placeholders for all parameters; return the arguments to run the program with.
+
+        They are passed as the example passes them, by position or by name: decorators may care. What it leaves out is
+        passed only where it becomes symbolic.
+
+        Raises CaptureError where the example does not fit the signature.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CaptureError(
+                f"the example inputs do not fit {self._where}{self._signature}: {error}",
+                fix="pass args as a tuple and kwargs as a dict, as in model(*args, **kwargs)",
+            ) from None
+        given = dict(bound.arguments)
+        bound.apply_defaults()
+        graph = self._recorder.graph
+        made: list[tuple[inspect.Parameter, Node]] = []
+        for parameter in self._signature.parameters.values():
+            node = placeholder_of(graph, parameter)
+            made.append((parameter, node))
+            self._last = node
+        by_position: list[Any] = []
+        by_name: dict[str, Any] = {}
+        for parameter, node in made:
+            name = parameter.name
+            value = self._value(parameter, bound.arguments[name], node)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                by_position.extend(value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                by_name.update(value)
+            elif parameter.kind is parameter.POSITIONAL_ONLY or (len(by_position) < len(args) and name not in kwargs):
+                by_position.append(value)
+            elif name in given or name not in self._known:
+                by_name[name] = value
+        return tuple(by_position), by_name
+
+    def _value(self, parameter: inspect.Parameter, value: Any, node: Node) -> Any:
+        """Turn one example argument into what the program is run with."""
+        plan, name = self._recorder.plan, parameter.name
+        options = _Options(name in plan.static, name in plan.dynamic)
+        if parameter.kind is parameter.VAR_KEYWORD and value:
+            self._known[f"keys_{name}"] = self._call(list, node), list(value)
+            return {
+                key: self._item(
+                    path_to(name, key, self._signature.parameters), item, self._item_maker(lambda: node, key), options
+                )
+                for key, item in value.items()
+            }
+        is_plain = isinstance(value, torch.Tensor | tuple | list | dict | int | float)
+        if value is parameter.default and not is_plain and not dataclasses.is_dataclass(value):
+            self._known[name] = node, value  # an object whose identity means "not given"
+            return value
+        return self._item(name, value, lambda: node, options, parameter.kind is not parameter.VAR_POSITIONAL)
+
+    def _item(
+        self, path: str, value: Any, make: Callable[[], Node], options: _Options, may_be_another: bool = True
+    ) -> Any:
+        kind = type(value)
+        plan = self._recorder.plan
+        options = _Options(options.is_static or path in plan.static, options.is_dynamic or path in plan.dynamic)
+
+        def inner(key: Any, item: Any, make_item: Callable[[], Node]) -> Any:
+            return self._item(path_to(path, key), item, make_item, options)
+
+        if isinstance(value, torch.Tensor):
+            self._tensors[path] = make, value
+            example = self._recorder.examples.of(value)
+            proxy = TensorProxy.make(self._recorder, example, None, make)
+            if options.is_static:
+                self._recorder.numbers.fix_sizes(proxy)
+            return proxy
+        if options.is_static and (kind is int or kind is float):
+            self._known[path] = make(), value
+            return value
+        if kind is int or kind is float or (kind is bool and options.is_dynamic):
+            self._kinds[path] = make, kind
+            symbol = self._recorder.numbers.input_symbol(make(), value)
+            symbol.key = "input", path
+            return as_number(symbol)
+        if kind is bool or isinstance(value, _KNOWN):
+            self._known[path] = make(), value
+            return value
+        if may_be_another:
+            self._kinds[path] = make, kind
+        are_static = options.is_static or any(name.startswith(f"{path}_") for name in plan.static)
+        if kind is list and not are_static and all(isinstance(item, torch.Tensor) for item in value):
+            opened = given(self._recorder, path, make, value)
+            if opened is not None:
+                self._tensors[path] = make, value[0]
+                self._lists.add(path)
+                return opened
+        if isinstance(value, range):
+            self._known[path] = make(), value
+            return value
+        if kind in (set, frozenset, collections.deque):
+            return self._collection(path, value, make, inner)
+        if isinstance(value, tuple | list):
+            items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
+            self._known[f"len_{path}"] = self._call(len, make()), len(items)
+            if kind is tuple:
+                return tuple(items)
+            if hasattr(kind, "_fields"):
+                return kind(*items)
+            return self.objects.remember(kind(items), make) if isinstance(value, list) else kind(items)
+        if isinstance(value, dict):
+            if not value:
+                self._known[path] = make(), {}
+                return self.objects.remember(kind(), make)
+            self._known[f"keys_{path}"] = self._call(list, make()), list(value)
+            held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
+            made: Any = kind(**held) if dataclasses.is_dataclass(kind) else kind(held)
+            return self.objects.remember(made, make)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [field.name for field in dataclasses.fields(value)]
+            fields = {name: inner(name, getattr(value, name), self._field_maker(make, name)) for name in names}
+            return self.objects.remember(dataclasses.replace(value, **fields), make)
+        if is_object(value) and not callable(value):
+            own = attributes_of(value)
+            self._known[f"names_{path}"] = self._call(attribute_names, make()), list(own)
+            held = {name: inner(name, item, self._field_maker(make, name)) for name, item in own.items()}
+            return self.objects.stand_in(value, make, held)
+        if callable(value) and not isinstance(value, torch.nn.Module):
+            self._kinds.pop(path, None)
+            self._known[path] = make(), value
+            return value
+        error = CaptureError(
+            f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
+            fix="pass tensors, numbers, strings, or tuples, lists, dicts and dataclasses of them",
+        )
+        self._recorder.questions.refuse(error, "argument")
+        return value
+
+    def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+        """A set or deque with what the program is to have in place of its items; of a set these have no order."""
+        if isinstance(value, set | frozenset) and not any(isinstance(item, torch.Tensor) for item in value):
+            self._known[path] = self._call(frozenset, make()), frozenset(value)
+            return self.objects.remember(type(value)(value), make)
+        self._known[f"len_{path}"] = self._call(len, make()), len(value)
+        in_order = make if isinstance(value, collections.deque) else made_once(lambda: self._call(list, make()))
+        items = [inner(i, item, self._item_maker(in_order, i)) for i, item in enumerate(value)]
+        if isinstance(value, collections.deque):
+            return self.objects.remember(collections.deque(items, value.maxlen), make)
+        return self.objects.remember(type(value)(items), make)
+
+    def _item_maker(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
+        return made_once(lambda: self._call(operator.getitem, make(), key))
+
+    def _field_maker(self, make: Callable[[], Node], name: str) -> Callable[[], Node]:
+        return made_once(lambda: self._call(getattr, make(), name))
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Node:
+        graph = self._recorder.root.graph
+        if self._head is None:
+            return graph.call_function(function, args)
+        with graph.inserting_after(self._head):
+            self._head = graph.call_function(function, args)
+        return self._head
+
+    def guard(self) -> None:
+        """Write, before the program's first operation, the checks of what it was specialized to."""
+        if self._last is None:
+            return
+        self._head = self._last
+        checks: list[tuple[Callable[..., None], dict[str, tuple[Any, ...]]]] = []
+        asks_kinds = self.kinds_asked or self._recorder.kinds_asked
+        if self._recorder.plan.is_one_of_several:
+            kinds: dict[str, tuple[Any, ...]] = {name: (make(), kind) for name, (make, kind) in self._kinds.items()}
+            if not asks_kinds:
+                kinds |= {name: (make(), torch.Tensor) for name, (make, _) in self._tensors.items()}
+            if kinds:
+                checks.append((expect_kinds, kinds))
+        if self._known:
+            checks.append((expect_values, dict(self._known)))
+        if asks_kinds and self._tensors:
+            tensors = {
+                name: (make(), value.dtype, value.dim(), *((list,) if name in self._lists else ()))
+                for name, (make, value) in self._tensors.items()
+            }
+            checks.append((expect_tensors, tensors))
+        inputs = [node for _, pairs in checks for node, *_ in pairs.values()]
+        last = max([self._last, *inputs])
+        for check, pairs in reversed(checks):
+            with self._recorder.root.graph.inserting_after(last):
+                self._recorder.root.graph.call_function(check, (self._where,), pairs, name="guard")

@@ -1,0 +1,648 @@
+"""Recording a program that runs on example values: what `trace` does between its first and its last operation.
+
+A `TorchFunctionMode`, which acts in the capturing thread alone, sees every torch call. Calls become nodes, their
+results `TensorProxy`s; calls of modules arrive through the shells.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from graphwright.capture.calls.ambient import Ambient
+from graphwright.capture.calls.answers import asked, data_of, measure, read_property
+from graphwright.capture.calls.arguments import checks_items, drained, made_again
+from graphwright.capture.calls.converted_modules import convert_module
+from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
+from graphwright.capture.containers.joining import Joining
+from graphwright.capture.containers.loop_holders import check_items
+from graphwright.capture.containers.open_iterables import OpenIterable
+from graphwright.capture.containers.rows import is_count_known, pieces
+from graphwright.capture.conversion.conversion import is_converted
+from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.writes import Writes
+from graphwright.capture.flow.attempts import Attempts
+from graphwright.capture.flow.loops import Loops
+from graphwright.capture.ladder.questions import BOUNDARIES, Questions
+from graphwright.capture.numbers.known_sizes import known_sizes
+from graphwright.capture.numbers.numbers import Numbers
+from graphwright.capture.outside.said import calls_logger
+from graphwright.capture.proxies.constructors import is_named_result
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
+from graphwright.capture.proxies.objects import Change
+from graphwright.capture.proxies.spellings import (
+    DATA_METHODS,
+    IN_PLACE_FUNCTIONS,
+    KIND_METHODS,
+    NUMBER_METHODS,
+    PIECES,
+    PUBLIC,
+    RESHAPES_IN_PLACE,
+    TRUTHS,
+    module_name,
+    name_of_target,
+    operator_call,
+    property_name,
+    spoken,
+    tensor_method_name,
+    written_argument,
+)
+from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.unbound import Unbound
+from graphwright.capture.python.callers import Callers
+from graphwright.capture.python.staging import run
+from graphwright.capture.python.transforms import Transforms
+from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
+from graphwright.capture.state.calls import Calls, CountingMode
+from graphwright.capture.state.examples import Examples
+from graphwright.capture.state.plan import Log, Plan
+from graphwright.capture.state.regions import Region
+from graphwright.capture.state.running import Refusal, capturing
+from graphwright.capture.state.side_ended import Raised
+from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.errors import CaptureError, GraphError
+from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
+from graphwright.ops import unpack
+from graphwright.runtime import Shells, expect, mark_opaque
+
+__all__ = ["Recorder"]
+
+_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logging.")
+_PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
+
+
+class Recorder:
+    """One capture: the graph being written, the shells it runs on, and the example values."""
+
+    def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool], plan: Plan) -> None:
+        self.root = self.region = Region()
+        self.plan = plan
+        self.examples = examples
+        self.scope = Scope("", type(None), 0, None)
+        self.shells: Shells | None = None
+        self.keeping: Keeping | None = None  # what the program keeps in attributes
+        self.kinds_asked = False  # whether the program asked for a dtype or rank
+        self.pending: BaseException | None = None
+        self.states: list[State] = []  # of the branches whose sides are being captured
+        self.calls = Calls()
+        self.is_leaf = is_leaf
+        self.numbers = Numbers(self)
+        self.questions = Questions(self)
+        self.joining = Joining(self)
+        self.loops = Loops(self)
+        self.attempts = Attempts(self)
+        self.writes = Writes(self)
+        self.transforms = Transforms(self)
+        self.callers = Callers(self)
+        self._calls: dict[str, int] = {}
+        self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
+        self.is_running = False
+        self.has_objects = False  # whether there are values outside of torch
+        self.gives_data = False  # whether numbers that the running operation gives are other ones in each run
+        self.counting: CountingMode | None = None  # of the running operation, where that is not looked into
+        self.takes_no_size = False  # whether the running operation takes no sizes
+        self.devices: dict[int, tuple[torch.device, TensorProxy]] = {}
+        self.ambient = Ambient(self)
+        self._contexts: list[Any] = []
+        self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
+        self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
+        self.is_finishing = False
+        self.log: Log | None = None  # of the capture, where there is one
+        self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
+        self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
+        self.keep: list[Any] = []  # tensors known by id must not die during the capture
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is being written to."""
+        return self.region.graph
+
+    # ---- running
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run the program with everything recorded."""
+        self.is_running, is_over = True, False
+        try:
+            with capturing(self), _RecordingMode(self):
+                result = drained(run(self.questions.converted(function), args, kwargs))
+                for leaf in leaves(result):
+                    if isinstance(leaf, Unbound):
+                        leaf._refuse()
+            is_over = True
+        except Raised:
+            if self.pending is None:
+                raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
+        except Exception:
+            if self.pending is None:  # else a handler of the program made its own error of what stops it
+                raise
+        except Refusal:
+            pass
+        finally:
+            self.is_running = False
+            self.callers.forget(is_over)
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            raise pending.error.with_traceback(pending.__traceback__) if isinstance(pending, Refusal) else pending
+        return result
+
+    def own_tensors(self, shells: Shells) -> None:
+        """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
+        self.shells = shells
+        for module, shell in shells.all():
+            path = shells.path(module)
+            prefix = f"{path}." if path else ""
+            if shell is module:  # compiled by TorchScript: one node, whatever it has
+                continue
+            shell.__dict__["_apply"] = functools.partial(convert_module, self, shell)
+            shell.__dict__["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
+            tables = (module._parameters, module._buffers, module.__dict__)
+            for table in tables:
+                for name, value in table.items():
+                    if isinstance(value, torch.Tensor):
+                        self._paths.setdefault(id(value), prefix + name)
+
+    def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
+        """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
+        self.region = self.root
+        check_items(self.listed)
+        self.ambient.notice()
+        graph = self.graph
+        last = graph._root.prev
+        self.is_finishing = True  # nothing changes lists, dicts and objects any more
+        writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
+        value = self.argument(result)
+        if self.keeping is not None:
+            self.keeping.write()
+        for function, args in writes:
+            self.node("call_function", function, args, {}, function.__name__)
+        output = graph.create_node("output", "output", (value,))
+        output.origin = last.origin if is_returned(last) else None
+
+    def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
+        shells = self.shells
+        path = "" if shells is None else shells.path(module) or ""
+        self.callers.look_at_call()
+        outer = self.scope
+        count = self._calls.get(path, 0)
+        self._calls[path] = count + 1
+        if path not in self.plan.entered and self.is_leaf(module, path):
+            return record_leaf_module(self, module, path, args, kwargs)
+        # A module with hooks on its backward joins autograd around its forward, which only a run has.
+        if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
+            return record_outlined_module(self, module, path, args, kwargs)
+        if self.questions.has_optionals:
+            self.questions.admit_optionals(shell.forward, args, kwargs)
+        for state in self.states:
+            state.watch(shell)
+        self.scope = Scope(path, type(module), count, outer)
+        try:
+            result = nn.Module._call_impl(shell, *args, **kwargs)
+        finally:
+            self.scope = outer
+        if self.questions.has_optionals:
+            found = next((leaf for leaf in leaves(result) if is_uncertain(leaf)), None)
+            caller = user_frame(sys._getframe(1))
+            if found is not None and caller is not None and not is_converted(caller.f_code):
+                self.questions._convert_for(found, self.questions.convertible(caller))
+        return result
+
+    def opaque_items(self, value: Any, node: Node) -> Any:
+        """Give what an operation that is not looked into computes: its numbers are those of a run."""
+        before, self.gives_data = self.gives_data, True
+        try:
+            return self._items(value, node)
+        finally:
+            self.gives_data = before
+
+    # ---- calls of torch
+
+    def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record one call of torch, or answer it from what is known."""
+        if function is torch._C._set_grad_enabled and (self.pending is not None or self.examples.is_running):
+            return function(*args)
+        if self.pending is not None:
+            if function is torch._C._set_grad_enabled:  # a context of the program is left
+                return function(*args)
+            raise self.pending
+        function = PUBLIC.get(function, function)
+        prop = property_name(function)
+        if prop is not None:
+            return read_property(self, prop, function, args)
+        if isinstance(function, torch._C.ScriptMethod):
+            return record_compiled_method(self, function, args, kwargs)
+        name = tensor_method_name(function)
+        if name is None:
+            if function is torch._C._set_grad_enabled:
+                return self.ambient.set_grad_mode(*args)
+            plain = name_of_target(function)
+            if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
+                return asked(self, plain, function, "call_function", function, args, kwargs)
+            if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
+                return function(*args, **kwargs)
+            return self.record("call_function", function, function, args, spoken(function, kwargs))
+        owner = args[0] if args else None
+        if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
+            return measure(self, owner, name, args[1:], kwargs)
+        if name in KIND_METHODS or name in TRUTHS:
+            return asked(self, name, function, "call_method", name, args, kwargs)
+        if name in NUMBER_METHODS:
+            owner = self.value(owner)
+        if name in DATA_METHODS and isinstance(owner, TensorProxy):
+            return data_of(self, name, owner, lambda: self._answer(function, args, kwargs))
+        target = operator_call(name, user_frame(sys._getframe(1)), args)
+        if target is not None:
+            return self.record("call_function", target[0], target[0], target[1], {})
+        if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            owner.sizes = {}
+            for dim in range(owner.example.dim()):  # sizes read before are those from before
+                known = self.numbers._symbols.pop(("size", id(owner), dim), None)
+                if known is not None:
+                    self.numbers.node_of_symbol(known)
+        return self.record("call_method", name, function, args, kwargs)
+
+    # ---- nodes
+
+    def record(
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
+    ) -> Any:
+        """Run an operation on the examples, make its node, and give the results as proxies.
+
+        `owner` comes before the arguments of the node: the object whose method is called.
+        """
+        self.ambient.notice()
+        self.takes_no_size = getattr(target, "__module__", None) == "_operator"
+        before, self.gives_data = self.gives_data, self.gives_data or (self.has_objects and holds_objects(args, kwargs))
+        try:
+            return self._recorded(op, target, run, args, kwargs, owner)
+        finally:
+            self.gives_data = before
+
+    def _recorded(
+        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...]
+    ) -> Any:
+        self.writes.before(op, target, args, kwargs)
+        example = self._on_examples(run, args, kwargs)
+        node_args = (*owner, *[self.argument(arg) for arg in args])
+        node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
+        name = ""  # a value must not have the name of the function that the code calls for it
+        if target == "numpy" or (op == "call_function" and self.gives_data):
+            name = self.target_name() or ("array" if target == "numpy" else "value")
+        node = self.node(op, target, node_args, node_kwargs, name=name)
+        if self.counting is not None:
+            mark_opaque(node, self.counting.count)
+        elif op != "call_module":
+            self.calls.recorded += 1
+        changed = written_argument(op, target, args, kwargs)
+        is_mixed = type(changed) is TensorProxy and changed.is_mixed and target in IN_PLACE_FUNCTIONS
+        if isinstance(changed, torch.Tensor) and example is self._to_examples(changed) and not is_mixed:
+            return changed
+        if isinstance(example, torch.Tensor):
+            proxy = TensorProxy.make(self, example, node)
+            proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
+            proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
+            return proxy
+        names = self.unpacked_names()
+        if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):
+            if len(names) != len(example):
+                opened = pieces(self, node, name_of_target(target), args, kwargs, example)
+                if opened is not None:
+                    return opened
+                if not is_count_known(self, name_of_target(target), args, kwargs):
+                    self._expect_count(node, len(example))
+            node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
+        return self._items(example, node, names)
+
+    def _expect_count(self, node: Node, count: int) -> None:
+        """Guard how many pieces a node gives."""
+        length = self.node("call_function", len, (node,), {}, "len")
+        self.node("call_function", expect, (length, count, self.where() or ""), {}, name="guard")
+
+    def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
+        given = self._to_examples(args), self._to_examples(kwargs)
+        try:
+            return self.examples.repeat(run, *given, self.gives_data)
+        except Exception as error:
+            return self.attempts.run_again(error, run, args, kwargs)
+
+    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+        """Make a node for the user's running line.
+
+        Its value is called what the user's statement assigns it to; `name` overrides that. `part` is the name of a
+        node that does only a part of what the user's expression says: the read of a parameter in `x + self.weight`.
+        """
+        frame = user_frame(sys._getframe(1)) if self.is_running else None
+        if frame is None:
+            return self._create(op, target, args, kwargs, name or part or None)
+        self.callers.look(frame)
+        self.attempts.look(frame, op, target, args)
+        wish = name or part or place_of(frame.f_code, frame.f_lasti).target
+        if not wish and op == "call_module":
+            wish = module_name(target)
+        node = self._create(op, target, args, kwargs, wish or None)
+        node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
+        return node
+
+    def _create(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None) -> Node:
+        region = self.region
+        try:
+            if region.outer is not None:
+                args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
+            return region.graph.create_node(op, target, args, kwargs, name)
+        except (LookupError, GraphError):
+            if all(node.graph is region.graph for node in nodes_in((args, kwargs))):
+                raise
+            error = CaptureError(
+                "a value that was computed in one branch, or in a function given to torch.vmap, is used outside",
+                at=self.where(),
+                fix="return it from there, or give it to a variable that both branches assign",
+            )
+            self.questions.refuse(error, "value")
+            args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
+            return region.graph.create_node(op, target, args, kwargs, name)
+
+    def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
+        """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
+
+        Each item gets a node at once; those that nothing uses are erased at the end.
+        """
+        if isinstance(value, torch.Tensor):
+            return TensorProxy.make(self, value, node)
+        if type(value) in (int, float, bool):
+            return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
+        if self.gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+            node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
+        if isinstance(value, tuple | list):
+            named = [*names, *[""] * len(value)]
+            items = [
+                self._items(item, self._item_node(node, i, named[i]))
+                if _holds_tensors(item) or self.gives_data or type(item) in (int, float, bool)
+                else item
+                for i, item in enumerate(value)
+            ]
+            kind = type(value)
+            if kind is list or kind is tuple:
+                return kind(items)
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        if isinstance(value, dict):
+            return type(value)((key, self._items(item, self._item_node(node, key))) for key, item in value.items())
+        if isinstance(value, numpy.ndarray | numpy.generic) or (self.gives_data and not isinstance(value, _KINDS)):
+            return self._object(value, node)
+        return value
+
+    def _object(self, value: Any, node: Node) -> ObjectProxy:
+        """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
+        self.has_objects = True
+        codes = self.questions.convertible(user_frame(sys._getframe(1)))
+        if codes:
+            raise self.questions.restart(self.plan.convert(codes))
+        return ObjectProxy(self, value, node)
+
+    def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
+        """The nodes of the items of a tuple."""
+        whole = self.node("call_function", unpack, (node, count), {}, "unpack")
+        return [self._item_node(whole, i, names[i] if names[i].isidentifier() else "") for i in range(count)]
+
+    def mark(self) -> Any:
+        """What is counted so far."""
+        return self.calls.copy(), dict(self._calls)
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what was counted after a mark: it is captured once more."""
+        self.calls, self._calls = mark[0].copy(), dict(mark[1])
+
+    def _item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+        return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
+
+    def unpacked_names(self) -> Sequence[str]:
+        """The variables that the user's statement unpacks the running call's value into."""
+        frame = user_frame(sys._getframe(1))
+        return () if frame is None else place_of(frame.f_code, frame.f_lasti).targets
+
+    def argument(self, value: Any) -> Argument:
+        """Turn a value of the program into an argument of a node."""
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        if kind is TensorProxy:
+            node = value.node_of()
+            return node if self.region is self.root else self.transforms.note(node, value.example)
+        symbol = symbol_of(value)
+        if symbol is not None:
+            return self.numbers.node_of_symbol(symbol)
+        if kind is ObjectProxy:
+            return object_node(value)
+        if kind is RunText:
+            return value.node
+        if isinstance(value, torch.Tensor):
+            return self._attribute_node(value)
+        whole = self.transforms.node_of_whole(value)
+        if whole is not None:
+            return whole
+        if kind is torch.device:
+            known = self.devices.get(id(value))
+            return value if known is None else self._device_node(known[1])
+        if kind is tuple:
+            return tuple([self.argument(item) for item in value])
+        if isinstance(value, torch.Size):
+            sizes = tuple([self.argument(item) for item in value])
+            return self.node("call_function", torch.Size, (sizes,), {}, "shape") if self.is_finishing else sizes
+        if self.is_finishing and id(value) in self.objects:  # among the inputs: itself, not one like it
+            return self.objects[id(value)]()
+        if kind is list:
+            return [self.argument(item) for item in value]
+        if kind is slice:
+            return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
+        if isinstance(value, numpy.generic):
+            return self.node("call_function", kind, (value.item(),), {}, "number")
+        if kind is numpy.ndarray:
+            return self._array_node(value)
+        if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
+            return value
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            items = [self.argument(item) for item in value]
+            return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
+        if is_named_result(value) and not self.is_finishing:
+            return tuple([self.argument(item) for item in value])
+        if kind is dict:
+            return {key: self.argument(item) for key, item in value.items()}
+        if is_growing(value):
+            return value.node_of()
+        if isinstance(value, OpenIterable):
+            return value.argument(self)
+        return made_again(self, value)
+
+    def _device_node(self, tensor: TensorProxy) -> Node:
+        node = self.region.attributes.get(id(tensor))
+        if node is None:
+            node = self.node("call_function", getattr, (self.argument(tensor), "device"), {}, "device")
+            self.region.attributes[id(tensor)] = node
+            self.keep.append(tensor)
+        return node
+
+    def _attribute_node(self, tensor: torch.Tensor) -> Node:
+        """The node that reads a tensor of the module, or a constant that no module has."""
+        path = self._paths.get(id(tensor))
+        if path is None:
+            path = f"_tensor_constant{len(self.root.graph.constants)}"
+            with torch._C.DisableTorchFunction():
+                is_leaf = tensor.requires_grad and tensor.is_leaf  # its gradient is the user's
+                self.root.graph.constants[path] = tensor if is_leaf else tensor.detach()
+            self._paths[id(tensor)] = path
+            self.keep.append(tensor)
+        node = self.region.attributes.get(path)
+        if node is None:
+            node = self.region.attributes[path] = self.node("get_attr", path, (), {}, module_name(path))
+        return node
+
+    def value(self, value: Any) -> Any:
+        """A tensor that the program has as one whose data only a run knows; other values as they are."""
+        if not isinstance(value, torch.Tensor) or type(value) is TensorProxy:
+            return value
+        return TensorProxy.make(self, self.examples.of(value), self._attribute_node(value))
+
+    def _array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
+        """The node that gives an array which the program holds: a constant tensor that shares its memory."""
+        known = self._arrays.get(id(array))
+        if known is None:
+            try:
+                known = self._arrays[id(array)] = array, torch.from_numpy(array)
+            except TypeError as refused:
+                error = CaptureError(f"cannot write this array into the graph: {refused}", at=self.where())
+                self.questions.refuse(error, "value")
+                return None
+        return self.node("call_method", "numpy", (self._attribute_node(known[1]),), {}, "array")
+
+    def _to_examples(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        if kind is TensorProxy:
+            return None if value.optional is not None and self.numbers.is_none(value) is True else value.example
+        symbol = symbol_of(value)
+        if symbol is not None:
+            # Any number does for arithmetic, and for what is no size.
+            may_be_size = symbol.kind is int and not self.takes_no_size
+            return symbol.hint if symbol.has_value or may_be_size else symbol.sample
+        if kind is ObjectProxy:
+            return object_example(value)
+        if kind is RunText:
+            return "" if value.hint is UNKNOWN else value.hint
+        if isinstance(value, torch.Tensor):
+            return self.examples.of(value)
+        if kind is Unbound:
+            value._refuse()
+        if is_growing(value) and value.is_local:
+            return value.example()
+        if isinstance(value, tuple):
+            items = [self._to_examples(item) for item in value]
+            if kind is tuple:
+                return tuple(items)
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        if isinstance(value, list):
+            return [self._to_examples(item) for item in list.__iter__(value)]
+        if isinstance(value, dict):
+            return {key: self._to_examples(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(*map(self._to_examples, (value.start, value.stop, value.step)))
+        return value
+
+    def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
+        return any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
+
+    def _makes_tensor(self, function: Any, args: Any, kwargs: Any) -> bool:
+        """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
+        example = self._on_examples(function, args, kwargs)
+        return any(isinstance(value, torch.Tensor) for value in leaves(example))
+
+    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
+        """Make a node for the user's running line."""
+        return self.node(op, target, args, kwargs or {}, name)
+
+    def target_name(self) -> str:
+        """What the user's running statement assigns its value to."""
+        frame = user_frame(sys._getframe(1))
+        return "" if frame is None else place_of(frame.f_code, frame.f_lasti).target
+
+    def lifted(self, argument: Argument) -> Argument:
+        """An argument as the region that is being written to knows it."""
+        return map_arg(argument, self.region.lift)
+
+    def example(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The example of a tensor of the program."""
+        return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
+
+    def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
+        return self.examples.run(function, self._to_examples(args), self._to_examples(kwargs))
+
+    def is_in_message(self) -> bool:
+        """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
+        frame = user_frame(sys._getframe(1))
+        source = "" if frame is None else place_of(frame.f_code, frame.f_lasti).source
+        if source.startswith("print("):  # printed when the program runs
+            self.questions.stage(frame)
+            return False
+        if frame is not None and calls_logger(frame, source):
+            return True
+        return source.startswith(_REPORTS) or self.is_called_for_error()
+
+    def is_called_for_error(self) -> bool:
+        """Tell whether a `raise` statement calls what runs: what that asks is the example's."""
+        if self.region.outer is None and not self.questions.forks:
+            return False  # the program would end there
+        inner = user_frame(sys._getframe(1))
+        frame = None if inner is None else inner.f_back
+        while frame is not None and frame.f_code not in BOUNDARIES:
+            is_user = user_frame(frame) is frame
+            if is_user and place_of(frame.f_code, frame.f_lasti).source.startswith("raise "):
+                return True
+            frame = frame.f_back
+        return False
+
+    # ---- errors and places
+
+    def site(self) -> CallSite | None:
+        """Where in the program the capture is."""
+        frame = user_frame(sys._getframe(1)) if self.is_running else None
+        return None if frame is None else CallSite(frame.f_code, frame.f_lasti, self.scope)
+
+    def where(self) -> str | None:
+        """The user's line that is running."""
+        site = self.site()
+        return None if site is None else site.line()
+
+
+class _RecordingMode(TorchFunctionMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        self._recorder.ambient.asked_for_class(sys._getframe(1))
+        return _RecordingMode
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._recorder.torch_function(function, args, kwargs or {})
+
+
+_KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, type)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))

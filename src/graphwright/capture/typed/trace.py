@@ -1,0 +1,404 @@
+"""`trace`: a real model and example inputs in, a captured module of the same class out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.unread_items import drop_unread_items
+from graphwright.capture.flow.forks import merge
+from graphwright.capture.ladder.questions import DataQuestion
+from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.python_draws import PythonDraws
+from graphwright.capture.outside.said import logged_once
+from graphwright.capture.python.staging import convert_methods
+from graphwright.capture.source.origins import definition_line
+from graphwright.capture.state.examples import Examples, NeedsRealValues
+from graphwright.capture.state.interception import ExportFlags, uncompiled, unreported, watching
+from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
+from graphwright.capture.state.thread_state import undoing
+from graphwright.capture.state.tidy import erase_unused
+from graphwright.capture.typed.checks import check_capture, check_outputs, keeping_regions, read_check_inputs
+from graphwright.capture.typed.dispatching import chosen_by_guards
+from graphwright.capture.typed.entries import (
+    EntryPoint,
+    Methods,
+    Subject,
+    as_example,
+    check_names,
+    entry_points,
+    share_constants,
+)
+from graphwright.capture.typed.entries import (
+    Examples as ExampleInputs,
+)
+from graphwright.capture.typed.inputs import Inputs
+from graphwright.capture.typed.recorder import Recorder
+from graphwright.errors import CaptureError
+from graphwright.ir import Graph
+from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, keep_facts
+
+__all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
+
+
+def trace(
+    root: nn.Module | Callable[..., Any],
+    args: tuple[Any, ...] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    examples: ExampleInputs | None = None,
+    methods: Methods | None = None,
+    control_flow: Literal["stage", "follow", "error"] = "stage",
+    static: Iterable[str] = (),
+    dynamic: Iterable[str] = (),
+    leaf_modules: LeafModules = (),
+    leaf_functions: Iterable[Callable[..., Any]] = (),
+    max_paths: int = 8,
+    copy: bool = False,
+    progress: Callable[[str], None] | None = None,
+    check_trace: bool | None = None,
+    check_inputs: Iterable[Any] | None = None,
+    check_tolerance: float = 1e-5,
+) -> GraphModule:
+    """Capture a module or function by running it on stand-ins of example inputs.
+
+    `args` and `kwargs` are what the program would be called with (a lone tensor counts as a tuple of one). Nothing
+    is computed on them and the program is not changed. The result is an instance of the program's own class, with
+    the same parameters, state_dict, signature and methods, whose forward is generated from the graph.
+
+    `examples`, a list of `(args, kwargs)`, instead captures the program once for each: a call goes to the first capture
+    whose guards hold, which is decided before anything of it runs, and each has its graph in `graphs` of the result.
+    `methods`, as in `{"forward": (args, kwargs), "encode": [(args, kwargs), ...]}`, captures several methods of a
+    module, each for one example or several; a method that is left out runs as it is, but `forward` is then refused.
+
+    Sizes stay symbolic, and `if`, `while`, `for`, `and`, the ternary, `assert` and their like become branches and loops
+    of the graph where they ask for data, a size or the training flag. Where the program asks what cannot become one -
+    a dtype, a rank, whether an argument is None, a size for `[0] * n` - the example answers, and the result checks at
+    every call that the answer still holds: see `guards` of the result; GuardError.
+
+    `control_flow`: "stage" as above; "follow" takes the example's way at every question of data, with a TracerWarning
+    at each; "error" refuses every question of data, size and flag.
+    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open. What
+    a container holds is called `past_0_1` or `config_key`, and belongs to its container's name, too.
+    `leaf_modules`: classes, class names, dotted paths or patterns of paths (`"layers.*"`) of modules to keep as one
+    node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
+    or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
+    stay one node. With `copy` the result has parameters and buffers of its own.
+    `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
+    per pass.
+    `check_trace`: capture another time, for the example and each of `check_inputs` (calls, as in `examples`), and
+    compare graphs, and values with the original's up to `check_tolerance`. On by default with "follow".
+
+    Raises CaptureError, with the user's line, for what cannot be captured so, and for names of no input;
+    TraceCheckError where a check fails.
+
+    >>> class Gate(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.linear = nn.Linear(4, 4)
+    ...     def forward(self, x, scale=1.0):
+    ...         hidden = self.linear(x)
+    ...         return torch.relu(hidden) * scale
+    >>> gm = trace(Gate(), torch.randn(2, 4))
+    >>> isinstance(gm, Gate), gm(torch.randn(5, 4), scale=2.0).shape
+    (True, torch.Size([5, 4]))
+    >>> gm = trace(Gate(), examples=[((torch.ones(2, 4),), {}), ((torch.ones(2, 4),), {"scale": 2})])
+    >>> gm.graphs.names
+    ['forward_1', 'forward_2']
+    """
+    points = entry_points(root, args, kwargs, examples, methods)
+    options = _Options(
+        control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), progress or _say_nothing
+    )
+    subject = Subject(root)
+    is_leaf = leaf_predicate(leaf_modules)
+    if control_flow == "follow":
+        is_leaf = keeping_regions(is_leaf)
+    check_names(options.static, options.dynamic, [(subject.signature(point.name), point.examples) for point in points])
+    entries = [_entry(subject, point, options, is_leaf) for point in points]
+    share_constants(entry.graph for entry in entries)
+    module = subject.module_of(entries)
+    if control_flow == "follow":
+        check_outputs(entries, subject.name(points[0].name))
+    if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
+        calls = read_check_inputs(check_inputs, as_example)
+        _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
+    if copy:
+        copy_tensors(module)
+    return module
+
+
+def _check(
+    root: Any,
+    module: GraphModule,
+    entries: list[Entry],
+    points: list[EntryPoint],
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]],
+    options: _Options,
+    is_leaf: Callable[[nn.Module, str], bool],
+    tolerance: float,
+) -> None:
+    """Check the capture of a program with one entry point and one example on this and other inputs."""
+    if len(points) > 1 or len(points[0].examples) > 1 or points[0].name != "forward":
+        return
+    subject = Subject(root)
+
+    def capture(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Graph:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said once
+            return _capture(Program(subject, "forward", *call, is_leaf), options, False)
+
+    every = [*points[0].examples, *calls]
+    check_capture(root, module, entries[0].graph, every, capture, tolerance, subject.name("forward"))
+
+
+def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Callable[[nn.Module, str], bool]) -> Entry:
+    """Capture one entry point, for all its examples."""
+    is_one_of_several = len(point.examples) > 1
+    graphs = [
+        _capture(Program(subject, point.name, args, kwargs, is_leaf), options, is_one_of_several)
+        for args, kwargs in point.examples
+    ]
+    share_constants(graphs)
+    graph = chosen_by_guards(subject, point.name, graphs) if is_one_of_several else graphs[0]
+    return Entry(point.name, graph, subject.signature(point.name))
+
+
+def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
+    """Capture a program for one example, in the first way that works."""
+    say = options.progress
+    failure: BaseException | None = None
+    converted = Conversions()  # what asks in one attempt asks in the next
+    for attempt in ATTEMPTS if options.control_flow != "follow" else ATTEMPTS[2:]:
+        started = time.perf_counter()
+        plan = Plan(
+            options.control_flow, options.max_paths, options.static, options.dynamic, options.leaf_functions,
+            converted, is_one_of_several,
+        )  # fmt: skip
+        try:
+            graph = program.capture(plan, attempt)
+        except DataQuestion as question:
+            failure = failure or question.error
+            program.log.note(f"not {attempt.name}: {question.error.message}", question.error.at)
+            say(f"{attempt.name}: {question.error.message}; trying another way")
+        except NeedsRealValues as need:
+            failure = failure or CaptureError(f"sizes depend on data: {need}")
+            program.log.note(f"not {attempt.name}: sizes depend on data")
+            say(f"{attempt.name}: sizes depend on data; trying another way")
+        except (CaptureError, Warning):
+            raise
+        except Exception as error:
+            if attempt.real:
+                raise
+            failure = failure or error  # some operations run on real tensors only
+            program.log.note(f"not {attempt.name}: {type(error).__name__}: {error}")
+            say(f"{attempt.name}: {type(error).__name__}: {error}; trying another way")
+        else:
+            seconds = time.perf_counter() - started
+            say(f"{attempt.name}: {len(graph.nodes)} nodes in {seconds:.2f} s, {plan.passes} passes")
+            return graph
+    assert failure is not None
+    raise failure
+
+
+def program_of(root: Any, args: Any, kwargs: Mapping[str, Any] | None, leaf_modules: LeafModules) -> Program:
+    """Take what `trace` is called with. Raises CaptureError where that is no program with example inputs."""
+    ((given, named),) = entry_points(root, args, kwargs, None, None)[0].examples
+    return Program(Subject(root), "forward", given, named, leaf_predicate(leaf_modules))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """What the caller of `trace` decides for all captures."""
+
+    control_flow: str
+    max_paths: int
+    static: frozenset[str]
+    dynamic: frozenset[str]
+    leaf_functions: tuple[Any, ...]
+    progress: Callable[[str], None]
+
+
+def _say_nothing(line: str) -> None:
+    pass
+
+
+class _Attempt:
+    """One way of capturing: on fake or real stand-ins, as in eager or as under export."""
+
+    def __init__(self, name: str, real: bool, export: bool) -> None:
+        self.name = name
+        self.real = real
+        self.export = export
+
+
+ATTEMPTS = (
+    _Attempt("captured", real=False, export=False),
+    _Attempt("captured as for export", real=False, export=True),
+    _Attempt("captured on real values", real=True, export=False),
+    _Attempt("captured on real values, as for export", real=True, export=True),
+)
+
+
+class Program:
+    """A program with example inputs, to be run on stand-ins as often as it takes."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        is_leaf: Callable[[nn.Module, str], bool],
+    ) -> None:
+        self.subject, self.method, self.args, self.kwargs, self.is_leaf = subject, method, args, kwargs, is_leaf
+        self.recorder: Recorder | None = None  # of the last pass
+        self.examples: Examples | None = None  # likewise
+        self.held: HeldObjects | None = None  # likewise
+        self.name = subject.name(method)
+        self.function = subject.function(subject.root_module, method)
+        self.place = definition_line(self.function)
+        self.log = Log()
+
+    def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
+        """Run the program until the plan needs no more change, along every path that it forks into."""
+        with unreported(), logged_once():
+            run = self._steady(plan, attempt)
+        graph = run.recorder.root.graph
+        run.inputs.guard()
+        erase_unused(graph)
+        while drop_unread_items(graph):
+            erase_unused(graph)
+        graph.lint()
+        keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
+        return graph
+
+    def _steady(self, plan: Plan, attempt: _Attempt) -> _Run:
+        """Run the program until the plan needs no more change."""
+        while True:
+            plan.paths, plan.answers = 0, ()
+            try:
+                return self.paths(plan, attempt, ())
+            except Restart as restart:
+                self.log.note(restart.why, restart.at)
+
+    def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+        """Capture the program as far as these answers to its forks lead, and every way on from there."""
+        run = self._run(plan, attempt, answers)
+        forks = run.recorder.questions.forks
+        for i in reversed(range(len(answers), len(forks))):
+            fork = forks[i]
+            other = self.paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
+            merge(run.recorder, other.recorder, i)
+            run.inputs.kinds_asked |= other.inputs.kinds_asked
+        return run
+
+    def _examples(self, attempt: _Attempt) -> Examples:
+        """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
+        known = self.examples
+        if known is None or known.is_real or attempt.real or known.replays.is_spoiled:
+            known = self.examples = Examples(attempt.real)
+        known.replays.start()
+        return known
+
+    def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+        if not attempt.export:
+            return undoing(lambda: self._pass(plan, attempt, answers), self._put_back)
+        flags = ExportFlags()
+
+        def run() -> _Run:
+            flags.enter()
+            return self._pass(plan, attempt, answers)
+
+        return undoing(run, flags.leave, self._put_back)
+
+    def _put_back(self) -> None:
+        """Leave the objects that modules hold as they were before the pass."""
+        if self.held is not None:
+            self.held.put_back()
+
+    def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
+        plan.start(answers)
+        self.log.passes += 1
+        recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan)
+        recorder.log = self.log
+        function, signature = self._entry(recorder)
+        recorder.scope.kind = type(self.subject.root_module or self.subject.root)
+        inputs = Inputs(recorder, signature, self.name)
+        args, kwargs = inputs.bind(self.args, self.kwargs)
+        if recorder.shells is not None:
+            recorder.keeping = Keeping(recorder, recorder.shells)
+        self.held = HeldObjects(recorder.shells, function)
+        recorder.callers.start(function)
+        draws = PythonDraws(recorder)
+        with (
+            self._watch(recorder),
+            draws.located() if plan.locates_draws else contextlib.nullcontext(),
+            uncompiled() if plan.is_uncompiled else contextlib.nullcontext(),
+        ):
+            try:
+                result = recorder.run(function, args, kwargs)
+            except Exception as error:
+                if recorder.keeping is not None:
+                    recorder.keeping.learn()
+                if recorder.questions.is_raised_by_user(error):
+                    recorder.questions.write_raise(error)
+                    result = None
+                else:
+                    why = recorder.questions.failed_path(error)
+                    if why is error:
+                        raise
+                    raise why from error
+        if recorder.keeping is not None:
+            recorder.keeping.learn()
+        if recorder.callers.generators.keys() - plan.generators.keys():
+            plan.generators.update(recorder.callers.generators)
+            raise Restart("the program can reach generators of random numbers")
+        if draws.have_happened() and not plan.locates_draws:
+            plan.locates_draws = True
+            raise Restart("random numbers of Python or NumPy are drawn")
+        if plan.paths > plan.max_paths:
+            raise recorder.questions.too_many_paths()
+        recorder.finish(result, inputs.objects.changes())
+        if self.held is not None:
+            self.held.finish()
+        return _Run(recorder, inputs)
+
+    def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
+        """Have the recorder told of calls that it must not miss."""
+        leaves, keeping = recorder.plan.leaves, recorder.keeping
+        names = frozenset() if keeping is None else keeping.names_of_optionals
+        looks = recorder.questions.function_entered if recorder.plan.looks_into_arguments else None
+        if not leaves and not names and looks is None:
+            return contextlib.nullcontext()
+        entered = (lambda frame: None) if keeping is None else keeping.code_entered
+        return watching(leaves, recorder.questions.leaf_called, names, entered, looks)
+
+    def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
+        signature = self.subject.signature(self.method)
+        if self.subject.root_module is None:
+            return self.subject.root, signature
+        shells = Shells(self.subject.root_module, recorder.call_module)
+        recorder.own_tensors(shells)
+        for module, shell in shells.all():
+            if not self.is_leaf(module, shells.path(module) or ""):
+                recorder.questions.anticipate(shell.forward)
+        convert_methods(shells, recorder.plan.converted)
+        # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
+        return self.subject.function(shells.root, self.method), signature
+
+
+@dataclasses.dataclass
+class _Run:
+    recorder: Recorder
+    inputs: Inputs
