@@ -83,7 +83,8 @@ PATHS: dict[str, dict[str, str]] = {
     "annotate": {"capture.symbolic.annotate": "annotate"},
     "experimental.debug": {"runtime.debugging": "set_trace"},
     "experimental.meta_tracer": {
-        "capture.symbolic.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas symbolic_trace",
+        "capture.symbolic.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas "
+        "symbolic_trace",
     },
     "experimental.rewriter": {"capture.symbolic.rewriter": "RewritingTracer"},
     "tensor_type": {"ir.tensor_type": "Dyn TensorType is_consistent is_more_precise"},

@@ -24,6 +24,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
+    from graphwright.capture.proxies.recording import TracerBase
     from graphwright.capture.typed.recorder import Recorder
 
 __all__ = ["OpenEnumerate", "OpenIterable", "OpenRange", "OpenReversed", "OpenZip", "Rows", "iterable_of"]
@@ -38,6 +39,10 @@ class OpenIterable(abc.ABC):
     @abc.abstractmethod
     def argument(self, recorder: Recorder) -> Any:
         """The argument of the loop's node."""
+
+    def __fx_create_arg__(self, tracer: TracerBase) -> Any:
+        """The argument of the loop's node, under symbolic tracing."""
+        return self.argument(tracer._recorder)  # type: ignore[arg-type]
 
     @abc.abstractmethod
     def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:

@@ -23,6 +23,7 @@ from graphwright.capture.containers.loop_sets import LoopSet, table_of
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, percent, text_of
+from graphwright.capture.source.syntax import CHANGES
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -31,7 +32,7 @@ from graphwright.errors import CaptureError
 if TYPE_CHECKING:
     from graphwright.capture.typed.recorder import Recorder
 
-__all__ = ["CHANGES", "Tables", "container_of", "method_call"]
+__all__ = ["Tables", "container_of", "method_call"]
 
 _KEYED_BY_FIRST = frozenset({"get", "pop", "setdefault", "add", "remove", "discard", "move_to_end"})
 _DESCRIPTORS: tuple[type, ...] = (type(list.append), type(list.__len__))
@@ -41,11 +42,6 @@ _ALGEBRA: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _BUILTINS = (type, type(len), *_DESCRIPTORS)
 _SPREAD: Any = object()  # in place of the key of `**others`
-
-CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
-    "BitOr": operator.ior, "BitAnd": operator.iand,
-}  # fmt: skip
 
 
 class Tables:

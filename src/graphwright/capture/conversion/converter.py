@@ -7,7 +7,6 @@ import collections
 import re
 from typing import Any
 
-from graphwright.capture.containers.tables import CHANGES
 from graphwright.capture.conversion.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
 from graphwright.capture.conversion.comprehension_loops import as_loop
 from graphwright.capture.conversion.loop_statements import (
@@ -23,6 +22,7 @@ from graphwright.capture.conversion.loop_statements import (
 )
 from graphwright.capture.conversion.unshared import unshared
 from graphwright.capture.source.syntax import (
+    CHANGES,
     PREFIX,
     RUNTIME_MARK,
     SCOPES,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of
+from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.joining import Grows, Unlike
 from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
@@ -21,7 +22,6 @@ from graphwright.capture.flow.branches import branch, filled_in, leaving
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
-from graphwright.capture.python.staging import is_refused_number
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
 from graphwright.capture.state.side_ended import Raised

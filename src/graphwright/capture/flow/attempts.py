@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_data
+from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.nearest import nearest
 from graphwright.capture.flow.plain_attempts import Handlers, MadeErrors, is_of_capture, reaching, run_plainly
-from graphwright.capture.ladder.outlining import outline
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
-from graphwright.capture.python.staging import is_refused_number
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.source.sources import source_of
@@ -339,7 +338,7 @@ class Attempts(MadeErrors):
     def _refused(self, why: str = "the program catches what an operation raises for some data") -> BaseException:
         """What to do where it matters that an operation fails for some data, and its `try` cannot be a region."""
         recorder = self._recorder
-        restart = outline(recorder, sys._getframe(1), why)
+        restart = recorder.questions.outline(sys._getframe(1), why)
         if restart is not None:
             return recorder.questions.restart(restart)
         fix = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"

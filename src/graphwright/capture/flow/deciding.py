@@ -12,10 +12,10 @@ from graphwright.capture.calls.identity import is_same
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_recorder
 from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.capture.symbolic.attributes import TrainingFlag
 
 __all__ = ["Deciding", "held", "recorder_of"]
 

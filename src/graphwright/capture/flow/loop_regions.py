@@ -24,10 +24,9 @@ from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.opening import OPENABLE, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
+from graphwright.capture.flow.deciding import held, recorder_of
 from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note, parts_of
-from graphwright.capture.ladder.outlining import outline
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
-from graphwright.capture.python.staging import held, recorder_of
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
@@ -395,7 +394,7 @@ class LoopRegion:
             return questions.restart(recorder.plan.change(self._place, way, why))
         restart, kind = None, CaptureError if recorder.examples.are_there else TraceError
         if recorder.examples.are_there:
-            restart = outline(recorder, sys._getframe(1), f"a loop cannot be captured: {why}")
+            restart = recorder.questions.outline(sys._getframe(1), f"a loop cannot be captured: {why}")
         if restart is not None:
             return questions.restart(restart)
         return stopping(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.conversion.conversion import NESTED, is_converted, original_code
-from graphwright.capture.python.staging import RUN, Runtime
+from graphwright.capture.python.staging import Runtime
 from graphwright.capture.source.origins import user_frame
+from graphwright.capture.state.running import RUN
 
 if TYPE_CHECKING:
     from graphwright.capture.typed.recorder import Recorder

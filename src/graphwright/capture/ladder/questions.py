@@ -20,6 +20,7 @@ import torch
 import torch.overrides
 from torch import nn
 
+from graphwright.capture.calls.refusals import is_misfit, is_refused_number
 from graphwright.capture.calls.whole_calls import packs
 from graphwright.capture.conversion.conversion import (
     NESTED,
@@ -47,13 +48,13 @@ from graphwright.capture.proxies.uncertain import (
     stores,
     uncertain_in,
 )
-from graphwright.capture.python.staging import RUN, Text, converted_function, initializer, is_misfit, is_refused_number
+from graphwright.capture.python.staging import Text, converted_function, initializer
 from graphwright.capture.source.origins import CallSite, is_handled, is_internal, is_ours, place_of, user_frame
 from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.obstacles import Category, fix_of
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import Refusal, refusal, stopping
+from graphwright.capture.state.running import BOUNDARIES, RUN, Refusal, refusal, stopping
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -65,7 +66,7 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.typed.recorder import Recorder
 
-__all__ = ["BOUNDARIES", "DataQuestion", "Questions"]
+__all__ = ["DataQuestion", "Questions"]
 
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
 _PATIENT = 1
@@ -75,7 +76,6 @@ _NUMBERS = re.compile(r"\d+")
 _CHECKS = tuple(
     check.__code__ for check in (torch._assert, torch._check_with, torch._check, torch._check_value, torch._check_index)
 )
-BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)
 
 
 class DataQuestion(BaseException):
@@ -550,6 +550,10 @@ class Questions:
             if restart is not None:
                 return restart
         return outline(self._recorder, frame, "it draws random numbers") if is_helper else None
+
+    def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
+        """Have the innermost function or module around a frame that can be cut out become one node."""
+        return outline(self._recorder, frame, why)
 
     def refuse_draw(self, site: CallSite) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""

@@ -13,12 +13,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.overrides import is_tensor_method_or_property
 
-from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.proxies.constructors import made_by
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Attribute, Proxy
@@ -241,8 +240,6 @@ class TracerBase:
             return tuple([self.create_arg(item) for item in a])
         if is_growing(a):
             return a.node_of()
-        if isinstance(a, OpenIterable):
-            return a.argument(cast(Any, self._recorder))
         if isinstance(a, list):
             return [self.create_arg(item) for item in a]
         if isinstance(a, slice):

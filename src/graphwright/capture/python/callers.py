@@ -16,7 +16,6 @@ import torch
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
-from graphwright.capture.ladder.questions import BOUNDARIES
 from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
@@ -25,7 +24,7 @@ from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import BOUNDARIES, refusal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import math
 import operator
-import re
 import sys
 from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
@@ -22,6 +21,7 @@ from torch import nn
 
 from graphwright.capture.calls.identity import is_member
 from graphwright.capture.calls.opaque import holds_values, record_foreign_call, record_leaf_function
+from graphwright.capture.calls.refusals import is_misfit, is_refused_number
 from graphwright.capture.containers.heaps import heap_call
 from graphwright.capture.containers.joining import UNSET
 from graphwright.capture.containers.loop_dicts import LoopDict
@@ -57,7 +57,7 @@ from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.python.comprehensions import Comprehensions
 from graphwright.capture.source.caches import without_cache
 from graphwright.capture.state.plan import Conversions
-from graphwright.capture.state.running import RUN, refusal, run, running
+from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import UNKNOWN, leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -67,18 +67,12 @@ if TYPE_CHECKING:
     from graphwright.capture.typed.recorder import Recorder
 
 __all__ = [
-    "RUN",
-    "held",
-    "recorder_of",
     "RUNTIME",
     "Text",
     "convert_methods",
     "converted_function",
     "initializer",
     "is_leaf",
-    "is_misfit",
-    "is_refused_number",
-    "run",
 ]
 
 
@@ -369,25 +363,8 @@ def _code_of(function: Any) -> Any:
     return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
-def is_refused_number(error: BaseException) -> bool:
-    """Tell whether C++ refused one of our numbers where it takes plain ones only."""
-    return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
-
-
-def is_misfit(error: BaseException) -> bool:
-    """Tell whether a function of torch's refused what it was given: an older torch takes no proxies for numbers."""
-    return isinstance(error, TypeError) and _MISFIT.search(str(error)) is not None
-
-
 def _holds_proxies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))
-
-
-_MISFIT = re.compile(r"\(\): argument '\w+'.* must be .*, not |\(\) received an invalid combination of arguments")
-_PROXIES = (
-    *("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat"),
-    *("type Proxy", "type Attribute", "numpy.object_"),
-)
 
 
 def is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:

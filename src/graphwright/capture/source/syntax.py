@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 __all__ = [
+    "CHANGES",
     "COMPREHENSIONS",
     "PREFIX",
     "RUNTIME_MARK",
@@ -33,6 +35,11 @@ __all__ = [
     "walk_own",
 ]
 
+# The statements `x[key] += value` that go through the runtime, and what they call.
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
+    "BitOr": operator.ior, "BitAnd": operator.iand,
+}  # fmt: skip
 RUNTIME_MARK = "graphwright runtime"  # in the constants of converted code, replaced by the runtime itself
 PREFIX = "_gw_"  # of the names of functions made from statements
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

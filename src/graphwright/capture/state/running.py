@@ -11,11 +11,13 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 if TYPE_CHECKING:
     from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
     from graphwright.capture.typed.recorder import Recorder
 
-__all__ = ["RUN", "Refusal", "capturing", "refusal", "run", "running", "stopping"]
+__all__ = ["BOUNDARIES", "RUN", "Refusal", "capturing", "refusal", "run", "running", "stopping"]
 
 _thread = threading.local()
 
@@ -26,6 +28,7 @@ def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 RUN = run.__code__
+BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__, RUN)  # calls of modules, and RUN
 
 
 class capturing:

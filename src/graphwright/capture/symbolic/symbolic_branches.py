@@ -24,16 +24,15 @@ from graphwright.capture.containers.loop_holders import check_items
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.flow.loops import Loops
 from graphwright.capture.flow.plain_attempts import PlainAttempts
-from graphwright.capture.ladder.questions import BOUNDARIES, Questions
+from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.spellings import is_setitem, written_argument
-from graphwright.capture.python.staging import run
 from graphwright.capture.source.origins import CallSite, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.plan import Plan
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import Refusal, capturing
+from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, map_arg

@@ -29,11 +29,12 @@ from graphwright.capture.ladder.questions import DataQuestion
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden
+from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.staging import convert_methods
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.tidy import erase_unused
-from graphwright.capture.symbolic.attributes import TrainingFlag, Watched
+from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped

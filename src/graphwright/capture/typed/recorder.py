@@ -21,6 +21,7 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
+from graphwright.capture.calls.counting import CountingMode
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -32,7 +33,7 @@ from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
 from graphwright.capture.flow.loops import Loops
-from graphwright.capture.ladder.questions import BOUNDARIES, Questions
+from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
 from graphwright.capture.outside.said import calls_logger
@@ -60,14 +61,13 @@ from graphwright.capture.proxies.spellings import (
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.python.callers import Callers
-from graphwright.capture.python.staging import run
 from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
-from graphwright.capture.state.calls import Calls, CountingMode
+from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import Refusal, capturing
+from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
