@@ -21,7 +21,7 @@ from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
@@ -39,7 +39,7 @@ class _Region:
 class Ambient:
     """The regions that a program is inside of while it is captured."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._open: list[_Region] = []
         self._is_inference = torch.is_inference_mode_enabled()

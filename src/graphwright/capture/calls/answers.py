@@ -17,12 +17,12 @@ from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["asked", "data_of", "measure", "read_property"]
 
 
-def asked(recorder: Recorder, name: str, function: Any, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+def asked(recorder: TypedCapture, name: str, function: Any, op: str, target: Any, args: Any, kwargs: Any) -> Any:
     """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
     values = [*args, *kwargs.values()]
     if name == "numel":
@@ -31,7 +31,7 @@ def asked(recorder: Recorder, name: str, function: Any, op: str, target: Any, ar
         return _place_in_memory(recorder, name, args, kwargs)
     if name not in TRUTHS:
         recorder.kinds_asked |= any(isinstance(value, TensorProxy) for value in values)
-        return function(*recorder._to_examples(args), **recorder._to_examples(kwargs))
+        return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
     recorder.calls.recorded += 1
@@ -39,17 +39,17 @@ def asked(recorder: Recorder, name: str, function: Any, op: str, target: Any, ar
     return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
 
 
-def _place_in_memory(recorder: Recorder, name: str, args: Any, kwargs: Any) -> Any:
+def _place_in_memory(recorder: TypedCapture, name: str, args: Any, kwargs: Any) -> Any:
     """Answer strides and offsets, which sizes decide, with numbers of the program."""
-    value = getattr(torch.Tensor, name)(*recorder._to_examples(args), **recorder._to_examples(kwargs))
+    value = getattr(torch.Tensor, name)(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
     node, number = recorder.node("call_method", name, *made), recorder.numbers.input_symbol
     if type(value) is int:
         return as_number(number(node, value))
-    return tuple([as_number(number(recorder._item_node(node, i, ""), item)) for i, item in enumerate(value)])
+    return tuple([as_number(number(recorder.item_node(node, i, ""), item)) for i, item in enumerate(value)])
 
 
-def read_property(recorder: Recorder, name: str, function: Any, args: tuple[Any, ...]) -> Any:
+def read_property(recorder: TypedCapture, name: str, function: Any, args: tuple[Any, ...]) -> Any:
     """Answer the read of an attribute of a tensor, or record that one is set."""
     owner = args[0]
     if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
@@ -79,7 +79,7 @@ def read_property(recorder: Recorder, name: str, function: Any, args: tuple[Any,
     return value
 
 
-def measure(recorder: Recorder, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
     if not isinstance(owner, TensorProxy):
         with torch._C.DisableTorchFunction():
@@ -91,7 +91,7 @@ def measure(recorder: Recorder, owner: Any, name: str, args: tuple[Any, ...], kw
     if name == "__len__":
         return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))
     if name in ("numel", "nelement"):
-        return as_number(recorder.numbers._symbol(("numel", id(owner)), owner.example.numel(), "numel", (owner,)))
+        return as_number(recorder.numbers.count_symbol(owner))
     dim = args[0] if args else kwargs.get("dim")
     if dim is not None:
         symbol = recorder.numbers.size_symbol(owner, operator.index(dim))
@@ -107,7 +107,7 @@ def measure(recorder: Recorder, owner: Any, name: str, args: tuple[Any, ...], kw
     return torch.Size(map(as_number, sizes))
 
 
-def data_of(recorder: Recorder, name: str, owner: TensorProxy, answer: Callable[[], Any]) -> Any:
+def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Callable[[], Any]) -> Any:
     """Answer a method that wants the data of a tensor as a Python value."""
     if not name.startswith("__") and name != "numpy":
         recorder.calls.recorded += 1

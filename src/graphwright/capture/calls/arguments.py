@@ -16,7 +16,7 @@ from graphwright.ops import generated
 from graphwright.runtime import attributes_of, new_object
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["checks_items", "drained", "made_again"]
 
@@ -46,7 +46,7 @@ def checks_items(kind: type) -> bool:
     return "_fields" not in kind.__dict__ and "__new__" in kind.__dict__
 
 
-def made_again(recorder: Recorder, value: Any) -> Argument:
+def made_again(recorder: TypedCapture, value: Any) -> Argument:
     """The argument for a container, function or object: a node that makes one like it, or it itself."""
     kind = type(value)
     if kind is _Drained:

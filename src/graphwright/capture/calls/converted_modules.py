@@ -16,13 +16,13 @@ from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["convert_module"]
 
 
 def convert_module(
-    recorder: Recorder, shell: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
+    recorder: TypedCapture, shell: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
 ) -> nn.Module:
     """Stand for `_apply` of a shell: check that a conversion leaves each parameter and buffer what it is.
 

@@ -24,7 +24,7 @@ from graphwright.ops import (
 )
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Errors", "errors_of", "fails_by_data"]
 
@@ -103,7 +103,7 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor | Node)
 
 
-def fails_by_data(recorder: Recorder, target: Any, args: Any) -> bool:
+def fails_by_data(recorder: TypedCapture, target: Any, args: Any) -> bool:
     """Tell whether data, rather than sizes, may decide that an operation fails."""
     name = target if isinstance(target, str) else str(getattr(target, "__name__", target))
     if any(part in name for part in _MAY_FAIL) or target in (int, float) or name == "item":

@@ -17,7 +17,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ops import may_share_memory
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["is_member", "is_same"]
 
@@ -52,7 +52,7 @@ def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:
     return recorder.numbers.of_node(node, UNKNOWN, bool)
 
 
-def _recorder_of_tensors(*values: Any) -> Recorder | None:
+def _recorder_of_tensors(*values: Any) -> TypedCapture | None:
     """The recorder of those that are tensors of the program; None where there is none."""
     return next((value.recorder for value in values if type(value) is TensorProxy), None)
 

@@ -21,7 +21,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = [
     "holds_values",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+def record_leaf_module(recorder: TypedCapture, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
     """Record the call of a leaf module."""
     shell = module if recorder.shells is None else recorder.shells.shell(module)
     if any(getattr(shell, table).keys() != getattr(module, table).keys() for table in _HOOKS):
@@ -56,7 +56,7 @@ def record_leaf_module(recorder: Recorder, module: nn.Module, path: str, args: A
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def record_compiled_method(recorder: Recorder, method: Any, args: Any, kwargs: Any) -> Any:
+def record_compiled_method(recorder: TypedCapture, method: Any, args: Any, kwargs: Any) -> Any:
     """Record the call of a method of a module that TorchScript has compiled, which runs on real values only."""
     path, module = _owner_of(recorder, method)
     if not recorder.examples.is_real:
@@ -68,7 +68,7 @@ def record_compiled_method(recorder: Recorder, method: Any, args: Any, kwargs: A
     return record_opaque(recorder, "call_method", method.name, run, args, kwargs, (node,))
 
 
-def _owner_of(recorder: Recorder, method: Any) -> tuple[str, nn.Module]:
+def _owner_of(recorder: TypedCapture, method: Any) -> tuple[str, nn.Module]:
     """The path and the module that a compiled method belongs to."""
     shells = recorder.shells
     if shells is not None:
@@ -85,12 +85,12 @@ def _owner_of(recorder: Recorder, method: Any) -> tuple[str, nn.Module]:
     )
 
 
-def record_outlined_module(recorder: Recorder, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+def record_outlined_module(recorder: TypedCapture, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
     """Record the call of a module whose forward cannot be traced."""
     return record_opaque(recorder, "call_module", path, recorder.examples.module(module), args, kwargs)
 
 
-def record_leaf_function(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def record_leaf_function(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record the call of a function of the user's as one node."""
     owner = getattr(function, "__self__", None)
     shells = recorder.shells
@@ -110,7 +110,7 @@ def record_leaf_function(recorder: Recorder, function: Any, args: tuple[Any, ...
 
 
 def record_foreign_call(
-    recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any = None
+    recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any = None
 ) -> Any:
     """Record the call of a function that takes or gives objects outside of torch; `run` stands in on the examples.
 
@@ -133,7 +133,7 @@ def holds_values(value: Any) -> bool:
 
 
 def record_opaque(
-    recorder: Recorder,
+    recorder: TypedCapture,
     op: str,
     target: Any,
     run: Callable[..., Any],
@@ -159,7 +159,7 @@ def record_opaque(
         recorder.calls.hidden += counting.count
 
 
-def _is_leaf(recorder: Recorder, module: nn.Module) -> bool:
+def _is_leaf(recorder: TypedCapture, module: nn.Module) -> bool:
     """Tell whether a module, the shell or the stand-in of one, is a leaf."""
     original = recorder.examples.original(module)
     return recorder.is_leaf(original, "" if recorder.shells is None else recorder.shells.path(original) or "")

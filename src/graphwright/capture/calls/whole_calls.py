@@ -24,7 +24,7 @@ from graphwright.runtime import Shells
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["inline", "is_whole", "packs", "whole_call"]
 
@@ -42,7 +42,7 @@ def is_whole(function: Any) -> bool:
     return is_apply(function) or isinstance(function, torch._C.ScriptFunction)
 
 
-def whole_call(recorder: Recorder, function: Any) -> Callable[..., Any] | None:
+def whole_call(recorder: TypedCapture, function: Any) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
     if is_whole(function):
         return functools.partial(_apply if is_apply(function) else _scripted, recorder, function)
@@ -58,21 +58,21 @@ def packs(code: CodeType) -> bool:
     return not _PACKING_NAMES.isdisjoint(code.co_names)
 
 
-def _packing(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _packing(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a call that packs or unpacks sequences."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
     return recorder.record("call_function", function, function, args, kwargs)
 
 
-def _scripted(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _scripted(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a call of a function that TorchScript has compiled."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _apply(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _apply(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a call of an autograd function; where it takes modules and the like, the operations of its forward."""
     held = list(leaves((args, kwargs)))
     if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):
@@ -83,7 +83,7 @@ def _apply(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _functional_call(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+def _functional_call(recorder: TypedCapture, *args: Any, **kwargs: Any) -> Any:
     """Record the call of a module with other parameters; a module of nobody's is run on a copy with these."""
     given = _SIGNATURE.bind(*args, **kwargs).arguments
     module, values, inputs = given.pop("module"), given.pop("parameter_and_buffer_dicts"), given.pop("args", None)

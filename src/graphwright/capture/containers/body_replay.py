@@ -13,7 +13,7 @@ from graphwright.ops import cond, raise_error
 from graphwright.runtime import Interpreter
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Replay"]
 
@@ -21,7 +21,7 @@ __all__ = ["Replay"]
 class Replay(Interpreter):
     """Runs a graph that is being captured node by node, with stand-ins for the modules and tensors that it names."""
 
-    def __init__(self, recorder: Recorder, graph: Graph) -> None:
+    def __init__(self, recorder: TypedCapture, graph: Graph) -> None:
         super().__init__(nn.Module(), graph=graph)
         self._recorder = recorder
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.item_kinds import joined_kinds
-from graphwright.capture.containers.joining import Grows
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.state.running import refusal
+from graphwright.capture.state.samples import Grows
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["heap_call"]
 
@@ -28,7 +28,7 @@ _CHOOSING: dict[Any, bool] = {heapq.nlargest: True, heapq.nsmallest: False}
 
 
 def heap_call(
-    recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
 ) -> Any:
     """Record a call of one of `heapq`'s functions; NotImplemented for others, and where the program knows the heap.
 
@@ -56,7 +56,7 @@ def heap_call(
     return _changed(recorder, function, heap, *args[1:])
 
 
-def _changed(recorder: Recorder, function: Any, heap: LoopList, *values: Any) -> Any:
+def _changed(recorder: Capture, function: Any, heap: LoopList, *values: Any) -> Any:
     for value in values:
         heap._admit(value)
     arguments = (heap.node_of(), *map(heap._written, values))
@@ -73,7 +73,7 @@ def _changed(recorder: Recorder, function: Any, heap: LoopList, *values: Any) ->
     return heap._made(kind, node, heap.name)
 
 
-def _of_example(recorder: Recorder, function: Any, heap: LoopList, values: tuple[Any, ...]) -> list[Any]:
+def _of_example(recorder: Capture, function: Any, heap: LoopList, values: tuple[Any, ...]) -> list[Any]:
     """Do the same to what the heap holds for the example; return what that gives, as far as that is known."""
     held, is_known = [_Entry(recorder, item) for item in heap.content()], recorder.examples.is_real and heap.is_certain
     given: Any = None
@@ -95,8 +95,8 @@ def _of_example(recorder: Recorder, function: Any, heap: LoopList, values: tuple
 class _Entry:
     """An item of a heap of the example, which is compared as what it is there."""
 
-    def __init__(self, recorder: Recorder, item: Any) -> None:
-        self.item, self._example = item, recorder._to_examples(item)
+    def __init__(self, recorder: Capture, item: Any) -> None:
+        self.item, self._example = item, recorder.to_examples(item)
 
     def __lt__(self, other: _Entry) -> bool:
         return bool(self._example < other._example)

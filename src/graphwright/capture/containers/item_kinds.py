@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.joining import Sample, Unlike
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.state.samples import Sample, Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 
 if TYPE_CHECKING:
-    from graphwright.capture.containers.joining import Joining
+    from graphwright.capture.state.parts import Joining
 
 __all__ = ["DICTS", "Many", "Parts", "Same", "Table", "joined_kinds", "kind_of_item", "kind_of_table", "seen"]
 

@@ -4,66 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.state.samples import MISSING, Sample, Unlike, Verdict
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["MISSING", "UNSET", "Grows", "Joining", "Sample", "Unlike", "Verdict", "are_of_run"]
-
-# Two values become a value of the branch; or the first does for both; or it depends on what they hold.
-Verdict = Literal["join", "same", "look inside"]
-
-
-class _Mark:
-    """A value that stands for none."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return self._name
-
-
-UNSET: Any = _Mark("UNSET")  # what a loop returns, as long as it has not
-MISSING: Any = _Mark("MISSING")  # in the graph None, which nothing reads
-
-
-class Unlike(Exception):
-    """Two values cannot be joined."""
-
-
-class Grows(BaseException):
-    """A list is longer after an iteration of a loop, at least on some ways through it."""
-
-    def __init__(self, content: Any, name: str = "") -> None:
-        super().__init__(name)
-        self.content, self.name = content, name
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """What a value that a loop carries is like: a tensor, or a number of a kind, which may be None at times.
-
-    `loose` are the sizes of a tensor that differ from one iteration to the next, by dimension.
-    """
-
-    example: Any = None
-    kind: Any = None
-    hint: Any = None
-    may_be_none: bool = False
-    loose: frozenset[int] = frozenset()
-    whole: Any = None  # a list that grows
-    may_be_number: bool = False  # what is a tensor here: where a loop starts at zero
+__all__ = ["Joining", "are_of_run"]
 
 
 class Joining:
@@ -71,7 +27,7 @@ class Joining:
 
     is_untyped = False
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
 
     def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import Parts, joined_kinds, kind_of_item
-from graphwright.capture.containers.joining import Unlike
 from graphwright.capture.proxies.growing import Growing, GrowingDict, GrowingList
 from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["ItemDict", "ItemList"]
 
@@ -36,7 +36,7 @@ class _Item(Growing):
 
     def _begin(
         self,
-        recorder: Recorder,
+        recorder: Capture,
         kind: Parts,
         node: Node,
         name: str,
@@ -112,7 +112,7 @@ class _Item(Growing):
 class ItemList(_Item, GrowingList):
     """A list in a list."""
 
-    def __init__(self, recorder: Recorder, kind: Parts, node: Node, *rest: Any) -> None:
+    def __init__(self, recorder: Capture, kind: Parts, node: Node, *rest: Any) -> None:
         self._begin(recorder, kind, node, *rest)
         list.__init__(self, [self._get(index) for index in self.kinds])  # for the example
 
@@ -122,7 +122,7 @@ class ItemList(_Item, GrowingList):
 
     def example(self) -> Any:
         """What operations run on."""
-        return [self.recorder._to_examples(item) for item in list.__iter__(self)]
+        return [self.recorder.to_examples(item) for item in list.__iter__(self)]
 
     def _index(self, index: Any) -> int:
         if type(index) is not int:
@@ -159,7 +159,7 @@ class ItemList(_Item, GrowingList):
 class ItemDict(_Item, GrowingDict):
     """A dict in a list. Where dicts in lists get further keys, whether it has one of these is asked of the run."""
 
-    def __init__(self, recorder: Recorder, kind: Parts, node: Node, *rest: Any) -> None:
+    def __init__(self, recorder: Capture, kind: Parts, node: Node, *rest: Any) -> None:
         self._begin(recorder, kind, node, *rest)
         dict.__init__(self, {key: self._get(key) for key in self.kinds if key not in kind.loose})  # for the example
 
@@ -169,7 +169,7 @@ class ItemDict(_Item, GrowingDict):
 
     def example(self) -> Any:
         """What operations run on."""
-        return {key: self.recorder._to_examples(item) for key, item in dict.items(self)}
+        return {key: self.recorder.to_examples(item) for key, item in dict.items(self)}
 
     def has(self, key: Any) -> Any:
         if key in self.kinds and key not in self._loose:

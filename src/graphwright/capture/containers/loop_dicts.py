@@ -20,18 +20,18 @@ from graphwright.capture.containers.item_kinds import (
     kind_of_table,
     seen,
 )
-from graphwright.capture.containers.joining import Unlike
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Keyed", "LoopDict", "shown_key", "shown_of"]
 
@@ -45,7 +45,7 @@ class Keyed(Holder):
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Capture,
         node: Node,
         kind: Table,
         name: str,
@@ -58,7 +58,7 @@ class Keyed(Holder):
         self.shown, self.is_certain, self.base = {}, False, kind.kind
 
     @classmethod
-    def empty(cls, recorder: Recorder, node: Node) -> Any:
+    def empty(cls, recorder: Capture, node: Node) -> Any:
         """An empty dict or set that a node makes."""
         made = cls(recorder, node, Table(cls.stands_for_plain), node.name, recorder.questions.place())
         made.is_certain = True
@@ -200,7 +200,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
     def example(self) -> Any:
         """What operations run on."""
         self._need_content()
-        held = {key: self.recorder._to_examples(value) for key, (_, value) in self.shown.items()}
+        held = {key: self.recorder.to_examples(value) for key, (_, value) in self.shown.items()}
         return collections.defaultdict(self.kind.factory, held) if self.kind.factory else self.kind.kind(held)
 
     # ---- reads
@@ -397,7 +397,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
     __hash__ = None
 
 
-def _kind_of(recorder: Recorder, value: Any, name: str) -> Any:
+def _kind_of(recorder: Capture, value: Any, name: str) -> Any:
     return value.kind if isinstance(value, Keyed) else kind_of_table(recorder.joining, value, name)
 
 

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.item_kinds import DICTS, Parts, Same, Table
-from graphwright.capture.containers.joining import Sample, Unlike
 from graphwright.capture.containers.list_items import ItemDict, ItemList
 from graphwright.capture.proxies.contents import content
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.source.syntax import targets_in
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, stopping
+from graphwright.capture.state.samples import Sample, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["CLASSES", "TABLES", "Holder", "check_items", "example_of_kind", "value_of_kind"]
 
@@ -51,9 +52,8 @@ class Holder(Growing):
     def _told(self, node: Node) -> Node:
         """The node of this, of which a function that a transform or `sorted` is given may want the example."""
         recorder = self.recorder
-        is_real = recorder.examples.are_there and recorder.examples.is_real
-        if is_real and any(region.transform for region in recorder.region.all()):
-            recorder.transforms.note(node, self.example())
+        if recorder.examples.is_real and any(region.transform for region in recorder.region.all()):
+            with_examples(recorder).transforms.note(node, self.example())
         return node
 
     def content(self) -> Any:
@@ -161,7 +161,7 @@ class Holder(Growing):
 
     def _text(self, *spec: Any) -> Any:
         """The text of what is in it: converted functions make a node of that."""
-        if self.recorder.is_in_message():
+        if self.recorder.questions.is_in_message():
             return f"<{self.name or 'what a loop fills'}>"
         return self._refuse()
 
@@ -178,7 +178,7 @@ class Holder(Growing):
 
 
 def value_of_kind(
-    recorder: Recorder,
+    recorder: Capture,
     kind: Any,
     node: Node,
     name: str,
@@ -230,7 +230,7 @@ def _noted_part(whole: Parts, index: int, noted: Callable[[Any], None] | None) -
 
 
 def _of_kind(
-    recorder: Recorder,
+    recorder: Capture,
     name: str,
     place: Any,
     give_up: Callable[[], Any] | None,

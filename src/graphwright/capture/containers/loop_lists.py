@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import Many, joined_kinds, kind_of_item, seen
-from graphwright.capture.containers.joining import Unlike
 from graphwright.capture.containers.loop_holders import CLASSES, Holder, example_of_kind
 from graphwright.capture.proxies.growing import GrowingList
 from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import stopping
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopList", "LoopTuple", "OfRun"]
 
@@ -30,7 +31,7 @@ class OfRun(Holder):
 
     is_sized = False  # whether sizes alone decide how long it is
 
-    def _begin(self, recorder: Recorder, node: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> None:
+    def _begin(self, recorder: Capture, node: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> None:
         read = (lambda: self._literal()) if node is None else (lambda: self._told(node))
         self._start(name, recorder, read, self._made, give_up)
         self.node, self.place = node, place
@@ -100,7 +101,7 @@ class OfRun(Holder):
         """What operations run on."""
         if not self.is_certain and self.recorder.examples.are_there and not self.recorder.examples.is_real:
             raise stopping(NeedsRealValues("how long a list is depends on data"))
-        content = self.recorder._to_examples(self.content())
+        content = self.recorder.to_examples(self.content())
         if not content and not self.is_certain and self.kind is not None:
             content = [example_of_kind(self.kind)]
         return self.base(content)
@@ -109,7 +110,7 @@ class OfRun(Holder):
         """How many items there are: a number of the program."""
         node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
         if self.is_sized and self.is_certain:
-            return as_number(self.recorder.numbers.input_symbol(node, self.base.__len__(self)))
+            return as_number(with_examples(self.recorder).numbers.input_symbol(node, self.base.__len__(self)))
         known = self.is_certain and self.recorder.examples.is_real
         return self.recorder.numbers.of_node(node, self.base.__len__(self) if known else UNKNOWN, int)
 
@@ -182,7 +183,7 @@ class OfRun(Holder):
             is_shown = self.base is not tuple and type(index) is int and self._has(index)
             place = index % self.base.__len__(self) if is_shown else 0
             return self._lend(item, (lambda: self.base.__setitem__(self, place, item)) if is_shown else None)
-        bounds = self.recorder._to_examples(index)
+        bounds = self.recorder.to_examples(index)
         return self._like(self.base.__getitem__(self, bounds), node)
 
     def __add__(self, values: Any) -> Any:
@@ -261,7 +262,7 @@ class LoopList(OfRun, GrowingList):
     def __init__(
         self,
         content: Iterable[Any],
-        recorder: Recorder,
+        recorder: Capture,
         node: Node | None,
         name: str,
         place: Any,
@@ -363,7 +364,7 @@ class LoopTuple(OfRun, tuple):  # type: ignore[type-arg]
     def __init__(
         self,
         content: Iterable[Any],
-        recorder: Recorder,
+        recorder: Capture,
         node: Node | None,
         name: str,
         place: Any,

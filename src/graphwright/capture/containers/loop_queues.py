@@ -12,7 +12,7 @@ from graphwright.capture.proxies.growing import Growing
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopQueue"]
 
@@ -25,7 +25,7 @@ class LoopQueue(OfRun, collections.deque):  # type: ignore[type-arg]
     def __init__(
         self,
         content: Iterable[Any],
-        recorder: Recorder,
+        recorder: Capture,
         node: Node | None,
         name: str,
         place: Any,

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import Parts, Table, kind_of_table
-from graphwright.capture.containers.joining import Unlike
 from graphwright.capture.containers.loop_dicts import Keyed, LoopDict, shown_key, shown_of
 from graphwright.capture.containers.loop_holders import TABLES
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.state.running import stopping
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopSet", "opened_table", "table_of"]
 
@@ -146,7 +146,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
 
 
 def opened_table(
-    recorder: Recorder, value: Any, node: Node, name: str, place: Any, give_up: Callable[[], Any] | None
+    recorder: Capture, value: Any, node: Node, name: str, place: Any, give_up: Callable[[], Any] | None
 ) -> Any:
     """A dict or set of the program as one of which only a run knows the keys, which a node gives. Raises Unlike."""
     kind = kind_of_table(recorder.joining, value, name)
@@ -158,7 +158,7 @@ def opened_table(
 
 
 def _of_table(
-    recorder: Recorder,
+    recorder: Capture,
     kind: Table,
     node: Node,
     name: str,

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.joining import Sample
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.source.syntax import targets_in
+from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.samples import Sample
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
     from graphwright.capture.proxies.recording import TracerBase
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["OpenEnumerate", "OpenIterable", "OpenRange", "OpenReversed", "OpenZip", "Rows", "iterable_of"]
 
@@ -37,7 +38,7 @@ class OpenIterable(abc.ABC):
     is_plain = False  # whether the program knows what is in it
 
     @abc.abstractmethod
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         """The argument of the loop's node."""
 
     def __fx_create_arg__(self, tracer: TracerBase) -> Any:
@@ -45,7 +46,7 @@ class OpenIterable(abc.ABC):
         return self.argument(tracer._recorder)  # type: ignore[arg-type]
 
     @abc.abstractmethod
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         """An item as the body of the loop gets it: `node` is its input there, `names` what the source calls its parts.
 
         Its example is the item of the example at this index.
@@ -66,15 +67,16 @@ class Rows(OpenIterable):
         self._tensor = tensor
         self.is_data = symbol_of(tensor.recorder.numbers.length(tensor)).is_data  # type: ignore[union-attr]
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         return recorder.argument(self._tensor)
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         example = self._tensor.example
-        row = recorder.examples.run(
+        capture = with_examples(recorder)
+        row = capture.examples.run(
             lambda: example[index] if len(example) else example.new_empty(example.shape[1:]), (), {}
         )
-        return TensorProxy.make(recorder, row, node)
+        return TensorProxy.make(capture, row, node)
 
     def length(self) -> int | None:
         return len(self._tensor.example)
@@ -91,10 +93,10 @@ class _Unknown(OpenIterable):
     def __init__(self, value: Proxy) -> None:
         self._value = value
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         return recorder.argument(self._value)
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         return recorder.joining.stand_in(Sample(), node, None)
 
     def length(self) -> int | None:
@@ -120,11 +122,11 @@ class OpenRange(OpenIterable):
         bounds: list[Any] = [bound if (symbol := symbol_of(bound)) is None else symbol._hint for bound in self._bounds]
         return None if any(bound is UNKNOWN or isinstance(bound, Proxy) for bound in bounds) else range(*bounds)
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         bounds = tuple(map(recorder.argument, self._bounds))
         return recorder.make("call_function", range, bounds, "range_")
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         numbers = self.example()
         hint = UNKNOWN if numbers is None else numbers[index] if len(numbers) else numbers.start
         return recorder.numbers.of_node(node, hint, int)
@@ -154,13 +156,14 @@ class _Items(OpenIterable):
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = values
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         return recorder.argument(self._values)
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         first = self._values[index]
         if isinstance(first, torch.Tensor):
-            return TensorProxy.make(recorder, recorder.example(first), node)
+            capture = with_examples(recorder)
+            return TensorProxy.make(capture, capture.example(first), node)
         symbol = symbol_of(first)
         hint, kind = (first, type(first)) if symbol is None else (symbol._hint, symbol.kind)
         return recorder.numbers.of_node(node, hint, kind)
@@ -179,10 +182,10 @@ class _Grown(OpenIterable):
         self.values = values
         self.is_data = not values.is_sized
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         return self.values.node_of()
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         return self.values.item(node, index, names)
 
     def length(self) -> int | None:
@@ -199,7 +202,7 @@ class _Combined(OpenIterable):
         self._parts = parts
         self.is_data = any(part.is_data for part in parts)
 
-    def _items(self, recorder: Recorder, node: Node, names: Sequence[str], parts: Sequence[Any]) -> tuple[Any, ...]:
+    def _items(self, recorder: Capture, node: Node, names: Sequence[str], parts: Sequence[Any]) -> tuple[Any, ...]:
         names = names if len(names) == len(parts) else [""] * len(parts)
         nodes = recorder.unpacked(node, len(parts), names)
         return tuple([make(node, targets_in(name)) for make, node, name in zip(parts, nodes, names, strict=True)])
@@ -216,11 +219,11 @@ class OpenZip(_Combined):
         super().__init__(parts)
         self._strict = strict
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         parts = tuple([part.argument(recorder) for part in self._parts])
         return recorder.make("call_function", zip, parts, "zip_", {"strict": True} if self._strict else {})
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         def maker(part: OpenIterable) -> Callable[[Node, Sequence[str]], Any]:
             return lambda node, names: part.item(recorder, node, names, index)
 
@@ -237,11 +240,11 @@ class OpenEnumerate(_Combined):
         super().__init__([part])
         self._start = start
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         start = () if type(self._start) is int and self._start == 0 else (recorder.argument(self._start),)
         return recorder.make("call_function", enumerate, (self._parts[0].argument(recorder), *start), "enumerate_")
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         symbol = symbol_of(self._start)
         start = self._start if symbol is None else symbol._hint
         hint = start + index if isinstance(start, int) else UNKNOWN
@@ -265,10 +268,10 @@ class OpenReversed(OpenIterable):
         self._part = part
         self.is_data = part.is_data
 
-    def argument(self, recorder: Recorder) -> Any:
+    def argument(self, recorder: Capture) -> Any:
         return recorder.make("call_function", reversed, (self._part.argument(recorder),), "reversed_")
 
-    def listed(self, recorder: Recorder) -> LoopList | None:
+    def listed(self, recorder: Capture) -> LoopList | None:
         """`list(reversed(values))` of a list of the run; None for what is no such list."""
         if not isinstance(self._part, _Grown):
             return None
@@ -278,7 +281,7 @@ class OpenReversed(OpenIterable):
         made: LoopList = values.taken(values.content()[::-1], node, True)
         return made
 
-    def item(self, recorder: Recorder, node: Node, names: Sequence[str], index: int = 0) -> Any:
+    def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         return self._part.item(recorder, node, names, index)
 
     def length(self) -> int | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.item_kinds import DICTS, kind_of_table
-from graphwright.capture.containers.joining import Grows, Unlike
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.loop_queues import LoopQueue
 from graphwright.capture.containers.loop_sets import opened_table
@@ -25,10 +24,11 @@ from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.running import RUN
+from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["OPENABLE", "make_growing"]
 
@@ -42,7 +42,7 @@ _DEPTH = 4  # how far inside of each other the objects are that may hold one
 
 
 def make_growing(
-    recorder: Recorder, state: State, growth: Grows, place: Any, fallback: Way | None, can_wait: bool = False
+    recorder: Capture, state: State, growth: Grows, place: Any, fallback: Way | None, can_wait: bool = False
 ) -> tuple[Any, Any]:
     """Have what a loop makes longer be one of which only a run knows what is in it, from before a branch or loop on.
 
@@ -95,7 +95,7 @@ def _keys(container: Any, whole: Any) -> list[str]:
     return [key for key, item in held.items() if item is whole and isinstance(key, str) and key.isidentifier()]
 
 
-def _opened(recorder: Recorder, whole: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> Any:
+def _opened(recorder: Capture, whole: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> Any:
     """What stands for a list, dict, set or deque, given by a node that makes it. Raises Unlike."""
     if type(whole) is list:
         items = [*whole]

@@ -19,13 +19,14 @@ import torch
 
 from graphwright.capture.containers.body_replay import Replay
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item, seen
-from graphwright.capture.containers.joining import Unlike
 from graphwright.capture.containers.loop_holders import value_of_kind
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.rows import rows
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import is_symbolic, leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -34,7 +35,7 @@ from graphwright.ir import Node
 from graphwright.ops import transformed
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["is_ordering", "ordering"]
 
@@ -51,7 +52,7 @@ def is_ordering(function: Any) -> bool:
 
 
 def ordering(
-    recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
 ) -> Any:
     """Record a call of one of these; NotImplemented where the program itself knows the order, or values are unlike.
 
@@ -68,7 +69,7 @@ def ordering(
     return _Ordering(recorder, function, values, kwargs, is_spread, call).value()
 
 
-def _sort(recorder: Recorder, values: list[Any], args: Any, kwargs: dict[str, Any], call: Callable[..., Any]) -> Any:
+def _sort(recorder: Capture, values: list[Any], args: Any, kwargs: dict[str, Any], call: Callable[..., Any]) -> Any:
     """`values.sort(...)`: what is in the list is replaced."""
     found = NotImplemented if args else _Ordering(recorder, sorted, values, kwargs, False, call).value()
     if found is NotImplemented:
@@ -82,7 +83,7 @@ class _Ordering:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Capture,
         function: Any,
         values: Any,
         kwargs: dict[str, Any],
@@ -196,8 +197,9 @@ class _Ordering:
         """What computes the key of an item of the example."""
         if not self._recorder.examples.is_real:
             return lambda item: item
-        used = [self._recorder.transforms._example_of(operand, region.outer) for operand in operands]
-        replay = Replay(self._recorder, region.graph)
+        capture = with_examples(self._recorder)
+        used = [capture.transforms.example_of(operand, region.outer) for operand in operands]
+        replay = Replay(capture, region.graph)
         return lambda item: replay(item, *used)
 
     def _order(self, key: Callable[[Any], Any]) -> list[int] | None:
@@ -205,9 +207,9 @@ class _Ordering:
         recorder, values = self._recorder, self._values
         if not recorder.examples.is_real or (self._is_long and not values.is_certain):
             return None
-        content = values.content() if self._is_long else [*values]
+        content, examples = values.content() if self._is_long else [*values], with_examples(recorder).examples
         with torch._C.DisableTorchFunction():
-            keys: list[Any] = [recorder.examples.run(key, (recorder._to_examples(item),), {}) for item in content]
+            keys: list[Any] = [examples.run(key, (recorder.to_examples(item),), {}) for item in content]
             if self._function is not sorted:
                 first: int = self._function(range(len(keys)), key=keys.__getitem__) if keys else -1
                 return [first] if keys else None

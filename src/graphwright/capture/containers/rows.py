@@ -12,29 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.joining import Sample
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
 from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.state.samples import Sample
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture, TypedCapture
 
 __all__ = ["given", "is_count_known", "listed", "numbers", "of_unknown", "pieces", "repeated", "rows"]
 
 
-def _place(recorder: Recorder) -> Any:
+def _place(recorder: Capture) -> Any:
     """What tells a list of the running line in the plan; None where the example has to say how long it is."""
     place = ("rows", recorder.questions.place())
     return None if recorder.plan.control_flow != "stage" or place in recorder.plan.ways else place
 
 
-def _open_list(
-    recorder: Recorder, node: Node, items: Iterable[Any], place: Any, name: str, kind: Any = LoopList
-) -> Any:
+def _open_list(recorder: Capture, node: Node, items: Iterable[Any], place: Any, name: str, kind: Any = LoopList) -> Any:
     """The list or tuple that a node gives, whose length is a size: of the example, it has these items."""
     made = kind(items, recorder, node, name, place)
     made.is_sized = True
@@ -46,30 +44,30 @@ def _open_list(
     return made
 
 
-def of_unknown(recorder: Recorder, node: Node) -> LoopList:
+def of_unknown(recorder: Capture, node: Node) -> LoopList:
     """What a node gives under symbolic tracing, as a list of whatever it holds."""
     made = LoopList([], recorder, node, node.name, recorder.questions.place())
     made._admit_kind(Sample())
     return made
 
 
-def rows(recorder: Recorder, tensor: TensorProxy | Proxy, is_list: bool = True) -> LoopList | None:
+def rows(recorder: Capture, tensor: TensorProxy | Proxy, is_list: bool = True) -> LoopList | None:
     """`list(tensor)`, or what goes over the tensor itself; None where the example has to say how many there are."""
     if not isinstance(tensor, TensorProxy):
         return of_unknown(recorder, recorder.node("call_function", list, (tensor.node,), {}, "list_"))
-    place = _place(recorder)
-    if place is None or tensor.example.dim() == 0 or not _may_differ(recorder, tensor, 0):
+    capture, place = tensor.recorder, _place(recorder)
+    if place is None or tensor.example.dim() == 0 or not _may_differ(capture, tensor, 0):
         return None
     node = tensor.node_of()
     if is_list:
         name = recorder.target_name() or "rows"
         node = recorder.node("call_function", list, (node,), {}, name=name)
-    examples = recorder.examples.run(torch.unbind, (tensor.example,), {})
-    made: LoopList = _open_list(recorder, node, _stand_ins(recorder, examples, node), place, node.name)
+    examples = capture.examples.run(torch.unbind, (tensor.example,), {})
+    made: LoopList = _open_list(recorder, node, _stand_ins(capture, examples, node), place, node.name)
     return made
 
 
-def numbers(recorder: Recorder, values: OpenRange) -> LoopList | None:
+def numbers(recorder: TypedCapture, values: OpenRange) -> LoopList | None:
     """`list(range(n))`; None where the example has to say how many numbers there are."""
     place, example = _place(recorder), values.example()
     if place is None or not example or values.is_data:
@@ -81,7 +79,7 @@ def numbers(recorder: Recorder, values: OpenRange) -> LoopList | None:
     return made
 
 
-def repeated(recorder: Recorder, values: list[Any], count: Any) -> LoopList | None:
+def repeated(recorder: TypedCapture, values: list[Any], count: Any) -> LoopList | None:
     """`[value] * count`; None where that is no size, or where each item could be changed by itself."""
     symbol = symbol_of(count)
     if symbol is None or symbol.function == "constant" or symbol.is_data or not symbol.has_value:
@@ -102,7 +100,9 @@ def _is_value(item: Any) -> bool:
     return item is None or isinstance(item, bool | int | float | str | torch.Tensor) or symbol_of(item) is not None
 
 
-def given(recorder: Recorder, path: str, make: Callable[[], Node], tensors: Sequence[torch.Tensor]) -> LoopList | None:
+def given(
+    recorder: TypedCapture, path: str, make: Callable[[], Node], tensors: Sequence[torch.Tensor]
+) -> LoopList | None:
     """A list of tensors among the inputs; None where the example has to say how many there are."""
     plan, place = recorder.plan, ("rows", path)
     if plan.control_flow != "stage" or plan.is_one_of_several or place in plan.ways or not tensors:
@@ -117,7 +117,7 @@ def given(recorder: Recorder, path: str, make: Callable[[], Node], tensors: Sequ
 
 
 def pieces(
-    recorder: Recorder, node: Node, function: str, args: Any, kwargs: Any, examples: Sequence[torch.Tensor]
+    recorder: TypedCapture, node: Node, function: str, args: Any, kwargs: Any, examples: Sequence[torch.Tensor]
 ) -> LoopTuple | None:
     """The pieces that a tensor is cut into, where their number is a size; None where the example has to say it."""
     place = _place(recorder)
@@ -129,7 +129,7 @@ def pieces(
     return made
 
 
-def is_count_known(recorder: Recorder, function: str, args: Any, kwargs: Any) -> bool:
+def is_count_known(recorder: TypedCapture, function: str, args: Any, kwargs: Any) -> bool:
     """Tell whether a tensor is cut into as many pieces as the example's whatever its sizes are."""
     tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
     if not isinstance(tensor, TensorProxy):
@@ -148,15 +148,15 @@ def _second(args: Any, kwargs: Any, *names: str) -> Any:
     return args[1] if len(args) > 1 else next((kwargs[name] for name in names if name in kwargs), None)
 
 
-def _may_differ(recorder: Recorder, tensor: TensorProxy, dim: int) -> bool:
+def _may_differ(recorder: TypedCapture, tensor: TensorProxy, dim: int) -> bool:
     return bool(recorder.numbers.size_symbol(tensor, dim).function != "constant" and tensor.example.shape[dim])
 
 
-def _stand_ins(recorder: Recorder, examples: Iterable[torch.Tensor], node: Node) -> list[Any]:
+def _stand_ins(recorder: TypedCapture, examples: Iterable[torch.Tensor], node: Node) -> list[Any]:
     return [TensorProxy.make(recorder, example, node) for example in examples]
 
 
-def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
+def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
     """`tensor.tolist()`: numbers of the program in lists, as long as a run has them."""
     rank = tensor.example.dim()
     if not rank:
@@ -182,7 +182,13 @@ def listed(recorder: Recorder, tensor: TensorProxy) -> Any:
 
 
 def _rows(
-    recorder: Recorder, node: Node, lengths: list[int | None], kind: type, values: Any, sizes: Sequence[int], place: Any
+    recorder: TypedCapture,
+    node: Node,
+    lengths: list[int | None],
+    kind: type,
+    values: Any,
+    sizes: Sequence[int],
+    place: Any,
 ) -> list[Any]:
     length, *inner = lengths
     rows: list[Any] = []

@@ -14,7 +14,6 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import DICTS
-from graphwright.capture.containers.joining import Grows
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
@@ -25,12 +24,13 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, percent, text_of
 from graphwright.capture.source.syntax import CHANGES
 from graphwright.capture.state.running import refusal, running
+from graphwright.capture.state.samples import Grows
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Tables", "container_of", "method_call"]
 
@@ -133,7 +133,8 @@ class Tables:
     def repeated(self, values: list[Any], count: Any) -> Any:
         """`[value] * count`."""
         recorder = running()
-        made = None if recorder is None or not recorder.examples.are_there else repeated(recorder, values, count)
+        typed = None if recorder is None else recorder.typed
+        made = None if typed is None else repeated(typed, values, count)
         return values * count if made is None else made
 
     def percent(self, template: Any, values: Any) -> Any:
@@ -160,19 +161,19 @@ def _open(values: Any, key: Any) -> None:
             _grow(recorder, values)
 
 
-def _grow(recorder: Recorder, values: Any) -> None:
+def _grow(recorder: Capture, values: Any) -> None:
     if recorder.region.is_in_loop() and any(state.watches(values) for state in recorder.states):
         raise Grows(values)
 
 
-def _are_of_loop(recorder: Recorder, values: Any) -> bool:
+def _are_of_loop(recorder: Capture, values: Any) -> bool:
     """Tell whether a text is made of values of which one is a text of the run, or a number inside a loop."""
     return any(type(value) is RunText or isinstance(value, Holder) for value in values) or (
         recorder.region.is_in_loop() and any(map(is_of_run, values))
     )
 
 
-def method_call(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def method_call(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a builtin, or of a method of a container or text, that meets values of the run.
 
     NotImplemented where it meets none.
@@ -215,7 +216,7 @@ def _holds_of_run(values: Any) -> bool:
     return type(values) in (list, tuple, set) and any(map(is_of_run, values))
 
 
-def container_of(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def container_of(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`dict(pairs)`, `set(items)`, `Counter(items)`, `deque(items)` of values of the run; else NotImplemented."""
     if type(function) is not type or not args:
         return NotImplemented
@@ -241,7 +242,7 @@ def container_of(recorder: Recorder, function: Any, args: tuple[Any, ...], kwarg
     return NotImplemented
 
 
-def _queue_of(recorder: Recorder, values: OfRun, maxlen: Any = None) -> LoopQueue:
+def _queue_of(recorder: Capture, values: OfRun, maxlen: Any = None) -> LoopQueue:
     """`deque(values, maxlen)`."""
     arguments = (values.node_of(), *(() if maxlen is None else (recorder.argument(maxlen),)))
     name = recorder.target_name() or "queue"

@@ -15,7 +15,7 @@ from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.source.syntax import PREFIX
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "set_cell"]
 
@@ -95,7 +95,7 @@ class State:
                 if not isinstance(item, nn.Module):  # those are watched when they are called
                     self.watch(item, depth - 1)
 
-    def is_outermost(self, recorder: Recorder, container: Any) -> bool:
+    def is_outermost(self, recorder: Capture, container: Any) -> bool:
         """Tell whether no other branch or loop around this one has a container as part of its state."""
         return self.watches(container) and self is next(s for s in recorder.states if s.watches(container))
 

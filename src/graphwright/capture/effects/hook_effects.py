@@ -18,7 +18,7 @@ from graphwright.capture.effects.branch_state import State, content_of
 from graphwright.capture.proxies.growing import is_growing
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
 __all__ = ["HookEffects", "contained", "hooks_of"]
@@ -29,7 +29,7 @@ def hooks_of(module: nn.Module) -> list[Any]:
     return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
-def contained(recorder: Recorder, module: nn.Module, path: str, run: Callable[..., Any]) -> Callable[..., Any]:
+def contained(recorder: TypedCapture, module: nn.Module, path: str, run: Callable[..., Any]) -> Callable[..., Any]:
     """Call a layer on examples without what its hooks change; one whose hooks write to the program is entered."""
     hooks = hooks_of(module)
     if not hooks or not path:

@@ -51,7 +51,7 @@ from graphwright.ops import write_attribute
 from graphwright.runtime import new_object
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
 __all__ = ["Keeping"]
@@ -134,7 +134,7 @@ def _is_cache(value: dict[Any, Any]) -> bool:
 class Keeping:
     """The attributes of one run of a program: live where the plan says that it writes them."""
 
-    def __init__(self, recorder: Recorder, shells: Shells) -> None:
+    def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
         self._recorder = recorder
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live

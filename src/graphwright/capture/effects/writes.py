@@ -15,8 +15,8 @@ from graphwright.capture.state.symbols import Symbol, leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.regions import Region
-    from graphwright.capture.typed.recorder import Recorder
 
 __all__ = ["Writes"]
 
@@ -24,7 +24,7 @@ __all__ = ["Writes"]
 class Writes:
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._counts: dict[Any, int] = {}
         self._reads: list[tuple[Symbol, Any, Region]] = []

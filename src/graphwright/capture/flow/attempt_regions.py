@@ -15,7 +15,6 @@ import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of
 from graphwright.capture.calls.refusals import is_refused_number
-from graphwright.capture.containers.joining import Grows, Unlike
 from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
 from graphwright.capture.flow.branches import branch, filled_in, leaving
@@ -24,6 +23,7 @@ from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
+from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -32,7 +32,7 @@ from graphwright.ops import evaluated, is_impure, transformed
 
 if TYPE_CHECKING:
     from graphwright.capture.flow.attempts import Attempts, Open
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["BRANCH", "AttemptRegion"]
 
@@ -45,7 +45,7 @@ class AttemptRegion:
     def __init__(
         self,
         attempts: Attempts,
-        recorder: Recorder,
+        recorder: TypedCapture,
         entry: Open,
         tried: Callable[[], Any],
         kinds: Sequence[Errors],

@@ -25,11 +25,12 @@ from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.nearest import nearest
-from graphwright.capture.flow.plain_attempts import Handlers, MadeErrors, is_of_capture, reaching, run_plainly
+from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.source.sources import source_of
+from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, leaves
@@ -38,7 +39,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Attempts", "Open"]
 
@@ -71,7 +72,7 @@ class Open:
 class Attempts(MadeErrors):
     """The `try` statements of one capture."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         super().__init__()
         self._recorder = recorder
         self._open: list[Open] = []
@@ -241,9 +242,9 @@ class Attempts(MadeErrors):
         if isinstance(error, IndexError):
             is_other_way = any(region.is_taken is False for region in recorder.region.all())
             if as_first_index(args, kwargs):
-                return recorder.examples.run(run, recorder._to_examples(args), recorder._to_examples(kwargs))
+                return recorder.examples.run(run, recorder.to_examples(args), recorder.to_examples(kwargs))
             if run is operator.getitem and is_other_way:
-                subject, index = recorder._to_examples(args)
+                subject, index = recorder.to_examples(args)
                 return recorder.examples.run(run, (subject, nearest(index, subject)), {})
         if recorder.questions.is_caught_outside():
             if recorder.examples.is_real and fails_by_data(recorder, run, args):
@@ -489,7 +490,7 @@ def _after(graph: Graph, last: Node) -> list[Node]:
     return found
 
 
-def _is_known(recorder: Recorder, symbol: Symbol) -> bool:
+def _is_known(recorder: TypedCapture, symbol: Symbol) -> bool:
     """Tell whether a number is one of the graph that is written, or of one around it."""
     graphs = {region.graph for region in recorder.region.all()}
     return all(_is_known(recorder, arg) if isinstance(arg, Symbol) else _is_there(arg, graphs) for arg in symbol.args)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.joining import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
 from graphwright.capture.containers.opening import OPENABLE, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
@@ -26,6 +25,7 @@ from graphwright.capture.flow.caught_errors import divides_by_zero
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
+from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -33,13 +33,13 @@ from graphwright.ir import Node
 from graphwright.ops import cond
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["branch", "filled_in", "leaving"]
 
 
 def branch(
-    recorder: Recorder,
+    recorder: Capture,
     subject: Any,
     then: Callable[[], Any],
     other: Callable[[], Any],
@@ -84,7 +84,7 @@ def branch(
             recorder.states.pop()
 
 
-def _joined(recorder: Recorder, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
+def _joined(recorder: Capture, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
     going = [side for side in sides if not side.raised]
     if not going:
@@ -130,7 +130,7 @@ def _share_modules(sides: list[_Side]) -> bool:
     return bool(one & other)
 
 
-def _settle(recorder: Recorder, subject: Any, sides: list[_Side]) -> None:
+def _settle(recorder: Capture, subject: Any, sides: list[_Side]) -> None:
     """Where a side knows that a tensor is None, it leaves None there."""
     for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
         facts = recorder.questions.conditions.facts(subject, truth)
@@ -140,7 +140,7 @@ def _settle(recorder: Recorder, subject: Any, sides: list[_Side]) -> None:
             side.values = [_settled(mine, its, none) for mine, its in pairs]
 
 
-def _write_new_attributes(recorder: Recorder, sides: list[_Side], state: State, place: Any, where: str | None) -> None:
+def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, place: Any, where: str | None) -> None:
     """Where one side alone gives a module an attribute that it did not have, write that there.
 
     Nobody may read it after the branch.
@@ -188,7 +188,7 @@ class _Slot:
         self.number = number
 
 
-def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
+def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
     region.is_data = recorder.questions.is_data(subject)
     hint = recorder.numbers.hint(subject)
@@ -228,7 +228,7 @@ def _run_side(recorder: Recorder, subject: Any, value: bool, run: Callable[[], A
     return _Side(region, raised, values)
 
 
-def _bind(recorder: Recorder, subject: Any, value: bool, state: State) -> list[tuple[CellType, Any]]:
+def _bind(recorder: Capture, subject: Any, value: bool, state: State) -> list[tuple[CellType, Any]]:
     """Give the variables that have a value where a loop was left that value, on the side where it was."""
     questions, bound = recorder.questions, []
     for cell in state.cells.values():
@@ -243,7 +243,7 @@ def _bind(recorder: Recorder, subject: Any, value: bool, state: State) -> list[t
     return bound
 
 
-def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Refusal, place: Any) -> BaseException:
+def _failed(recorder: Capture, subject: Any, value: bool, error: Exception | Refusal, place: Any) -> BaseException:
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
         return recorder.pending
@@ -270,7 +270,7 @@ def _failed(recorder: Recorder, subject: Any, value: bool, error: Exception | Re
 
 
 def _finish(
-    recorder: Recorder,
+    recorder: Capture,
     subject: Any,
     sides: list[_Side],
     leaves: list[tuple[Any, Any]],
@@ -311,7 +311,7 @@ def _finish(
     return values
 
 
-def _argument(recorder: Recorder, value: Any) -> Any:
+def _argument(recorder: Capture, value: Any) -> Any:
     return None if value is MISSING else recorder.argument(value)
 
 
@@ -322,7 +322,7 @@ def _is_empty(body: Any) -> bool:
 # ---- joining
 
 
-def _join_results(recorder: Recorder, subject: Any, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
+def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
     if type(a) is bool and type(b) is bool and a is not b:
         return recorder.numbers.truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
@@ -344,7 +344,7 @@ def _is_subject(subject: Any, value: Any) -> bool:
     return symbol is subject or (symbol.function == "truth" and symbol.args[0] is subject)
 
 
-def _join(recorder: Recorder, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_be_none: bool = True) -> Any:
+def _join(recorder: Capture, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_be_none: bool = True) -> Any:
     """Join two values: what holds `_Slot`s for what differs, which goes to `leaves`.
 
     A tensor and None make a tensor that may be None, but only in variables: whoever reads it there is converted.
@@ -392,7 +392,7 @@ def _keys_of(held: Any) -> Any:
     return held if isinstance(held, set) else list(held) if isinstance(held, dict) else len(held)
 
 
-def _of_any_length(recorder: Recorder, value: tuple[Any, ...] | list[Any]) -> Any:
+def _of_any_length(recorder: Capture, value: tuple[Any, ...] | list[Any]) -> Any:
     """A tuple or list as one of which only a run knows how long it is. Raises Unlike for items of different kinds."""
     kind: Any = LoopTuple if isinstance(value, tuple) else LoopList
     place = recorder.questions.place()
@@ -400,7 +400,7 @@ def _of_any_length(recorder: Recorder, value: tuple[Any, ...] | list[Any]) -> An
     return kind(value, recorder, None, "", place, give_up)
 
 
-def _set_on_one_side(recorder: Recorder, value: Any, leaves: list[tuple[Any, Any]], is_second: bool) -> Any:
+def _set_on_one_side(recorder: Capture, value: Any, leaves: list[tuple[Any, Any]], is_second: bool) -> Any:
     """Join a value with none: what of it only a run has is None on the other side."""
     if recorder.joining.is_open(value) or type(value) in (int, float, bool):
         return _slot(MISSING, value, leaves) if is_second else _slot(value, MISSING, leaves)
@@ -415,7 +415,7 @@ def _set_on_one_side(recorder: Recorder, value: Any, leaves: list[tuple[Any, Any
     return value
 
 
-def _bound_at_exit(recorder: Recorder, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
+def _bound_at_exit(recorder: Capture, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
     """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
     if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
         return None
@@ -462,7 +462,7 @@ def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
 
 
 def _leaves_from(
-    recorder: Recorder, side: _Side, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
+    recorder: Capture, side: _Side, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
 ) -> list[Any]:
     """The values of the one side that goes on: those computed inside it leave it through the branch.
 
@@ -504,7 +504,7 @@ def _is_inner(node: Node, region: Region) -> bool:
 
 
 def leaving(
-    recorder: Recorder, region: Region, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
+    recorder: Capture, region: Region, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
 ) -> list[Any]:
     """The values of a region as they are after it: `filled_in` puts the `leaves`, computed inside, in their places."""
     return _leaves_from(recorder, _Side(region, False, values), values, before, leaves)

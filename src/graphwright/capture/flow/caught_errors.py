@@ -15,12 +15,13 @@ import torch
 from graphwright.capture.flow.swallowing import check_contexts
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node, object_recorder
 from graphwright.capture.source.origins import user_frame
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
 from graphwright.ops import raise_error
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["attribute_of_error", "divides_by_zero", "is_error", "shown", "text_of", "with_cause", "write_error"]
 
@@ -51,7 +52,7 @@ def attribute_of_error(error: Any, name: str) -> Any:
     return _opened(recorder, getattr(object_example(error), name), node)
 
 
-def _opened(recorder: Recorder, value: Any, node: Node) -> Any:
+def _opened(recorder: Capture, value: Any, node: Node) -> Any:
     """A value like that of the example, which a node gives."""
     if isinstance(value, torch.Tensor):
         return recorder.joining.stand_in(recorder.joining.sample(value, value), node, None)
@@ -61,7 +62,7 @@ def _opened(recorder: Recorder, value: Any, node: Node) -> Any:
     if type(value) is tuple:
         items = [recorder.node("call_function", operator.getitem, (node, i), {}, "getitem") for i in range(len(value))]
         return tuple([_opened(recorder, item, made) for item, made in zip(value, items, strict=True)])
-    return ObjectProxy(recorder, value, node)
+    return ObjectProxy(with_examples(recorder), value, node)
 
 
 def with_cause(error: Any, cause: Any) -> Any:
@@ -80,7 +81,7 @@ def divides_by_zero(error: BaseException) -> bool:
     return isinstance(error, ZeroDivisionError) and user_frame(frames[-1]) is frames[-1]
 
 
-def write_error(recorder: Recorder, error: Any, cause: Any = None) -> None:
+def write_error(recorder: Capture, error: Any, cause: Any = None) -> None:
     """Write the node that raises an error."""
     named = {"cause": object_node(cause)} if is_error(cause) else {}
     check_contexts(recorder)

@@ -15,11 +15,10 @@ from graphwright.ops import cond
 from graphwright.runtime import mark_fork
 
 if TYPE_CHECKING:
-    from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
-    Run: TypeAlias = Recorder | SymbolicRecorder
-    AnyRun = TypeVar("AnyRun", Recorder, SymbolicRecorder)
+    Run: TypeAlias = Capture
+    AnyRun = TypeVar("AnyRun", bound=Capture)
 
 __all__ = ["Fork", "all_paths", "merge"]
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.joining import MISSING, UNSET, Sample, Unlike
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State
 from graphwright.capture.flow.loop_state import parts_of
@@ -27,11 +26,12 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.regions import Region
+from graphwright.capture.state.samples import MISSING, UNSET, Sample, Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["KeptValues"]
 
@@ -53,7 +53,7 @@ class _Kept:
 class KeptValues:
     """The values of one state, around one body."""
 
-    def __init__(self, recorder: Recorder, state: State, place: Any) -> None:
+    def __init__(self, recorder: TypedCapture, state: State, place: Any) -> None:
         self._recorder, self._state, self._place = recorder, state, place
         self.region: Region = recorder.region  # of the body, once that is there
         self.list: Node = recorder.node("call_function", list, ([],), {}, name="kept")

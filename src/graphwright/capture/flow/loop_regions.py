@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.joining import MISSING, UNSET, Grows, Sample, Unlike
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopTuple
@@ -32,6 +31,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, stopping
+from graphwright.capture.state.samples import MISSING, UNSET, Grows, Sample, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
@@ -39,7 +39,7 @@ from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopRegion", "is_open"]
 
@@ -77,7 +77,7 @@ class LoopRegion:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Capture,
         place: Any,
         body: Callable[..., Any],
         names: tuple[str, ...],

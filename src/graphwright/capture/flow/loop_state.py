@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from graphwright.capture.containers.joining import Sample
+from graphwright.capture.state.samples import Sample
 
 __all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note", "parts_of"]
 

@@ -16,7 +16,7 @@ from graphwright.capture.flow.loop_regions import LoopRegion, is_open
 from graphwright.capture.state.regions import Region
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Loops"]
 
@@ -24,7 +24,7 @@ __all__ = ["Loops"]
 class Loops:
     """The loops of one capture."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Capture) -> None:
         self._recorder = recorder
 
     def each(

@@ -8,10 +8,10 @@ from types import FunctionType
 from typing import Any
 
 from graphwright.capture.flow.deciding import Deciding
+from graphwright.capture.state.parts import Handlers
 from graphwright.errors import GraphwrightError
 
 __all__ = [
-    "Handlers",
     "MadeErrors",
     "PlainAttempts",
     "either_leaves",
@@ -21,7 +21,6 @@ __all__ = [
     "run_plainly",
 ]
 
-Handlers = Sequence[tuple[Callable[[], Any] | None, Callable[[Any], Any]]]
 _DECIDING = Deciding()
 
 

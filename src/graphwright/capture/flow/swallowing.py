@@ -16,7 +16,7 @@ from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["check_contexts", "watched"]
 
@@ -27,7 +27,7 @@ def watched(context: Any) -> Any:
     return context if recorder is None or not _may_swallow(context) else _Watched(recorder, context)
 
 
-def check_contexts(recorder: Recorder) -> None:
+def check_contexts(recorder: Capture) -> None:
     """An error is about to be raised in the graph. Raises CaptureError where a context may swallow it."""
     if recorder.attempts.swallowing:
         name = type(recorder.attempts.swallowing[-1]).__name__
@@ -36,7 +36,7 @@ def check_contexts(recorder: Recorder) -> None:
 
 
 class _Watched:
-    def __init__(self, recorder: Recorder, context: Any) -> None:
+    def __init__(self, recorder: Capture, context: Any) -> None:
         self._entered, self._context = recorder.attempts.swallowing, context
 
     def __enter__(self) -> Any:

@@ -12,7 +12,7 @@ from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.running import RUN
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["outline"]
 
@@ -20,7 +20,7 @@ _GENERATOR = 0x20  # a flag of code objects
 _CALL = Runtime.call.__code__
 
 
-def outline(recorder: Recorder, frame: FrameType | None, why: str) -> BaseException | None:
+def outline(recorder: TypedCapture, frame: FrameType | None, why: str) -> BaseException | None:
     """Have the function that asks become one node, or the nearest one around it that a capture can cut out.
 
     Its callers are converted first, so that they call it through the runtime. None where only the program's own entry
@@ -36,7 +36,7 @@ def outline(recorder: Recorder, frame: FrameType | None, why: str) -> BaseExcept
     return None
 
 
-def _cut_out(recorder: Recorder, frame: FrameType, why: str) -> BaseException | None:
+def _cut_out(recorder: TypedCapture, frame: FrameType, why: str) -> BaseException | None:
     """Start again with the function of this frame as one node; None where that cannot be, or was tried."""
     code = original_code(frame.f_code)
     if code is None:  # one side of a branch

@@ -37,7 +37,7 @@ from graphwright.capture.ladder.conditions import Conditions
 from graphwright.capture.ladder.outlining import outline
 from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.outside.outside_modules import is_outside_call
-from graphwright.capture.outside.said import tells
+from graphwright.capture.outside.said import calls_logger, tells
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.proxies.uncertain import (
     ITERATORS,
@@ -54,6 +54,7 @@ from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.obstacles import Category, fix_of
 from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import BOUNDARIES, RUN, Refusal, refusal, stopping
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, leaves, symbol_of
@@ -64,13 +65,14 @@ from graphwright.ir import Argument
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["DataQuestion", "Questions"]
 
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
 _PATIENT = 1
 _MOST_WAITING = 3
+_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logging.")
 _NUMBERS = re.compile(r"\d+")
 # What asks there is the program's condition.
 _CHECKS = tuple(
@@ -89,7 +91,7 @@ class DataQuestion(BaseException):
 class Questions:
     """The questions of one capture and how each is answered."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Capture) -> None:
         self._recorder = recorder
         self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
         self.forks: list[Fork] = []
@@ -104,13 +106,13 @@ class Questions:
             return symbol.hint
         return self.decide(symbol, symbol.kind)
 
-    def decide(self, subject: Any, kind: type) -> Any:
+    def decide(self, subject: Any, kind: type = bool) -> Any:
         if self._recorder.pending is not None:
             raise self._recorder.pending
         key, told = self.key_of(subject), self.told(subject)
         if told is not None:
             return told
-        if self._recorder.is_called_for_error():
+        if self.is_called_for_error():
             return self._symbol(subject).sample
         place = self.place()
         way = self._recorder.plan.ways.get(place)
@@ -152,8 +154,9 @@ class Questions:
             symbol = symbol_of(value)
             symbols = [] if symbol is None else [symbol]
             if isinstance(value, TensorProxy):
-                self._recorder.kinds_asked = True
-                symbols = [self._recorder.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
+                capture = with_examples(self._recorder)
+                capture.kinds_asked = True
+                symbols = [capture.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
             for symbol in symbols:
                 if symbol.has_value and not symbol.is_data and symbol.function != "constant":
                     self.guard(symbol)
@@ -178,7 +181,7 @@ class Questions:
         if symbol.key not in self._answers:
             if self._recorder.region is self._recorder.root:
                 self._answers.add(symbol.key)
-            node = self._recorder.numbers.node_of_symbol(symbol)
+            node = with_examples(self._recorder).numbers.node_of_symbol(symbol)
             self._recorder.node(
                 "call_function", expect, (node, symbol.hint, where or self._recorder.where() or ""), {}, name="guard"
             )
@@ -238,7 +241,7 @@ class Questions:
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         if symbol is not None:
             return symbol.key
-        return (id(subject), *self._recorder.writes.stamp(subject)) if type(subject) is TensorProxy else id(subject)
+        return (id(subject), *subject.recorder.writes.stamp(subject)) if type(subject) is TensorProxy else id(subject)
 
     def opposite(self, subject: Any) -> Any:
         """What tells the value whose negation a value is from others; None for what is no negation."""
@@ -269,6 +272,30 @@ class Questions:
             _NUMBERS.sub("*", self._recorder.scope.path),
             self._recorder.scope.call,
         )
+
+    def is_in_message(self) -> bool:
+        """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
+        frame = user_frame(sys._getframe(1))
+        source = "" if frame is None else place_of(frame.f_code, frame.f_lasti).source
+        if source.startswith("print("):  # printed when the program runs
+            self.stage(frame)
+            return False
+        if frame is not None and calls_logger(frame, source):
+            return True
+        return source.startswith(_REPORTS) or self.is_called_for_error()
+
+    def is_called_for_error(self) -> bool:
+        """Tell whether a `raise` statement calls what runs: what that asks is the example's."""
+        if self._recorder.region.outer is None and not self.forks:
+            return False  # the program would end there
+        inner = user_frame(sys._getframe(1))
+        frame = None if inner is None else inner.f_back
+        while frame is not None and frame.f_code not in BOUNDARIES:
+            is_user = user_frame(frame) is frame
+            if is_user and place_of(frame.f_code, frame.f_lasti).source.startswith("raise "):
+                return True
+            frame = frame.f_back
+        return False
 
     def restart(self, why: BaseException) -> BaseException:
         """Have the capture start again; whatever the program does until then is ignored."""
@@ -509,7 +536,9 @@ class Questions:
         elif self._recorder.plan.control_flow == "stage":
             ways = [
                 functools.partial(self._unroll_around, f"it asks for {asked}{what}"),
-                functools.partial(outline, self._recorder, sys._getframe(1), f"it asks for {asked}{what}"),
+                functools.partial(
+                    outline, with_examples(self._recorder), sys._getframe(1), f"it asks for {asked}{what}"
+                ),
             ]
             if not _comes_from_loop(subject):
                 ways.reverse()
@@ -549,11 +578,11 @@ class Questions:
             restart = self._around_draw()
             if restart is not None:
                 return restart
-        return outline(self._recorder, frame, "it draws random numbers") if is_helper else None
+        return outline(with_examples(self._recorder), frame, "it draws random numbers") if is_helper else None
 
     def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
         """Have the innermost function or module around a frame that can be cut out become one node."""
-        return outline(self._recorder, frame, why)
+        return outline(with_examples(self._recorder), frame, why)
 
     def refuse_draw(self, site: CallSite) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""

@@ -10,12 +10,12 @@ import torch
 from graphwright.capture.state.symbols import as_number, leaves, symbol_of
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["broadcast_shapes"]
 
 
-def broadcast_shapes(recorder: Recorder, shapes: tuple[Any, ...]) -> torch.Size | None:
+def broadcast_shapes(recorder: TypedCapture, shapes: tuple[Any, ...]) -> torch.Size | None:
     """The shape that shapes of the program broadcast to; None where all are plain, or hang on data."""
     symbols = [symbol for leaf in leaves(shapes) if (symbol := symbol_of(leaf)) is not None]
     if not symbols or not all(symbol.has_value for symbol in symbols):

@@ -15,8 +15,8 @@ from graphwright.capture.source.origins import CallSite, user_frame
 from graphwright.capture.state.plan import Restart
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.symbols import Symbol
-    from graphwright.capture.typed.recorder import Recorder
 
 __all__ = ["hashed", "is_fixed"]
 
@@ -68,6 +68,6 @@ def site_of(symbol: Symbol) -> Any:
     )  # fmt: skip
 
 
-def is_fixed(recorder: Recorder, symbol: Symbol) -> bool:
+def is_fixed(recorder: TypedCapture, symbol: Symbol) -> bool:
     """Tell whether a size that the program reads is to be the example's."""
     return bool(recorder.plan.fixed) and symbol.site is not None and site_of(symbol) in recorder.plan.fixed

@@ -17,7 +17,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Argument, Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["SAMPLES", "Numbers"]
 
@@ -28,7 +28,7 @@ _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, op
 class Numbers:
     """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._symbols: dict[tuple[Any, ...], Symbol] = {}
         self._fixed: dict[int, TensorProxy] = {}  # tensors whose sizes are the example's, by id
@@ -60,6 +60,10 @@ class Numbers:
         if is_fixed(self._recorder, symbol):
             return self.constant_symbol(self._recorder.questions.guard(symbol))
         return symbol
+
+    def count_symbol(self, tensor: TensorProxy) -> Symbol:
+        """The symbol of the number of elements of a tensor."""
+        return self._symbol(("numel", id(tensor)), tensor.example.numel(), "numel", (tensor,))
 
     def hashed(self, symbol: Symbol) -> None:
         """A number is to be a key: have what it comes from guarded, where that can be."""
@@ -173,7 +177,7 @@ class Numbers:
         """The truth of a value for the examples, None where they cannot tell."""
         if isinstance(subject, TensorProxy) or type(subject) is ObjectProxy:
             with torch._C.DisableTorchFunction():  # the recorder must not see it
-                return bool(self._recorder._to_examples(subject)) if self._recorder.examples.is_real else None
+                return bool(self._recorder.to_examples(subject)) if self._recorder.examples.is_real else None
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         assert symbol is not None
         return bool(symbol.hint) if symbol.has_value else None
@@ -236,7 +240,7 @@ class Numbers:
     def _number_of(self, tensor: TensorProxy | ObjectProxy, kind: Any) -> Symbol:
         """`int(tensor)` or `float(tensor)`."""
         with torch._C.DisableTorchFunction():
-            example = self._recorder._to_examples(tensor)
+            example = self._recorder.to_examples(tensor)
             example = example.detach() if isinstance(example, torch.Tensor) else example
             hint = kind(example) if self._recorder.examples.is_real else UNKNOWN
         return self._read(hint, kind, kind, tensor)

@@ -17,7 +17,7 @@ from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.symbols import leaves
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
@@ -35,7 +35,7 @@ def is_draw(function: Any) -> bool:
     return any(function is maker for maker in _MAKERS)
 
 
-def record_draw(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a draw of numbers. What draws something else, as a layer from a list, is called, and so refused later."""
     restart = recorder.questions.helper_that_draws(user_frame(sys._getframe(1)))
     if restart is not None:
@@ -45,7 +45,7 @@ def record_draw(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs
     generator = recorder.generators.setdefault(id(function.__self__), copy.deepcopy(function.__self__))
     draw = getattr(generator, function.__name__)
     drawn = getattr(copy.deepcopy(generator), function.__name__)(
-        *recorder._to_examples(args), **recorder._to_examples(kwargs)
+        *recorder.to_examples(args), **recorder.to_examples(kwargs)
     )
     if not all(isinstance(leaf, int | float | numpy.ndarray | numpy.generic) for leaf in leaves(drawn)):
         return function(*args, **kwargs)

@@ -21,7 +21,7 @@ from graphwright.capture.outside.drawing import GENERATORS
 from graphwright.capture.source.origins import CallSite, user_frame
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["PythonDraws"]
 
@@ -29,7 +29,7 @@ __all__ = ["PythonDraws"]
 class PythonDraws:
     """The states of the generators of `random` and `numpy.random`, to see whether a program draws from them."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._others = [*recorder.plan.generators.values()]  # the program's own
         for _, shell in () if recorder.shells is None else recorder.shells.all():

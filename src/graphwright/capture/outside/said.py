@@ -25,7 +25,7 @@ from graphwright.capture.state.tracer_warnings import warn_at
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["calls_logger", "logged_once", "print_elsewhere", "tells", "warn"]
 
@@ -59,11 +59,11 @@ def warn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return warn_at(frame, given["message"], category, given.get("source"))
 
 
-def print_elsewhere(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def print_elsewhere(recorder: Capture, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`print(..., file=file)` of a file that the graph cannot name."""
     frame = user_frame(sys._getframe(1))
     if frame is not None and _is_first(recorder, frame, "print", ""):
-        print(*[_Told.of(recorder, arg) for arg in args], **kwargs)
+        print(*[_Told.of(arg) for arg in args], **kwargs)
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def logged_once() -> Iterator[None]:
         if recorder is None or not recorder.is_running or record.name.partition(".")[0] == "torch":
             return True
         if isinstance(record.args, tuple):
-            record.args = tuple([_Told.of(recorder, arg) for arg in record.args])
+            record.args = tuple([_Told.of(arg) for arg in record.args])
         frame = _teller(sys._getframe(1))
         return frame is None or _is_first(recorder, frame, record.levelname.lower(), str(record.msg))
 
@@ -110,7 +110,7 @@ def _is_logging(file: str) -> bool:
     return file == logging.__file__ or os.path.basename(file) == "logging.py"
 
 
-def _is_first(recorder: Recorder, frame: FrameType, what: str, text: str) -> bool:
+def _is_first(recorder: Capture, frame: FrameType, what: str, text: str) -> bool:
     """Note that a line tells something, and say whether it is to be told: once, and on the way of the example."""
     log: Log | None = recorder.log
     if log is None or recorder.pending is not None:
@@ -131,7 +131,7 @@ class _Told:
         self._value = value
 
     @staticmethod
-    def of(recorder: Recorder, value: Any) -> Any:
+    def of(value: Any) -> Any:
         """What to format in place of a value."""
         if isinstance(value, TensorProxy):
             return _Told("?")

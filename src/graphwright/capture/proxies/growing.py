@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import as_number, is_symbolic
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["GrowingDict", "GrowingList", "Growing", "is_growing"]
 
@@ -32,14 +33,14 @@ class Growing:
     is_local = False  # whether it is a variable of the program, rather than an attribute
     is_sized = False  # whether its length is a size, so that it can be one that the example has
     name: str
-    recorder: Recorder
+    recorder: Capture
     _read: Callable[[], Node]
     _item: Callable[[Any, Node, str], Any]
 
     def _start(
         self,
         name: str,
-        recorder: Recorder,
+        recorder: Capture,
         read: Callable[[], Node],
         item: Callable[[Any, Node, str], Any],
         give_up: Callable[[], None] | None = None,
@@ -60,7 +61,7 @@ class Growing:
     def length(self) -> Any:
         """How many items there are: a number of the program."""
         node = self.recorder.node("call_function", len, (self._read(),), {}, "len")
-        return as_number(self.recorder.numbers.input_symbol(node, self._known_length()))
+        return as_number(with_examples(self.recorder).numbers.input_symbol(node, self._known_length()))
 
     def __len__(self) -> int:
         return int(self.length())
@@ -127,7 +128,7 @@ class GrowingDict(Growing, dict):  # type: ignore[type-arg]
         if key not in self.kinds:
             return dict.__contains__(self, key)
         node = self.recorder.node("call_function", operator.contains, (self._read(), key), {}, "contains")
-        return as_number(self.recorder.numbers.input_symbol(node, dict.__contains__(self, key)))
+        return as_number(with_examples(self.recorder).numbers.input_symbol(node, dict.__contains__(self, key)))
 
     def __contains__(self, key: Any) -> bool:
         return bool(self.has(key))

@@ -20,7 +20,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = [
     "ObjectMethod",
@@ -37,7 +37,7 @@ __all__ = [
 class ObjectProxy:
     """An object outside of torch that the program computes; to isinstance it is what it is for the example."""
 
-    def __init__(self, recorder: Recorder, example: Any, node: Node) -> None:
+    def __init__(self, recorder: TypedCapture, example: Any, node: Node) -> None:
         object.__setattr__(self, "_gw", (recorder, example, node))
 
     @property  # type: ignore[misc]
@@ -99,7 +99,7 @@ class ObjectProxy:
 
     def __str__(self) -> str:
         recorder, example, node = _parts(self)
-        if recorder.is_in_message():
+        if recorder.questions.is_in_message():
             return repr(self)
         if isinstance(example, BaseException | str):
             recorder.attempts.refuse_text(node)
@@ -108,7 +108,7 @@ class ObjectProxy:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _parts(value: ObjectProxy) -> tuple[Recorder, Any, Node]:
+def _parts(value: ObjectProxy) -> tuple[TypedCapture, Any, Node]:
     return object.__getattribute__(value, "_gw")  # type: ignore[no-any-return]
 
 
@@ -169,7 +169,7 @@ def object_node(value: ObjectProxy) -> Node:
     return _parts(value)[2]
 
 
-def object_recorder(value: ObjectProxy) -> Recorder:
+def object_recorder(value: ObjectProxy) -> TypedCapture:
     """The capture that an object is a value of."""
     return _parts(value)[0]
 

@@ -20,7 +20,7 @@ from graphwright.ops import delete_attribute, set_attribute
 from graphwright.runtime import attributes_of, new_object
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_kind", "is_plain_object"]
 
@@ -62,7 +62,7 @@ _NOT_PLAIN = ("builtins", "types", "torch")
 class Objects:
     """The containers and objects among the inputs of one capture: how each started."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._held: list[tuple[Any, Any]] = []  # (value, what it held)
 

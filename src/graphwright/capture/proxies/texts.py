@@ -18,7 +18,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["RunText", "formatted", "is_of_run", "joined_texts", "percent", "text_of"]
 
@@ -50,7 +50,7 @@ class RunText:
 
     __slots__ = ("hint", "node", "recorder")
 
-    def __init__(self, recorder: Recorder, node: Node, hint: Any = UNKNOWN) -> None:
+    def __init__(self, recorder: Capture, node: Node, hint: Any = UNKNOWN) -> None:
         self.recorder, self.node, self.hint = recorder, node, hint
 
     @property  # type: ignore[misc]
@@ -131,7 +131,7 @@ def is_of_run(value: Any) -> bool:
     return type(value) is RunText or is_symbolic(value) or isinstance(value, Proxy)
 
 
-def formatted(recorder: Recorder, template: str, values: tuple[Any, ...]) -> Any:
+def formatted(recorder: Capture, template: str, values: tuple[Any, ...]) -> Any:
     """`template.format(*values)`, where a loop of the graph makes the values."""
     arguments = (template, *map(recorder.argument, values))
     node = recorder.node("call_method", "format", arguments, {}, "", recorder.target_name() or "text")
@@ -139,7 +139,7 @@ def formatted(recorder: Recorder, template: str, values: tuple[Any, ...]) -> Any
     return _made(recorder, node, UNKNOWN if UNKNOWN in hints else template.format(*hints))
 
 
-def percent(recorder: Recorder, template: str, values: Any) -> Any:
+def percent(recorder: Capture, template: str, values: Any) -> Any:
     """`template % values`, where a loop of the graph makes the values."""
     name = recorder.target_name() or "text"
     node = recorder.node("call_function", operator.mod, (template, recorder.argument(values)), {}, "", name)
@@ -148,7 +148,7 @@ def percent(recorder: Recorder, template: str, values: Any) -> Any:
     return _made(recorder, node, UNKNOWN if UNKNOWN in hints else template % tuple(hints))
 
 
-def text_of(recorder: Recorder, value: Any, function: Callable[[Any], str] = str) -> Any:
+def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str) -> Any:
     """`str(value)`, or `repr(value)`, of what only a run knows."""
     if type(value) is RunText and function is str:
         return value
@@ -159,14 +159,14 @@ def text_of(recorder: Recorder, value: Any, function: Callable[[Any], str] = str
     return _made(recorder, node, hint if hint is UNKNOWN else function(hint))
 
 
-def joined_texts(recorder: Recorder, between: str, texts: Any) -> Any:
+def joined_texts(recorder: Capture, between: str, texts: Any) -> Any:
     """`between.join(texts)` of a list of the run."""
     arguments = (between, recorder.argument(texts))
     node = recorder.node("call_method", "join", arguments, {}, "", recorder.target_name() or "text")
     return _made(recorder, node, UNKNOWN)
 
 
-def _made(recorder: Recorder, node: Node, hint: Any) -> Any:
+def _made(recorder: Capture, node: Node, hint: Any) -> Any:
     """The text that a node gives; under symbolic tracing it is a value like any other."""
     return RunText(recorder, node, hint) if recorder.examples.are_there else recorder.numbers.of_node(node, hint, str)
 

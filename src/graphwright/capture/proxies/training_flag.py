@@ -9,7 +9,7 @@ from graphwright.ir import Node
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
-    from graphwright.capture.symbolic.tracer import Tracer
+    from graphwright.capture.proxies.recording import TracerBase
 
 __all__ = ["TrainingFlag"]
 
@@ -17,7 +17,7 @@ __all__ = ["TrainingFlag"]
 class TrainingFlag(Proxy):
     """The `training` flag of a module during capture: passed on it stays live, asked about it is guarded."""
 
-    def __init__(self, tracer: Tracer, prefix: str, value: bool) -> None:
+    def __init__(self, tracer: TracerBase, prefix: str, value: bool) -> None:
         self.tracer = tracer
         self._prefix = prefix
         self._value = value

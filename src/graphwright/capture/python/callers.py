@@ -29,7 +29,7 @@ from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Callers"]
 
@@ -42,7 +42,7 @@ _FIX = "call it where the source can be read, or make the calling function a lea
 class Callers:
     """Looks for such calls on the stack of one capture."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._last: FrameType | None = None
         self._globals = Globals()

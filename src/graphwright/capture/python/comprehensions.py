@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from graphwright.capture.containers.joining import Grows
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.loop_sets import table_of
 from graphwright.capture.containers.open_iterables import iterable_of
@@ -13,6 +12,7 @@ from graphwright.capture.containers.tables import Tables
 from graphwright.capture.flow.deciding import Deciding, recorder_of
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.running import running
+from graphwright.capture.state.samples import Grows
 
 __all__ = ["Comprehensions"]
 

@@ -23,7 +23,6 @@ from graphwright.capture.calls.identity import is_member
 from graphwright.capture.calls.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.calls.refusals import is_misfit, is_refused_number
 from graphwright.capture.containers.heaps import heap_call
-from graphwright.capture.containers.joining import UNSET
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
@@ -43,7 +42,7 @@ from graphwright.capture.containers.tables import container_of, method_call
 from graphwright.capture.conversion.conversion import convert
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.plain_attempts import Handlers, run_plainly
+from graphwright.capture.flow.plain_attempts import run_plainly
 from graphwright.capture.flow.swallowing import watched
 from graphwright.capture.numbers.broadcasting import broadcast_shapes
 from graphwright.capture.outside.drawing import is_draw, record_draw
@@ -56,15 +55,18 @@ from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.python.comprehensions import Comprehensions
 from graphwright.capture.source.caches import without_cache
+from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.plan import Conversions
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, running
+from graphwright.capture.state.samples import UNSET
 from graphwright.capture.state.symbols import UNKNOWN, leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = [
     "RUNTIME",
@@ -209,7 +211,7 @@ class Runtime(Comprehensions):
         if args and type(args[0]) is TensorProxy and args[0].is_mixed and any(function is f for f in _CLASS_QUESTIONS):
             raise asked_for_class(args[0])
         if len(args) in (1, 2) and shown(args[0]) and function in _ASK_ERRORS:
-            return recorder.attempts.asked(function, args)
+            return with_examples(recorder).attempts.asked(function, args)
         if function is type and len(args) == 1:
             return kind_of(args[0])
         if (function is len or function is bool) and args and is_growing(args[0]):
@@ -227,7 +229,7 @@ class Runtime(Comprehensions):
             if isinstance(listed, OpenReversed) and (turned := listed.listed(recorder)) is not None:
                 listed = turned
             if isinstance(listed, OpenRange) and recorder.examples.are_there and function is list:
-                listed = numbers(recorder, listed)
+                listed = numbers(with_examples(recorder), listed)
             if isinstance(listed, OfRun):
                 return listed if listed is not args[0] and function is list else listed.listed(function)
         if (function is any or function is all) and len(args) == 1:
@@ -237,7 +239,7 @@ class Runtime(Comprehensions):
         if args and function is sum and (isinstance(args[0], Proxy | TensorProxy) or _is_list_of_tensors(args[0])):
             if not recorder.examples.are_there:
                 return recorder.torch_function(function, args, kwargs)
-            return recorder.record("call_function", function, function, args, kwargs)
+            return with_examples(recorder).record("call_function", function, function, args, kwargs)
         if (function is map or function is filter) and len(args) == 2 and iterable_of(args[1]) is not None:
             if function is map:
                 return self.listed(args[1], "item", False, functools.partial(self.call, args[0]))
@@ -260,7 +262,7 @@ class Runtime(Comprehensions):
         if opened is not None and any(recorder_of(arg) is not None or iterable_of(arg) is not None for arg in args):
             return opened(*args, **kwargs)
         if function is torch.broadcast_shapes and not kwargs and all(type(arg) in (tuple, torch.Size) for arg in args):
-            shape = broadcast_shapes(recorder, args)
+            shape = broadcast_shapes(with_examples(recorder), args)
             if shape is not None:
                 return shape
         if function is print and recorder.examples.are_there:
@@ -273,9 +275,9 @@ class Runtime(Comprehensions):
         if (recorder.plan.leaves and is_leaf(function, recorder.plan.leaves)) or (
             recorder.plan.outlined and _code_of(function) in recorder.plan.outlined
         ):
-            return record_leaf_function(recorder, function, args, kwargs)
+            return record_leaf_function(with_examples(recorder), function, args, kwargs)
         if is_draw(function):
-            return record_draw(recorder, function, args, kwargs)
+            return record_draw(with_examples(recorder), function, args, kwargs)
         handler = None if recorder.transforms is None else recorder.transforms.handler(function)
         if handler is not None:
             return handler(*args, **kwargs)
@@ -352,11 +354,11 @@ class Runtime(Comprehensions):
 RUNTIME = Runtime()
 
 
-def _outside(recorder: Recorder, function: Any, args: Any, kwargs: Any) -> Any:
+def _outside(recorder: Capture, function: Any, args: Any, kwargs: Any) -> Any:
     """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
     if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
         return function(*args, **kwargs)
-    return record_foreign_call(recorder, function, args, kwargs)
+    return record_foreign_call(with_examples(recorder), function, args, kwargs)
 
 
 def _code_of(function: Any) -> Any:
@@ -442,20 +444,20 @@ class _Shown:
 # ---- functions that want numbers
 
 
-def _number(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _number(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """int(x), float(x), round(x), math.sqrt(x): a number computed from one or more."""
     return recorder.numbers.computed(function, args, kwargs)
 
 
-def _length(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _length(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return recorder.numbers.length(args[0])
 
 
-def _truth(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _truth(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return recorder.numbers.truth(args[0])
 
 
-def _extreme(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _extreme(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) > 1 and not kwargs:
         return recorder.numbers.computed(function, args, kwargs)
     return function(*args, **kwargs)
@@ -479,7 +481,7 @@ def _holds_symbolic(value: Any) -> bool:
     return isinstance(value, tuple | list) and any(recorder_of(item) is not None for item in value)
 
 
-def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _every(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """all(values) and any(values)."""
     decide = RUNTIME.both if function is all else RUNTIME.either
     result: Any = function is all
@@ -488,14 +490,14 @@ def _every(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dic
     return result
 
 
-def _found(recorder: Recorder, function: Any, values: Any) -> Any:
+def _found(recorder: Capture, function: Any, values: Any) -> Any:
     """any(values) and all(values) of a list whose length only a run knows, or of a tensor."""
     node = recorder.node("call_function", function, (recorder.argument(values),), {}, function.__name__)
-    hint = function(recorder._to_examples(values)) if recorder.examples.is_real else UNKNOWN
+    hint = function(recorder.to_examples(values)) if recorder.examples.is_real else UNKNOWN
     return recorder.numbers.of_node(node, hint, bool)
 
 
-def _looked_up(recorder: Recorder, table: dict[Any, Any], key: Any = None, default: Any = None) -> Any:
+def _looked_up(recorder: Capture, table: dict[Any, Any], key: Any = None, default: Any = None) -> Any:
     """`table.get(key, default)` with a key of the program, whose hash is another one when it runs."""
     if isinstance(key, Proxy):
         return key.tracer.create_proxy("call_method", "get", (table, key, default), {})
@@ -545,14 +547,14 @@ def _reversed(iterable: Any) -> Any:
     return reversed(iterable) if part is None or isinstance(part, Rows) else OpenReversed(part)
 
 
-def _asserted(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _asserted(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch._assert(condition, message) stays what it is."""
     message = recorder.questions.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
     condition = recorder.numbers.predicate(args[0])
     recorder.make("call_function", function, (condition, message), "assert_")
 
 
-def _checked(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _checked(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch._check(condition, message): an exception of its class where the condition does not hold."""
 
     kind, given = _CHECKS[function], list(args)
@@ -568,7 +570,7 @@ def _checked(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
     RUNTIME.branch(given[0], lambda: None, fail)
 
 
-def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _printed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if recorder.examples.are_there and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
         return print_elsewhere(recorder, args, kwargs)
     kwargs = {name: value for name, value in kwargs.items() if name != "file"}
@@ -576,8 +578,8 @@ def _printed(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: d
     return recorder.make("call_function", print, tuple(map(recorder.questions.message, args)), "print", named)
 
 
-def _grad_mode_set(recorder: Recorder, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    symbol = recorder.ambient.flag = args[0]
+def _grad_mode_set(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    symbol = with_examples(recorder).ambient.flag = args[0]
     return function(bool(symbol.node.sample))
 
 

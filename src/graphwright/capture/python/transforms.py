@@ -32,7 +32,7 @@ from graphwright.ir import Node
 from graphwright.ops import TRANSFORMS, transformed, unpack
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["BY_CODE", "MADE", "Transforms"]
 
@@ -50,7 +50,7 @@ _DIFFERENTIATING = ("grad", "grad_and_value", "jacrev", "hessian", "vjp", "jacob
 class Transforms:
     """The calls of transforms in one capture."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._noted: dict[Node, Any] = {}  # examples of values that bodies use
         self._wholes: dict[int, tuple[Any, Any, Callable[[], Node]]] = {}  # id -> (container, its content, its node)
@@ -91,7 +91,7 @@ class Transforms:
         if now[1] != then[1] or not all(map(operator.is_, now[0], then[0])):
             return None
         node = known[2]()
-        return node if self._recorder.region.outer is None else self.note(node, self._recorder._to_examples(container))
+        return node if self._recorder.region.outer is None else self.note(node, self._recorder.to_examples(container))
 
     # ---- calls
 
@@ -139,15 +139,15 @@ class Transforms:
         result = self._run_body(name, function, options, inputs, kwargs, region)
         operands = list(region.lifted)
         region.take(operands)
-        example_args = recorder._to_examples(args), recorder._to_examples(kwargs)
+        example_args = recorder.to_examples(args), recorder.to_examples(kwargs)
         if name == _CHECKPOINT:
-            example: Any = recorder._to_examples(result)
+            example: Any = recorder.to_examples(result)
         else:
-            values = [self._example_of(operand, region.outer) for operand in operands]
+            values = [self.example_of(operand, region.outer) for operand in operands]
             replay = Replay(recorder, region.graph)
             example = recorder.examples.run(
                 functools.partial(transformed, name, lambda *given: replay(*given, *values)),
-                (example_args[0], (), recorder._to_examples(options)),
+                (example_args[0], (), recorder.to_examples(options)),
                 example_args[1],
             )
         node = recorder.node(
@@ -171,7 +171,7 @@ class Transforms:
         pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
         if len(names) == len(pairs):
             node = recorder.node("call_function", unpack, (make(), len(pairs)), {}, "unpack")
-            nodes = [recorder._item_node(node, key, called) for (key, _), called in zip(pairs, names, strict=True)]
+            nodes = [recorder.item_node(node, key, called) for (key, _), called in zip(pairs, names, strict=True)]
             items = [self._results(item, _giving(made)) for (_, item), made in zip(pairs, nodes, strict=True)]
         else:
             items = [self._results(item, _item(recorder, recorder.region, make, key)) for key, item in pairs]
@@ -215,7 +215,7 @@ class Transforms:
             recorder.region = before
         return result
 
-    def _example_of(self, node: Node, region: Region | None) -> Any:
+    def example_of(self, node: Node, region: Region | None) -> Any:
         """The example of a value that a body uses from outside."""
         while region is not None and node not in self._noted:
             outside = next((outer for outer, inner in region.lifted.items() if inner is node), None)
@@ -231,7 +231,7 @@ class Transformed:
     After the capture it is what torch makes.
     """
 
-    def __init__(self, recorder: Recorder, name: str, function: Any, options: dict[str, Any]) -> None:
+    def __init__(self, recorder: TypedCapture, name: str, function: Any, options: dict[str, Any]) -> None:
         self._recorder, self._name, self._function, self._options = recorder, name, function, options
         if not isinstance(function, nn.Module):
             functools.update_wrapper(self, function, updated=())
@@ -248,7 +248,7 @@ class Transformed:
 class _Called:
     """A function that an operation of the program gives: a call of it is recorded."""
 
-    def __init__(self, recorder: Recorder, function: Callable[..., Any], node: Node) -> None:
+    def __init__(self, recorder: TypedCapture, function: Callable[..., Any], node: Node) -> None:
         self._recorder, self._function, self._node = recorder, function, node
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -258,7 +258,7 @@ class _Called:
 class _Feed:
     """Makes the inputs of a body: one placeholder for each, its tensors as proxies of what the transform gives."""
 
-    def __init__(self, recorder: Recorder, region: Region, narrow: Callable[..., torch.Tensor]) -> None:
+    def __init__(self, recorder: TypedCapture, region: Region, narrow: Callable[..., torch.Tensor]) -> None:
         self._recorder, self._region, self._narrow = recorder, region, narrow
 
     def input(self, name: str, value: Any, mark: Any) -> Any:
@@ -296,14 +296,14 @@ def _giving(node: Node) -> Callable[[], Node]:
     return lambda: node
 
 
-def _item(recorder: Recorder, region: Region, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
+def _item(recorder: TypedCapture, region: Region, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
     """What makes the node of an item of a container, in the region that has the container, when it is needed."""
 
     @functools.cache
     def item() -> Node:
         before, recorder.region = recorder.region, region
         try:
-            return recorder._item_node(make(), key)
+            return recorder.item_node(make(), key)
         finally:
             recorder.region = before
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 if TYPE_CHECKING:
-    from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["BOUNDARIES", "RUN", "Refusal", "capturing", "refusal", "run", "running", "stopping"]
 
@@ -34,7 +33,7 @@ BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code
 class capturing:
     """While it is entered, converted functions of this thread record with a recorder."""
 
-    def __init__(self, recorder: Recorder | SymbolicRecorder) -> None:
+    def __init__(self, recorder: Capture) -> None:
         self._recorder = recorder
 
     def __enter__(self) -> None:
@@ -45,12 +44,12 @@ class capturing:
         set_running(self._before)
 
 
-def running() -> Recorder | None:
+def running() -> Capture | None:
     """The recorder of the capture that runs in this thread, of either kind."""
     return getattr(_thread, "recorder", None)
 
 
-def set_running(recorder: Recorder | SymbolicRecorder | None) -> None:
+def set_running(recorder: Capture | None) -> None:
     """Say which capture runs in this thread."""
     _thread.recorder = recorder
 

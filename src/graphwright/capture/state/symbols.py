@@ -18,7 +18,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
 
@@ -39,7 +39,7 @@ class Symbol:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: TypedCapture,
         hint: Number,
         function: Callable[..., Any] | str,
         args: tuple[Any, ...],
@@ -149,10 +149,10 @@ class _Number:
         return bool(self.node.int_())
 
     def __str__(self) -> str:
-        return str(self.node._hint if self.node.recorder.is_in_message() else self.node.int_())
+        return str(self.node._hint if self.node.recorder.questions.is_in_message() else self.node.int_())
 
     def __format__(self, spec: str) -> str:
-        return format(self.node._hint if self.node.recorder.is_in_message() else self.node.int_(), spec)
+        return format(self.node._hint if self.node.recorder.questions.is_in_message() else self.node.int_(), spec)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.node})"

@@ -12,12 +12,13 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from graphwright.capture.source.origins import user_frame
+from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["TensorProxy", "is_uncertain"]
 
@@ -44,7 +45,7 @@ class TensorProxy(torch.Tensor):
     one side of the branch at `mixed_at` gave True or False.
     """
 
-    recorder: Recorder
+    recorder: TypedCapture
     example: torch.Tensor
     _node: Node | None
     _make: Callable[[], Node] | None
@@ -57,7 +58,7 @@ class TensorProxy(torch.Tensor):
 
     @staticmethod
     def make(
-        recorder: Recorder, example: torch.Tensor, node: Node | None, make: Callable[[], Node] | None = None
+        recorder: TypedCapture, example: torch.Tensor, node: Node | None, make: Callable[[], Node] | None = None
     ) -> TensorProxy:
         """Make the proxy of a node, or of one that `make` will make when it is needed."""
         with torch._C.DisableTorchFunction():
@@ -99,7 +100,7 @@ class TensorProxy(torch.Tensor):
 
     def _text(self, write: Callable[[torch.Tensor], str]) -> str:
         """The text of a tensor: in a message it decides nothing; elsewhere its data would."""
-        if not self.recorder.is_in_message():
+        if not self.recorder.questions.is_in_message():
             self.recorder.questions.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
             answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
             return str(self.recorder.questions.refuse_data(self, "as text", answer))
@@ -120,7 +121,7 @@ class TensorProxy(torch.Tensor):
     ) -> Any:
         recorder = running()
         if recorder is not None:
-            recorder.callers.reached_compiler()
+            with_examples(recorder).callers.reached_compiler()
         raise refusal(
             CaptureError(
                 f"{getattr(function, '__name__', function)!r} was called on a tensor of the captured program outside "

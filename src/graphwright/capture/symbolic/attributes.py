@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from graphwright.capture.symbolic.tracer import Tracer
+from typing import Any, Protocol
 
 __all__ = ["Watched"]
+
+
+class _Reader(Protocol):
+    """What a table asks of the tracer."""
+
+    _shells: Any
+    parameter_proxy_cache: dict[str, Any]
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any: ...
 
 
 class Watched(dict):  # type: ignore[type-arg]
     """A table of a shell, `_parameters` mostly: reading one by name goes through the tracer, iterating does not."""
 
-    def __init__(self, tracer: Tracer, table: dict[str, Any]) -> None:
+    def __init__(self, tracer: _Reader, table: dict[str, Any]) -> None:
         super().__init__(table)
         self._tracer = tracer
 

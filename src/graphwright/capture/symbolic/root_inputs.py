@@ -12,7 +12,7 @@ import typing
 import warnings
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
@@ -20,9 +20,7 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.proxies.recording import trace_error_and
 from graphwright.codegen import PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import TraceError
-
-if TYPE_CHECKING:
-    from graphwright.capture.symbolic.tracer import Tracer
+from graphwright.ir import Graph, Target
 
 __all__ = [
     "PH",
@@ -65,8 +63,30 @@ def _assert_is_none(value: object, msg: str) -> None:
 assert_is_none = _assert_is_none
 
 
+class _InputTracer(Protocol):
+    """What making the inputs asks of the tracer."""
+
+    graph: Graph
+    traced_module: Any
+    _root_signature: tuple[Any, inspect.Signature] | None
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Any: ...
+
+    def _proxy_placeholder(
+        self, name: str, concrete_args: Mapping[str, Any] | None, sig: Any, fn_for_analysis: Callable[..., Any]
+    ) -> Any: ...
+
+
 def make_inputs(
-    tracer: Tracer, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any
+    tracer: _InputTracer, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any
 ) -> tuple[Callable[..., Any], list[Any]]:
     """Make the placeholders of a program; return a function and the arguments to call it with, by position."""
     analyzed = inspect.unwrap(root_fn)
@@ -108,7 +128,7 @@ def make_inputs(
 
 
 def _on_leaves(
-    tracer: Tracer, function: Callable[..., Any], args: list[Any], names: list[str]
+    tracer: _InputTracer, function: Callable[..., Any], args: list[Any], names: list[str]
 ) -> tuple[Callable[..., Any], list[Any]]:
     """Where an argument has a structure: the program as a function of leaves that returns leaves, and the leaves."""
     leaves, in_spec = pytree.tree_flatten(tuple(args))
@@ -131,7 +151,7 @@ def _on_leaves(
     return on_leaves, leaves
 
 
-def _signature(tracer: Tracer, function: Callable[..., Any]) -> inspect.Signature:
+def _signature(tracer: _InputTracer, function: Callable[..., Any]) -> inspect.Signature:
     known = tracer._root_signature
     if known is None or known[0] is not function:
         is_torch = inspect.isbuiltin(function) and str(function.__module__).partition(".")[0] == "torch"
@@ -145,7 +165,7 @@ def _signature(tracer: Tracer, function: Callable[..., Any]) -> inspect.Signatur
 
 
 def placeholder_for(
-    tracer: Tracer,
+    tracer: _InputTracer,
     name: str,
     concrete_args: Mapping[str, Any] | None,
     signature: inspect.Signature | None,
@@ -165,7 +185,7 @@ def placeholder_for(
     return proxy
 
 
-def _specialized(tracer: Tracer, name: str, default: tuple[Any, ...], structure: Any) -> Any:
+def _specialized(tracer: _InputTracer, name: str, default: tuple[Any, ...], structure: Any) -> Any:
     """A placeholder per leaf of a structure, and a check per value that the program is specialized to."""
     number = 0
 

@@ -13,13 +13,13 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.calls.whole_calls import is_whole
-from graphwright.capture.containers.joining import Sample, Unlike, Verdict, are_of_run
+from graphwright.capture.containers.joining import are_of_run
 from graphwright.capture.containers.loop_holders import check_items
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.flow.loops import Loops
@@ -33,6 +33,7 @@ from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.plan import Plan
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
+from graphwright.capture.state.samples import Sample, Unlike, Verdict
 from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, map_arg
@@ -50,6 +51,8 @@ class SymbolicRecorder:
         self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
         self.listed: list[Any] = []  # items of lists that loops make longer, and what they held
         self.tracer = tracer
+        self.typed = None
+        self.is_running = True
         self.plan = plan
         self.log = plan.log
         self.pending: BaseException | None = None
@@ -58,9 +61,9 @@ class SymbolicRecorder:
         self.has_objects = False  # outside of torch, apart from proxies
         self.calls = Calls()
         self.numbers = _Numbers(self)
-        self.questions = _Questions(cast(Any, self))
+        self.questions = _Questions(self)
         self.joining = _Joining(self)
-        self.loops = Loops(cast(Any, self))
+        self.loops = Loops(self)
         self.attempts = PlainAttempts()
         self.ambient = _Ambient(tracer)
         self.keeping = None  # attributes are what they are found to be
@@ -182,7 +185,7 @@ class SymbolicRecorder:
         """Nodes of symbolic tracing are not called as the source calls their values."""
         return ()
 
-    def _to_examples(self, value: Any) -> Any:
+    def to_examples(self, value: Any) -> Any:
         """There are no examples."""
         return value
 
@@ -241,6 +244,7 @@ class _NoExamples:
 
     is_real = False
     are_there = False
+    is_running = False
 
 
 class _Wholes:
@@ -446,14 +450,8 @@ class _Questions(Questions):
             return self.known[key]
         if not self.is_asked_by_user():
             return None
-        self.convert_asking()
+        self.stage(user_frame(sys._getframe(1)))
         return self._fork(subject, key, self.place())
-
-    def convert_asking(self) -> None:
-        """Start again with the function that is running converted, unless it is or cannot be."""
-        codes = self.convertible(user_frame(sys._getframe(1)))
-        if codes:
-            raise self.restart(self._recorder.plan.convert(codes))
 
     def is_data(self, subject: Any) -> bool:
         return True

@@ -33,6 +33,7 @@ from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.staging import convert_methods
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.plan import Plan, Restart
+from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
@@ -252,7 +253,7 @@ class Tracer(TracerBase):
             return self._run(root, concrete_args)
         plan = Plan()
 
-        def run(answers: tuple[bool, ...]) -> SymbolicRecorder:
+        def run(answers: tuple[bool, ...]) -> SymbolicCapture:
             plan.start(answers)
             self._run(root, concrete_args, plan)
             recorder = self._recorder

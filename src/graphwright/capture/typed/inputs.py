@@ -14,11 +14,11 @@ import torch
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.proxies.objects import Objects, is_object
+from graphwright.capture.state.protocol import TypedCapture
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.symbols import as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.entries import path_to, placeholder_of
-from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.runtime import attribute_names, attributes_of, expect_kinds, expect_tensors, expect_values
@@ -42,7 +42,7 @@ class Inputs:
     and their like are known: the program is specialized to them, and `known` says so by parameter.
     """
 
-    def __init__(self, recorder: Recorder, signature: inspect.Signature, where: str) -> None:
+    def __init__(self, recorder: TypedCapture, signature: inspect.Signature, where: str) -> None:
         self._recorder = recorder
         self._signature = signature
         self._where = where

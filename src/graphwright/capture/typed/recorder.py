@@ -36,7 +36,6 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
-from graphwright.capture.outside.said import calls_logger
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
@@ -67,7 +66,7 @@ from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
+from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -78,7 +77,6 @@ from graphwright.runtime import Shells, expect, mark_opaque
 
 __all__ = ["Recorder"]
 
-_REPORTS = ("assert ", "raise ", "torch._assert", "torch._check", "warnings.warn", "logging.")
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
 
@@ -89,6 +87,7 @@ class Recorder:
         self.root = self.region = Region()
         self.plan = plan
         self.examples = examples
+        self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
         self.keeping: Keeping | None = None  # what the program keeps in attributes
@@ -307,7 +306,7 @@ class Recorder:
             self.calls.recorded += 1
         changed = written_argument(op, target, args, kwargs)
         is_mixed = type(changed) is TensorProxy and changed.is_mixed and target in IN_PLACE_FUNCTIONS
-        if isinstance(changed, torch.Tensor) and example is self._to_examples(changed) and not is_mixed:
+        if isinstance(changed, torch.Tensor) and example is self.to_examples(changed) and not is_mixed:
             return changed
         if isinstance(example, torch.Tensor):
             proxy = TensorProxy.make(self, example, node)
@@ -332,7 +331,7 @@ class Recorder:
 
     def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
-        given = self._to_examples(args), self._to_examples(kwargs)
+        given = self.to_examples(args), self.to_examples(kwargs)
         try:
             return self.examples.repeat(run, *given, self.gives_data)
         except Exception as error:
@@ -388,7 +387,7 @@ class Recorder:
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
             items = [
-                self._items(item, self._item_node(node, i, named[i]))
+                self._items(item, self.item_node(node, i, named[i]))
                 if _holds_tensors(item) or self.gives_data or type(item) in (int, float, bool)
                 else item
                 for i, item in enumerate(value)
@@ -398,7 +397,7 @@ class Recorder:
                 return kind(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, dict):
-            return type(value)((key, self._items(item, self._item_node(node, key))) for key, item in value.items())
+            return type(value)((key, self._items(item, self.item_node(node, key))) for key, item in value.items())
         if isinstance(value, numpy.ndarray | numpy.generic) or (self.gives_data and not isinstance(value, _KINDS)):
             return self._object(value, node)
         return value
@@ -414,7 +413,7 @@ class Recorder:
     def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
         """The nodes of the items of a tuple."""
         whole = self.node("call_function", unpack, (node, count), {}, "unpack")
-        return [self._item_node(whole, i, names[i] if names[i].isidentifier() else "") for i in range(count)]
+        return [self.item_node(whole, i, names[i] if names[i].isidentifier() else "") for i in range(count)]
 
     def mark(self) -> Any:
         """What is counted so far."""
@@ -424,7 +423,7 @@ class Recorder:
         """Forget what was counted after a mark: it is captured once more."""
         self.calls, self._calls = mark[0].copy(), dict(mark[1])
 
-    def _item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+    def item_node(self, owner: Node, key: Any, name: str = "") -> Node:
         return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
 
     def unpacked_names(self) -> Sequence[str]:
@@ -526,7 +525,7 @@ class Recorder:
                 return None
         return self.node("call_method", "numpy", (self._attribute_node(known[1]),), {}, "array")
 
-    def _to_examples(self, value: Any) -> Any:
+    def to_examples(self, value: Any) -> Any:
         kind = type(value)
         if kind in ATOMS:
             return value
@@ -548,16 +547,16 @@ class Recorder:
         if is_growing(value) and value.is_local:
             return value.example()
         if isinstance(value, tuple):
-            items = [self._to_examples(item) for item in value]
+            items = [self.to_examples(item) for item in value]
             if kind is tuple:
                 return tuple(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, list):
-            return [self._to_examples(item) for item in list.__iter__(value)]
+            return [self.to_examples(item) for item in list.__iter__(value)]
         if isinstance(value, dict):
-            return {key: self._to_examples(item) for key, item in value.items()}
+            return {key: self.to_examples(item) for key, item in value.items()}
         if kind is slice:
-            return slice(*map(self._to_examples, (value.start, value.stop, value.step)))
+            return slice(*map(self.to_examples, (value.start, value.stop, value.step)))
         return value
 
     def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
@@ -586,31 +585,7 @@ class Recorder:
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
 
     def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
-        return self.examples.run(function, self._to_examples(args), self._to_examples(kwargs))
-
-    def is_in_message(self) -> bool:
-        """Tell whether the running statement checks or reports something: the text of a number then decides nothing."""
-        frame = user_frame(sys._getframe(1))
-        source = "" if frame is None else place_of(frame.f_code, frame.f_lasti).source
-        if source.startswith("print("):  # printed when the program runs
-            self.questions.stage(frame)
-            return False
-        if frame is not None and calls_logger(frame, source):
-            return True
-        return source.startswith(_REPORTS) or self.is_called_for_error()
-
-    def is_called_for_error(self) -> bool:
-        """Tell whether a `raise` statement calls what runs: what that asks is the example's."""
-        if self.region.outer is None and not self.questions.forks:
-            return False  # the program would end there
-        inner = user_frame(sys._getframe(1))
-        frame = None if inner is None else inner.f_back
-        while frame is not None and frame.f_code not in BOUNDARIES:
-            is_user = user_frame(frame) is frame
-            if is_user and place_of(frame.f_code, frame.f_lasti).source.startswith("raise "):
-                return True
-            frame = frame.f_back
-        return False
+        return self.examples.run(function, self.to_examples(args), self.to_examples(kwargs))
 
     # ---- errors and places
 

@@ -1,0 +1,550 @@
+"""The parts of a capture that is running, as others see them: each knows one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from graphwright.capture.source.origins import CallSite
+    from graphwright.capture.state.obstacles import Category
+    from graphwright.capture.state.regions import Region
+    from graphwright.capture.state.samples import Sample, Verdict
+    from graphwright.capture.state.symbols import Number, Symbol
+    from graphwright.capture.state.tensor_proxy import TensorProxy
+    from graphwright.errors import CaptureError
+    from graphwright.ir import Argument, Node
+
+__all__ = [
+    "Handlers",
+    "Ladder",
+    "Numbers",
+    "TypedNumbers",
+    "Joining",
+    "Loops",
+    "Attempts",
+    "TypedAttempts",
+    "Writes",
+    "TypedWrites",
+    "Transforms",
+    "TypedTransforms",
+    "Callers",
+    "Ambient",
+    "TypedAmbient",
+    "Keeping",
+]
+
+# Of a `try`: what each handler catches, None for everything, and the handler.
+Handlers = Sequence[tuple[Callable[[], Any] | None, Callable[[Any], Any]]]
+
+
+class ExampleFacts(Protocol):
+    """What the examples of a capture are."""
+
+    is_running: bool  # whether an operation is run on them right now
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there are any."""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether they have data."""
+
+
+class Ladder(Protocol):
+    """The questions of one capture and how each is answered."""
+
+    known: dict[Any, bool]  # what holds on the side of the branch that is being captured
+    forks: list[Any]
+    has_optionals: bool  # whether there is a tensor that may be None
+
+    @property
+    def conditions(self) -> Any:
+        """What the conditions of the program are made of."""
+
+    def is_in_message(self) -> bool:
+        """Tell whether the text of a number is asked for by a message, where it decides nothing."""
+
+    def is_called_for_error(self) -> bool:
+        """Tell whether a `raise` statement calls what runs."""
+
+    def answer(self, symbol: Symbol) -> Any:
+        """Answer what Python asks of a number: convert who asks, or fork, or take the example's value under a guard."""
+
+    def decide(self, subject: Any, kind: type = bool) -> Any:
+        """Answer a question of Python's about a value, as the plan says for its place."""
+
+    def stage(self, frame: FrameType | None) -> None:
+        """Start again with the function of a frame converted, where that can be and is not done."""
+
+    def guard_sizes(self, values: Iterable[Any]) -> None:
+        """Take what these values are, short of their data, from the example: the program asked by a `try`."""
+
+    def of_example(self, subject: Any) -> Any:
+        """The answer of the example, None where that cannot tell."""
+
+    def guard(self, symbol: Symbol, where: str = "") -> Any:
+        """Take the answer of the example, and check when the program runs that it is this."""
+
+    def _fork(self, subject: Any, key: Any, place: Any) -> bool:
+        """Answer with what the plan says for this fork; the capture is made again for the other answer."""
+
+    def follows_start(self) -> bool:
+        """Whether this is a call that starts with None in an attribute and is to go the example's way."""
+
+    def subject_of(self, test: Any) -> Any:
+        """What decides a branch on a value: the symbol behind a number, else the value itself."""
+
+    def key_of(self, subject: Any) -> Any:
+        """What tells a value from others."""
+
+    def opposite(self, subject: Any) -> Any:
+        """What tells the value whose negation a value is from others; None for what is no negation."""
+
+    def is_data(self, subject: Any) -> bool:
+        """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
+
+    def place(self) -> Any:
+        """What tells a question from others: where in which function, and in which call of which module."""
+
+    def restart(self, why: BaseException) -> BaseException:
+        """Have the capture start again; whatever the program does until then is ignored."""
+
+    def leaf_called(self, frame: FrameType) -> None:
+        """A function that is to be one node was called by a frame whose calls do not come through the runtime."""
+
+    def convertible(self, frame: FrameType | None) -> set[CodeType]:
+        """The functions to convert so that this frame's one is: it and its callers up to the nearest module call."""
+
+    def convertible_at(self, error: BaseException) -> set[CodeType]:
+        """The functions to convert so that the one is in which an error was raised."""
+
+    def converted(self, function: Any) -> Any:
+        """What to call in place of a function."""
+
+    def anticipate(self, function: Any) -> None:
+        """In a program that has asked before, have a function that may ask converted before it does."""
+
+    def branch(
+        self,
+        test: Any,
+        then: Callable[[], Any],
+        other: Callable[[], Any],
+        names: tuple[str, ...] | None = None,
+        alive: tuple[str, ...] | None = None,
+        unshared: tuple[str, ...] = (),
+    ) -> Any:
+        """Run the side that is known to be taken, or capture both."""
+
+    def differ(self, place: Any, why: str, can_wait: bool) -> BaseException:
+        """The sides of a branch cannot be joined: have what comes after it be part of both, or have it fork."""
+
+    def admit_optionals(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See to it that who gets a tensor that may be None, or a bool, asks through the runtime, or have it fork."""
+
+    def attribute_may_be_none(self, optional: TensorProxy, frame: FrameType) -> None:
+        """Code that may ask whether an attribute is None is entered: have it ask through the runtime."""
+
+    def hold(self, value: Any) -> None:
+        """A value is put into an object or container: have functions looked at that may find None or a tensor there."""
+
+    def function_entered(self, frame: FrameType) -> None:
+        """See to it that a function which finds such a value in what it is given asks through the runtime."""
+
+    def convert_called(self, function: Any) -> None:
+        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
+
+    def raising(self, error: Any, cause: Any = None) -> Any:
+        """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
+
+    def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
+        """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
+
+    def write_raise(self, error: Any, cause: Any = None) -> None:
+        """Write into the graph that an exception is raised."""
+
+    def is_raised_by_user(self, error: Exception) -> bool:
+        """Tell whether the program itself raised an exception, on a path that it forked into."""
+
+    def reads_unassigned(self, error: BaseException) -> bool:
+        """Tell whether the program read a variable that this way through it does not assign, but another one does."""
+
+    def message(self, value: Any) -> Argument:
+        """Write a message: its numbers are those of a run."""
+
+    def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
+        """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
+
+    def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
+        """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
+
+    def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
+        """Have the innermost function or module around a frame that can be cut out become one node."""
+
+    def refuse_draw(self, site: CallSite) -> None:
+        """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
+
+    def refuse(self, error: CaptureError, category: Category) -> None:
+        """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""
+
+    def failed_path(self, error: Exception) -> BaseException:
+        """What to do where a path that the example does not take raises: an answer of size is the example's."""
+
+    def given_up(self, error: BaseException, place: Any, is_other_way: bool = False) -> BaseException:
+        """What to do where a side of a branch on data cannot be captured."""
+
+    def too_many_paths(self) -> BaseException:
+        """What to do where the program forks too often."""
+
+
+class Numbers(Protocol):
+    """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
+
+    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+        """The number that a node gives, which depends on data."""
+
+    def truth(self, value: Any) -> Any:
+        """The truth of a value: a symbol for a symbolic one."""
+
+    def loose_truth(self, value: Any) -> Any:
+        """A value of which only the truth counts: what is written is the value itself."""
+
+    def hint(self, subject: Any) -> bool | None:
+        """The truth of a value for the examples, None where they cannot tell."""
+
+    def negation(self, value: Any) -> Any:
+        """`not value` of a symbolic value."""
+
+    def compare(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """One comparison, written as the operator that it is."""
+
+    def length(self, value: Any) -> Any:
+        """`len(value)` of a symbolic value."""
+
+    def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A number that a function of Python's computes from numbers, symbolic ones among them."""
+
+    def predicate(self, subject: Any) -> Argument:
+        """The argument that decides a branch."""
+
+
+class TypedNumbers(Numbers, Protocol):
+    """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
+
+    def size_symbol(self, tensor: TensorProxy, dim: int) -> Symbol:
+        """The symbol of one size of a tensor. Raises IndexError for a dimension that it does not have."""
+
+    def count_symbol(self, tensor: TensorProxy) -> Symbol:
+        """The symbol of the number of elements of a tensor."""
+
+    def hashed(self, symbol: Symbol) -> None:
+        """A number is to be a key: have what it comes from guarded, where that can be."""
+
+    def fix_sizes(self, tensor: TensorProxy) -> None:
+        """Take the sizes of a tensor from the example; each that the program reads is guarded."""
+
+    def training_symbol(self, prefix: str, value: bool) -> Symbol:
+        """The symbol of a module's training flag."""
+
+    def input_symbol(self, node: Node, value: Number) -> Symbol:
+        """The symbol of a number that is passed to the program."""
+
+    def data_symbol(
+        self, hint: Number, kind: type, function: Any, args: tuple[Any, ...], sample: Number | None = None
+    ) -> Symbol:
+        """The symbol of a number that depends on the data of tensors; without a hint, operations run on a sample."""
+
+    def constant_symbol(self, value: Number) -> Symbol:
+        """A plain number where torch wants a symbol beside another."""
+
+    def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
+        """The symbol of a function of symbols; of constants alone it is a constant again."""
+
+    def node_of_symbol(self, symbol: Symbol) -> Any:
+        """The node that computes a number, made at its first use; a constant is itself."""
+
+    def is_none(self, tensor: TensorProxy) -> Any:
+        """Whether a tensor that may be None is: a symbol, or what the side of a branch that is captured knows."""
+
+    def item(self, tensor: TensorProxy) -> Symbol:
+        """The number in a tensor of one element."""
+
+
+class Joining(Protocol):
+    """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""
+
+    is_untyped: bool  # whether nothing is known of a value but how it is made
+
+    def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
+        """Say what becomes of two values. Raises Unlike."""
+
+    def carried(self, entry: Any, after: Any) -> Verdict:
+        """Say what becomes of a value that an iteration of a loop finds, and leaves another way. Raises Unlike."""
+
+    def sample(self, entry: Any, after: Any) -> Sample:
+        """What a value is like that is `entry` before a loop and `after` after an iteration."""
+
+    def widened(self, sample: Sample, after: Any) -> Sample:
+        """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
+
+    def merged(self, one: Sample, other: Sample) -> Sample:
+        """What a value is like that is like one or another. Raises Unlike."""
+
+    def like(self, sample: Sample, value: Any) -> Sample:
+        """A sample with the example of a value of its kind."""
+
+    def changes_size(self, sample: Sample, after: Any) -> bool:
+        """Tell whether each iteration leaves a tensor of another size."""
+
+    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+        """The value in the program of a node that gives something like a sample, for numbers with this hint."""
+
+    def node_of(self, value: Any) -> Node | None:
+        """The node of a value that only a run has, as far as there is one."""
+
+    def is_open(self, value: Any) -> bool:
+        """Tell whether only a run has a value."""
+
+    def items_grow(self) -> bool:
+        """Tell whether lists that are items get longer."""
+
+    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
+        """The value in the program of one output of a branch; its example is that of the side the example takes."""
+
+    def kind_name(self, value: Any) -> str:
+        """What kind of value the program has there, in a message."""
+
+    def source_name(self, value: Any) -> str:
+        """What the source calls a value, if it does."""
+
+
+class Loops(Protocol):
+    """The loops of one capture."""
+
+    def each(
+        self,
+        iterable: Any,
+        body: Callable[[Any], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+        target: str,
+    ) -> Any:
+        """`for item in iterable`; returns whether it was left."""
+
+    def repeat(
+        self,
+        test: Callable[[], Any],
+        body: Callable[[], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+    ) -> Any:
+        """`while test()`; returns whether it was left."""
+
+
+class Attempts(Protocol):
+    """The `try` statements of one capture."""
+
+    swallowing: list[Any]  # contexts that are entered and may swallow an error
+
+    def run(
+        self,
+        tried: Callable[[], Any],
+        handlers: Handlers,
+        orelse: Callable[[], Any] | None,
+        final: Callable[[], Any] | None,
+        names: tuple[str, ...],
+        only_raises: bool,
+    ) -> Any:
+        """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left."""
+
+    def raised(self, error: Any) -> bool:
+        """A `raise` is about to end a side of a branch. Tell whether a region is there to catch it."""
+
+    @property
+    def are_open(self) -> bool:
+        """Whether the body of a `try` is being captured as a region."""
+
+    def forks(self, error: Any) -> bool:
+        """Tell whether a `try` that is run as Python does, and cannot be a region, may catch an error."""
+
+    def takes(self, error: BaseException) -> bool:
+        """A side of a branch has raised an error as Python does. Tell whether a region is there to catch it."""
+
+    def catches_here(self, frame: FrameType) -> bool:
+        """Tell whether a frame runs the body of a `try` that is known here."""
+
+    def plain_catches(self, error: Any, region: Region) -> bool:
+        """Tell whether a `try` that is run as Python does, inside of the region, catches an error."""
+
+    def flush(self, region: Region) -> None:
+        """An iteration of a loop ends."""
+
+    def made(self, error: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note what an error is made of, and give it back."""
+
+    def standing_for(self, example: Any, error: Any) -> Any:
+        """Note that an error which is raised as Python does stands for one that only a run knows."""
+
+    def original(self, error: Any) -> Any:
+        """What an error that is raised as Python does stands for: mostly itself."""
+
+    def args_of(self, error: Any) -> tuple[Any, ...]:
+        """What to make an error of."""
+
+
+class TypedAttempts(Attempts, Protocol):
+    """The `try` statements of one capture."""
+
+    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """An operation has failed for the example: run it with other indices, where these are not the example's."""
+
+    def look(self, frame: FrameType, op: str, target: Any, args: Any) -> None:
+        """A node is about to be made: see whether the program catches what it may raise."""
+
+    def computed(self, symbol: Symbol) -> None:
+        """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""
+
+    def asked(self, function: Any, args: Any) -> Any:
+        """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`."""
+
+    def comes_from(self, node: Node, error: Node) -> None:
+        """A node gives what an error has."""
+
+    def refuse_text(self, node: Node) -> None:
+        """Python asks for the text of an error: then each way that leads to one is a path."""
+
+    def attribute(self, error: Any, name: str) -> Any:
+        """An attribute of an error: what it is like, all that are raised there have to agree on."""
+
+
+class Writes(Protocol):
+    """How often each memory was written to, and the numbers that were read from it and have no node yet."""
+
+    def before(self, op: str, target: Any, args: Any, kwargs: Any) -> None:
+        """An operation is about to be written: make the nodes of numbers that it would change."""
+
+    def start_loop(self) -> None:
+        """An iteration starts, in which tensors may hold what an earlier one has written."""
+
+
+class TypedWrites(Writes, Protocol):
+    """How often each memory was written to, and the numbers that were read from it and have no node yet."""
+
+    def read(self, symbol: Symbol, tensor: Any) -> Symbol:
+        """Note that a number is read from a tensor: as of now."""
+
+    def stamp(self, tensor: TensorProxy) -> Any:
+        """What tells the data of a tensor from that at other times."""
+
+
+class Transforms(Protocol):
+    """The calls of transforms in one capture."""
+
+    def handler(self, function: Any) -> Callable[..., Any] | None:
+        """What to call in place of a function that takes, or is made of, a function; None for others."""
+
+
+class TypedTransforms(Transforms, Protocol):
+    """The calls of transforms in one capture."""
+
+    def know_whole(self, container: Any, make: Callable[[], Node]) -> Any:
+        """Remember which node a container is the value of, and give it back."""
+
+    def record(
+        self, name: str, function: Any, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Record a call of a function that a transform has made."""
+
+    def example_of(self, node: Node, region: Region | None) -> Any:
+        """The example of a value that a body uses from outside."""
+
+    def note(self, node: Node, example: Any) -> Node:
+        """Remember the example of a value that is used in a region."""
+
+    def node_of_whole(self, container: Any) -> Node | None:
+        """The node whose value a container is, where the program has not changed it since."""
+
+
+class Callers(Protocol):
+    """Looks for such calls on the stack of one capture."""
+
+    generators: dict[int, Any]  # that the program can reach, by id
+
+    def forget(self, is_over: bool = True) -> None:
+        """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
+
+    def start(self, function: Any) -> None:
+        """Note the global variables of the program before it runs: of the function itself, and of its modules."""
+
+    def look(self, frame: FrameType) -> None:
+        """An operation was recorded for this frame of the program: see that no unseen call is around it."""
+
+    def look_at_call(self) -> None:
+        """A module is called: see that it is not by a call that nobody saw."""
+
+    def reached_compiler(self) -> None:
+        """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
+
+    def reached_cpp(self, function: Any) -> BaseException:
+        """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
+
+    def follow(self, function: Any) -> None:
+        """Say that an autograd function's own backward is lost: its operations are recorded."""
+
+
+class Ambient(Protocol):
+    """The regions that a program is inside of while it is captured."""
+
+    @property
+    def depth(self) -> int:
+        """How many regions the program is inside of."""
+
+    def forget(self, depth: int) -> None:
+        """Go back to an earlier depth: the regions since then are in a graph that is given up."""
+
+    def notice(self) -> None:
+        """Record that inference mode was entered or left since the last operation."""
+
+
+class TypedAmbient(Ambient, Protocol):
+    """The regions that a program is inside of while it is captured."""
+
+    flag: Any  # what grad mode is set to next, where only a run knows
+
+    def set_grad_mode(self, enabled: bool) -> None:
+        """Record and do what `torch._C._set_grad_enabled` is called for."""
+
+    def asked_for_class(self, frame: FrameType) -> None:
+        """Record that autocast is entered or left, if that is what looks at the function mode."""
+
+
+class Keeping(Protocol):
+    """The attributes of one run of a program: live where the plan says that it writes them."""
+
+    @property
+    def names_of_optionals(self) -> frozenset[str]:
+        """The names of the attributes that may be None: what mentions them may ask."""
+
+    def code_entered(self, frame: FrameType) -> None:
+        """Have code converted that mentions an attribute which may be None."""
+
+    def learn_growth(self) -> BaseException | None:
+        """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
+
+    def learn(self) -> None:
+        """Have the capture start again if the program has changed what it was not expected to."""
+
+    def write(self, shell: nn.Module | None = None) -> None:
+        """Write what the program has changed so far, in all modules or in one and those below it."""
+
+    def write_at_end(self) -> None:
+        """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
+
+    def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Any) -> bool:
+        """Write a new attribute on a side of a branch, after which it holds what `after` stands for."""

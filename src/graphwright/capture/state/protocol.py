@@ -1,0 +1,286 @@
+"""The capture that is running: what any file of this room may ask of it.
+
+`SymbolicRecorder` (symbolic/symbolic_branches.py) implements `Capture`, and `Recorder` (typed/recorder.py), which has
+example values, `TypedCapture`; nobody else imports these two. A value that only a run has knows its capture, and
+`running()` gives that of the thread. The parts of a capture know one thing each: what questions were asked, which
+numbers there are, what is joined how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from graphwright.capture.source.origins import CallSite, Scope
+    from graphwright.capture.state.calls import Calls
+    from graphwright.capture.state.examples import Examples
+    from graphwright.capture.state.parts import (
+        Ambient,
+        Attempts,
+        Callers,
+        ExampleFacts,
+        Joining,
+        Keeping,
+        Ladder,
+        Loops,
+        Numbers,
+        Transforms,
+        TypedAmbient,
+        TypedAttempts,
+        TypedNumbers,
+        TypedTransforms,
+        TypedWrites,
+        Writes,
+    )
+    from graphwright.capture.state.plan import Log, Plan
+    from graphwright.capture.state.regions import Region
+    from graphwright.capture.state.tensor_proxy import TensorProxy
+    from graphwright.ir import Argument, Graph, Node
+    from graphwright.runtime import Shells
+
+__all__ = ["Capture", "SymbolicCapture", "TypedCapture", "with_examples"]
+
+
+class Capture(Protocol):
+    """One capture: the graph that is written, the plan of this pass, and the parts that know one thing each."""
+
+    region: Region  # the graph that is being written to
+    pending: BaseException | None  # what ends the capture, as long as the program has not let it through
+    reads_early: bool  # whether a loop reads an item of a list before it is known to have any
+
+    @property
+    def root(self) -> Region:
+        """The program's own graph."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is being written to."""
+
+    @property
+    def plan(self) -> Plan:
+        """What earlier passes have learned."""
+
+    @property
+    def log(self) -> Log | None:
+        """How the capture went so far."""
+
+    @property
+    def scope(self) -> Scope:
+        """The module call that is running."""
+
+    @property
+    def shells(self) -> Shells | None:
+        """The stand-ins for modules that the program runs on."""
+
+    @property
+    def states(self) -> list[Any]:
+        """The states of the branches and loops whose bodies are being captured."""
+
+    @property
+    def keep(self) -> list[Any]:
+        """Values known by id, which must not die during the capture."""
+
+    @property
+    def calls(self) -> Calls:
+        """How many calls of torch there were."""
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether there are values outside of torch."""
+
+    @property
+    def listed(self) -> list[tuple[Any, Any, Any]]:
+        """The items of lists of unknown length, and what they held."""
+
+    @property
+    def examples(self) -> ExampleFacts:
+        """The example values, if there are any."""
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """What the program keeps in attributes, where the capture knows it."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program runs."""
+
+    @property
+    def typed(self) -> TypedCapture | None:
+        """This capture, where it has example values."""
+
+    # ---- parts
+
+    @property
+    def questions(self) -> Ladder:
+        """What Python asks."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """Numbers and truths."""
+
+    @property
+    def joining(self) -> Joining:
+        """How values become one."""
+
+    @property
+    def loops(self) -> Loops:
+        """Loops."""
+
+    @property
+    def attempts(self) -> Attempts:
+        """`try` statements."""
+
+    @property
+    def writes(self) -> Writes:
+        """What is written in place."""
+
+    @property
+    def transforms(self) -> Transforms:
+        """Functions that take functions."""
+
+    @property
+    def ambient(self) -> Ambient:
+        """Regions of ambient state."""
+
+    # ---- nodes
+
+    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
+        """Make a node for the user's running line."""
+
+    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+        """Make a node that does all, or with `part` a part, of what the user's running line says."""
+
+    def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
+        """The nodes of the items of a tuple."""
+
+    def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record one call of torch, or answer it from what is known."""
+
+    def argument(self, value: Any) -> Argument:
+        """Turn a value of the program into an argument of a node."""
+
+    def lifted(self, argument: Any) -> Any:
+        """An argument as the region that is being written to knows it."""
+
+    def value(self, value: Any) -> Any:
+        """A tensor that the program has as one whose data only a run knows; other values as they are."""
+
+    def to_examples(self, value: Any) -> Any:
+        """A value of the program with the examples of what only a run has."""
+
+    # ---- places
+
+    def site(self) -> CallSite | None:
+        """Where in the program the capture is."""
+
+    def where(self) -> str | None:
+        """The user's line that is running."""
+
+    def target_name(self) -> str:
+        """What the user's running statement assigns its value to."""
+
+    def unpacked_names(self) -> Sequence[str]:
+        """The variables that the user's statement unpacks the running call's value into."""
+
+    # ---- going back
+
+    def mark(self) -> Any:
+        """What is counted so far."""
+
+    def back_to(self, mark: Any) -> None:
+        """Forget what was counted after a mark: it is captured once more."""
+
+
+class TypedCapture(Capture, Protocol):
+    """A capture with example values: what `trace` makes."""
+
+    counting: Any  # the mode that counts in the running operation, where that is not looked into
+    kinds_asked: bool  # whether the program asked for a dtype or rank
+    gives_data: bool  # whether numbers that the running operation gives are other ones in each run
+    is_finishing: bool  # whether the program has ended: nothing changes lists, dicts and objects any more
+    objects: dict[int, Callable[[], Node]]  # those of the user's classes among the inputs, by id
+
+    @property
+    def examples(self) -> Examples:
+        """The example values."""
+
+    @property
+    def callers(self) -> Callers:
+        """Calls that are seen by what calls them."""
+
+    @property
+    def numbers(self) -> TypedNumbers:
+        """Numbers and truths."""
+
+    @property
+    def attempts(self) -> TypedAttempts:
+        """`try` statements."""
+
+    @property
+    def writes(self) -> TypedWrites:
+        """What is written in place."""
+
+    @property
+    def transforms(self) -> TypedTransforms:
+        """Functions that take functions."""
+
+    @property
+    def ambient(self) -> TypedAmbient:
+        """Regions of ambient state."""
+
+    @property
+    def devices(self) -> dict[int, tuple[torch.device, TensorProxy]]:
+        """Devices that were read from tensors, by id."""
+
+    @property
+    def generators(self) -> dict[int, Any]:
+        """Copies of the generators of Python and NumPy that the program draws from, by id."""
+
+    def record(
+        self,
+        op: str,
+        target: Any,
+        run: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        owner: tuple[Node, ...] = (),
+    ) -> Any:
+        """Run an operation on the examples, make its node, and give the results as values of the program."""
+
+    def item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+        """The node of one item."""
+
+    def opaque_items(self, value: Any, node: Node) -> Any:
+        """Give what an operation that is not looked into computes: its numbers are those of a run."""
+
+    def example(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The example of a tensor of the program."""
+
+    def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
+
+    def is_leaf(self, module: nn.Module, path: str) -> bool:
+        """Tell whether a module is one node."""
+
+
+class SymbolicCapture(Capture, Protocol):
+    """A capture without example values: what `symbolic_trace` makes."""
+
+    last_frame: FrameType | None  # of the program that recorded something
+
+    def open_graphs(self) -> list[Graph]:
+        """The graph that is being written to, and those around its branch."""
+
+    def look(self, frame: FrameType) -> None:
+        """See that an operation is not inside the forward of an autograd function, whose backward would be lost."""
+
+
+def with_examples(capture: Capture) -> TypedCapture:
+    """A capture that is known to have example values, because a value of it does."""
+    assert capture.typed is not None
+    return capture.typed
