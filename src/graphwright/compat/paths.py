@@ -52,7 +52,7 @@ PATHS: dict[str, dict[str, str]] = {
         "skip_lazy_graph_modules=_force_skip_lazy_graph_module"
     },
     "_utils": {
-        "runtime.printing": "graph_text=_format_graph_code",
+        "runtime.reporting.printing": "graph_text=_format_graph_code",
         "runtime": "lazy_graph_text=lazy_format_graph_code node_context=get_node_context "
         "first_module_stack=first_call_function_nn_module_stack",
     },
@@ -158,5 +158,7 @@ PICKLED: dict[str, str] = {
     "passes.fuse_conv_relu": "passes.fusion.fuse_conv_relu",
     "passes.stages": "passes.parts.stages",
     "passes.subgraph_modules": "passes.partitioning.subgraph_modules",
+    "runtime.lazy": "runtime.modules.lazy",
+    "runtime.loose_parts": "runtime.modules.loose_parts",
 }
 """Files by the paths that pickles written before know the classes in them by."""

@@ -18,8 +18,8 @@ from torch.nn.utils import parametrize
 from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
-from graphwright.runtime.package_loading import rebuilt
-from graphwright.runtime.package_modules import (
+from graphwright.runtime.packaging.loading import rebuilt
+from graphwright.runtime.packaging.modules import (
     Call,
     Expression,
     constructor_call,

@@ -11,11 +11,11 @@ from torch import nn
 
 from graphwright.errors import ExportError
 from graphwright.ir import is_reserved
-from graphwright.runtime import package_loading
-from graphwright.runtime.package_classes import ProgramOf
-from graphwright.runtime.package_loading import WEIGHTS_FILE
-from graphwright.runtime.package_source import PackageSource, stored_tensors
-from graphwright.runtime.package_weights import save_tensors
+from graphwright.runtime.packaging import loading
+from graphwright.runtime.packaging.classes import ProgramOf
+from graphwright.runtime.packaging.loading import WEIGHTS_FILE
+from graphwright.runtime.packaging.source import PackageSource, stored_tensors
+from graphwright.runtime.packaging.weights import save_tensors
 
 __all__ = ["write_package"]
 
@@ -60,7 +60,7 @@ def write_package(module: nn.Module, folder: str | Path, module_name: str, progr
     return [target / name for name in _FILES]
 
 
-_LOADING = Path(package_loading.__file__).read_text(encoding="utf-8")
+_LOADING = Path(loading.__file__).read_text(encoding="utf-8")
 
 
 def _check_names(package: str, module_name: str) -> None:

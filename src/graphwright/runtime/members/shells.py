@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.runtime.attributes import is_compiled
+from graphwright.runtime.members.attributes import is_compiled
 
 __all__ = ["Shells", "copy_slots", "copy_tensors"]
 

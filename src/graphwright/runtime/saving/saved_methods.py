@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.errors import LoadError
 from graphwright.ir import Node, nodes_in
 from graphwright.ops import transformed, unpack
-from graphwright.runtime.trust import Trust
+from graphwright.runtime.saving.trust import Trust
 
 __all__ = ["called_methods", "is_pull_back", "method_at", "name_of_method"]
 

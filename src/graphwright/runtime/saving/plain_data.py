@@ -24,7 +24,7 @@ from torch import nn
 
 from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
-from graphwright.runtime.trust import Trust, name_of
+from graphwright.runtime.saving.trust import Trust, name_of
 
 __all__ = [
     "NotPlain",

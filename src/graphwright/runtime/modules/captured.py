@@ -9,7 +9,7 @@ from torch import nn
 
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
-from graphwright.runtime.shells import Shells
+from graphwright.runtime.members.shells import Shells
 
 __all__ = ["captured_module", "users_names"]
 

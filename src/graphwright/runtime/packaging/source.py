@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph
-from graphwright.runtime.package_classes import ModuleWriter, ProgramOf, Uses, Written
-from graphwright.runtime.package_imports import import_statements, renamed, used_names
-from graphwright.runtime.package_loading import load_tensors, rebuilt, tensor_slots
-from graphwright.runtime.package_modules import is_same_build
+from graphwright.runtime.packaging.classes import ModuleWriter, ProgramOf, Uses, Written
+from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
+from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
+from graphwright.runtime.packaging.modules import is_same_build
 
 __all__ = ["PackageSource", "stored_tensors"]
 

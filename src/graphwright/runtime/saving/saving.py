@@ -20,10 +20,10 @@ from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_module import _STATE, GraphModule, _State
-from graphwright.runtime.package_weights import save_tensors
-from graphwright.runtime.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
-from graphwright.runtime.saved_graphs import GraphWriter
-from graphwright.runtime.saved_methods import called_methods, method_at
+from graphwright.runtime.packaging.weights import save_tensors
+from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
+from graphwright.runtime.saving.saved_graphs import GraphWriter
+from graphwright.runtime.saving.saved_methods import called_methods, method_at
 
 __all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "save"]
 

@@ -15,8 +15,8 @@ import torch
 
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node, map_aggregate
-from graphwright.runtime.package_classes import Written
-from graphwright.runtime.package_modules import WIDTH
+from graphwright.runtime.packaging.classes import Written
+from graphwright.runtime.packaging.modules import WIDTH
 from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
 
 __all__ = ["import_statements", "renamed", "used_names"]

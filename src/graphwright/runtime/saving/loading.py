@@ -16,15 +16,15 @@ from torch.nn.utils import parametrize
 from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import write_attribute
-from graphwright.runtime.captured import users_names
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
-from graphwright.runtime.package_loading import unpacked
-from graphwright.runtime.plain_data import PlainReader, damaged, holds_module, plain_name
-from graphwright.runtime.saved_graphs import GraphReader
-from graphwright.runtime.saved_methods import called_methods, method_at
-from graphwright.runtime.saving import FORMAT, MODULE_TABLES, NOTE
-from graphwright.runtime.trust import Trust
+from graphwright.runtime.modules.captured import users_names
+from graphwright.runtime.packaging.loading import unpacked
+from graphwright.runtime.saving.plain_data import PlainReader, damaged, holds_module, plain_name
+from graphwright.runtime.saving.saved_graphs import GraphReader
+from graphwright.runtime.saving.saved_methods import called_methods, method_at
+from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE
+from graphwright.runtime.saving.trust import Trust
 
 __all__ = ["load"]
 

@@ -24,9 +24,9 @@ from graphwright.ops import (
     while_loop,
 )
 from graphwright.runtime.objects import new_object
-from graphwright.runtime.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
-from graphwright.runtime.saved_methods import is_pull_back, name_of_method
-from graphwright.runtime.trust import Trust, source_hash
+from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
+from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
+from graphwright.runtime.saving.trust import Trust, source_hash
 
 __all__ = ["GraphReader", "GraphWriter"]
 
