@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis.channel_atoms import Atoms, Channels
+from graphwright.analysis.channels.atoms import Atoms, Channels
 from graphwright.ir import Node, nodes_in
 from graphwright.ops import call_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from graphwright.analysis.value_facts import Gap
+from graphwright.analysis.shapes.value_facts import Gap
 from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 from graphwright.runtime import Interpreter

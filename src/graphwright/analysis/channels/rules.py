@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.analysis.channel_atoms import Channels
-from graphwright.analysis.channel_values import Dims, Knowledge, untracked
+from graphwright.analysis.channels.atoms import Channels
+from graphwright.analysis.channels.values import Dims, Knowledge, untracked
 from graphwright.ir import Node
 
 __all__ = ["RULES", "Rule"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis.channel_rules import (
+from graphwright.analysis.channels.rules import (
     convolution,
     embedding,
     grouped,
@@ -17,7 +17,7 @@ from graphwright.analysis.channel_rules import (
     per_channel,
     transposed,
 )
-from graphwright.analysis.channel_values import Dims, Knowledge
+from graphwright.analysis.channels.values import Dims, Knowledge
 from graphwright.ir import Node
 from graphwright.ops import is_plain_module
 

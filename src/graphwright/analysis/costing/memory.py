@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
-from graphwright.analysis.fake_modules import with_fake_tensors
-from graphwright.analysis.fake_regions import run_on_fake
+from graphwright.analysis.costing.storages import Storages
 from graphwright.analysis.report import format_columns
-from graphwright.analysis.storages import Storages
+from graphwright.analysis.shapes.fake_modules import with_fake_tensors
+from graphwright.analysis.shapes.fake_regions import run_on_fake
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from graphwright.analysis.fake_modules import with_fake_tensors
+from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import Graph, Node
 from graphwright.runtime import Interpreter, read_attribute

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from graphwright.analysis.both_sides import BothSides, inputs_of
-from graphwright.analysis.channel_layouts import LAYOUTS
-from graphwright.analysis.channel_modules import of_module
-from graphwright.analysis.channel_rules import RULES as OPERATORS
-from graphwright.analysis.channel_values import Knowledge, shape_of, untracked
+from graphwright.analysis.channels.layouts import LAYOUTS
+from graphwright.analysis.channels.modules import of_module
+from graphwright.analysis.channels.rules import RULES as OPERATORS
+from graphwright.analysis.channels.values import Knowledge, shape_of, untracked
 from graphwright.analysis.report import format_columns
 from graphwright.errors import UnknownNameError
 from graphwright.ir import Graph, Node, bodies_of

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis.divergence import describe_divergence, describe_node, recorded_calls
-from graphwright.analysis.module_state import ModuleState, random_facts, same_randomness, seed_everything
-from graphwright.analysis.node_values import NodeValues, TensorsSeen, first_other_node
+from graphwright.analysis.comparing.divergence import describe_divergence, describe_node, recorded_calls
+from graphwright.analysis.comparing.module_state import ModuleState, random_facts, same_randomness, seed_everything
+from graphwright.analysis.comparing.node_values import NodeValues, TensorsSeen, first_other_node
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, describe_inputs, facts_of, tensors_in
 from graphwright.errors import GraphwrightError, GuardError

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from graphwright.analysis.writes import written_values
+from graphwright.analysis.effects.writes import written_values
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, bodies_of, nodes_in
 from graphwright.ops import (

@@ -19,10 +19,10 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from graphwright.analysis.fake_regions import run_loop
-from graphwright.analysis.stand_ins import StandIns
-from graphwright.analysis.surroundings import Surroundings, ambient_state, is_marker
-from graphwright.analysis.value_facts import Gap, describe_value, gap_in, is_mutable, is_same
+from graphwright.analysis.shapes.fake_regions import run_loop
+from graphwright.analysis.shapes.stand_ins import StandIns
+from graphwright.analysis.shapes.surroundings import Surroundings, ambient_state, is_marker
+from graphwright.analysis.shapes.value_facts import Gap, describe_value, gap_in, is_mutable, is_same
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import EditLog, Graph, Node, bodies_of
 from graphwright.ops import cond, is_impure, is_region, raise_error, transformed, unpack, while_loop, write_attribute

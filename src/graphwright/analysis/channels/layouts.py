@@ -1,4 +1,4 @@
-"""What becomes of channels where values are reshaped, cut and joined: rules of the kind of channel_rules.py."""
+"""What becomes of channels where values are reshaped, cut and joined: rules of the kind of rules.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from graphwright.analysis.channel_atoms import Channels
-from graphwright.analysis.channel_rules import Rule
-from graphwright.analysis.channel_values import Dims, Knowledge, untracked
+from graphwright.analysis.channels.atoms import Channels
+from graphwright.analysis.channels.rules import Rule
+from graphwright.analysis.channels.values import Dims, Knowledge, untracked
 from graphwright.ir import Node
 
 __all__ = ["LAYOUTS", "reshaped"]

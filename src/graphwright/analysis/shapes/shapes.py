@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis.evaluation import Evaluation
-from graphwright.analysis.stand_ins import StandIns
-from graphwright.analysis.value_facts import Gap, gap_in, public_part
+from graphwright.analysis.shapes.evaluation import Evaluation
+from graphwright.analysis.shapes.stand_ins import StandIns
+from graphwright.analysis.shapes.value_facts import Gap, gap_in, public_part
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import graph_of

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis.counterparts import counterparts
+from graphwright.analysis.comparing.counterparts import counterparts
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError, MissingAttributeError

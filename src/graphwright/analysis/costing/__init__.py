@@ -1,0 +1,6 @@
+"""What a run takes: operations, bytes and memory.
+
+costs.py     floating-point operations, parameters and bytes, per node and per module
+memory.py    memory after each node, and at its peak
+storages.py  how much memory tensors take, each storage counted once
+"""
