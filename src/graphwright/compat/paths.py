@@ -154,10 +154,14 @@ FILES: dict[str, str] = {
 """Files by torch.fx's paths: what is imported is the file itself, private names included."""
 
 PICKLED: dict[str, str] = {
+    "analysis.compare": "analysis.comparing.compare",
+    "analysis.costs": "analysis.costing.costs",
+    "analysis.memory": "analysis.costing.memory",
     "passes.const_fold": "passes.tools.const_fold",
     "passes.fuse_conv_relu": "passes.fusion.fuse_conv_relu",
     "passes.stages": "passes.parts.stages",
     "passes.subgraph_modules": "passes.partitioning.subgraph_modules",
+    "runtime.capture_report": "runtime.reporting.capture_report",
     "runtime.lazy": "runtime.modules.lazy",
     "runtime.loose_parts": "runtime.modules.loose_parts",
 }
