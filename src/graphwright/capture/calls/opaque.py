@@ -118,11 +118,7 @@ def record_foreign_call(
     """
     if not recorder.examples.is_real and any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
         raise NeedsRealValues("an array is made of the data of a tensor")
-    recorder.gives_data = True
-    try:
-        return recorder.record("call_function", function, run or function, args, kwargs)
-    finally:
-        recorder.gives_data = False
+    return recorder.record("call_function", function, run or function, args, kwargs, gives_data=True)
 
 
 def holds_values(value: Any) -> bool:
@@ -150,12 +146,11 @@ def record_opaque(
         with torch._C._EnableTorchFunction(), counting:
             return run(*args, **kwargs)
 
-    recorder.gives_data = True
-    recorder.counting = None if is_torch(target) else counting
+    if is_torch(target):
+        return recorder.record(op, target, run, args, kwargs, owner, gives_data=True)
     try:
-        return recorder.record(op, target, run if recorder.counting is None else counted, args, kwargs, owner)
+        return recorder.record(op, target, counted, args, kwargs, owner, True, lambda: counting.count)
     finally:
-        recorder.gives_data, recorder.counting = False, None
         recorder.calls.hidden += counting.count
 
 

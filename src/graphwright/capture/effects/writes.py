@@ -50,11 +50,8 @@ class Writes:
         around = list(recorder.region.all())
         for symbol, read_from, region in self._reads:
             if read_from == memory and region in around:
-                recorder.region, inside = region, recorder.region
-                try:
+                with recorder.writing(region):
                     recorder.numbers.node_of_symbol(symbol)
-                finally:
-                    recorder.region = inside
         self._reads = [read for read in self._reads if read[1] != memory]
 
     def start_loop(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from graphwright.capture.state.symbols import Symbol
 from graphwright.ir import Graph, Node
 
-__all__ = ["Region", "made_once"]
+__all__ = ["Region", "Writing", "made_once"]
 
 
 def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
@@ -42,6 +42,7 @@ class Region:
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
         self.is_loop = False
+        self.reads_early = False  # whether an item of a list is read there before the list is known to have any
         self.plain_way: Any = None  # how a loop can be run plainly, as the plan knows it
         self.is_taken: bool | None = True  # whether the example comes here; None where that is not known
         self.transform = ""  # the function of torch that the body is given to
@@ -60,6 +61,13 @@ class Region:
     def is_in_loop(self) -> bool:
         """Tell whether this is the body of a loop, or inside one."""
         return any(region.is_loop for region in self.all())
+
+    def note_early_read(self) -> bool:
+        """Note that an item of a list is read before that is known to have any; False where no loop can fill it."""
+        loop = next((region for region in self.all() if region.is_loop), None)
+        if loop is not None:
+            loop.reads_early = True
+        return loop is not None
 
     def number(self, symbol: Symbol) -> Node | None:
         """The node that computes a number, here or in a region around."""
@@ -89,3 +97,24 @@ class Region:
         for node in inputs:
             if first is not None:
                 first.prepend(node)
+
+
+class _Writer(Protocol):
+    region: Region
+
+
+class Writing:
+    """While it is entered, a capture writes to a region; then again to the one that it wrote to before."""
+
+    __slots__ = ("_before", "_capture", "_region")
+
+    def __init__(self, capture: _Writer, region: Region) -> None:
+        self._capture, self._region = capture, region
+
+    def __enter__(self) -> Region:
+        self._before = self._capture.region
+        self._capture.region = self._region
+        return self._region
+
+    def __exit__(self, *error: object) -> None:
+        self._capture.region = self._before

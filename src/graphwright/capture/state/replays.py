@@ -6,7 +6,7 @@ fake tensors takes most of the time of recording it; what it gave is remembered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -45,9 +45,10 @@ class Replays:
         known = self._results.setdefault(key, [])
         if key is not None and count < len(known):
             return known[count]
-        before = _versions(args, kwargs)
+        tensors = _tensors(args, kwargs)
+        before = _versions(tensors)
         result = call(function, args, kwargs)
-        if _writes(function) or before != _versions(args, kwargs):
+        if _writes(function) or before != _versions(tensors):
             self.is_spoiled = True
         elif key is not None and count == len(known):
             known.append(result)
@@ -92,17 +93,21 @@ def _frozen(value: Any) -> Any:
     raise _Unknown
 
 
-def _versions(args: Any, kwargs: Any) -> list[int]:
-    """How often each tensor among the arguments was written to."""
+def _tensors(*values: Any) -> list[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    found, waiting = [], [*values]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+    return found
+
+
+def _versions(tensors: list[torch.Tensor]) -> list[int]:
+    """How often each tensor was written to."""
     with torch._C.DisableTorchFunction():
-        return [0 if tensor.is_inference() else tensor._version for tensor in _tensors((args, kwargs))]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]

@@ -6,10 +6,11 @@ results `TensorProxy`s; calls of modules arrive through the shells.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -21,7 +22,6 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
-from graphwright.capture.calls.counting import CountingMode
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -49,6 +49,7 @@ from graphwright.capture.proxies.spellings import (
     PUBLIC,
     RESHAPES_IN_PLACE,
     TRUTHS,
+    is_setitem,
     module_name,
     name_of_target,
     operator_call,
@@ -65,7 +66,7 @@ from graphwright.capture.source.origins import CallSite, Scope, is_returned, pla
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.plan import Log, Plan
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
@@ -84,7 +85,8 @@ class Recorder:
     """One capture: the graph being written, the shells it runs on, and the example values."""
 
     def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool], plan: Plan) -> None:
-        self.root = self.region = Region()
+        self.root: Region = Region()
+        self.region = self.root  # the graph that is being written to
         self.plan = plan
         self.examples = examples
         self.typed = self
@@ -108,9 +110,6 @@ class Recorder:
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self.is_running = False
         self.has_objects = False  # whether there are values outside of torch
-        self.gives_data = False  # whether numbers that the running operation gives are other ones in each run
-        self.counting: CountingMode | None = None  # of the running operation, where that is not looked into
-        self.takes_no_size = False  # whether the running operation takes no sizes
         self.devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
@@ -119,7 +118,6 @@ class Recorder:
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self.is_finishing = False
         self.log: Log | None = None  # of the capture, where there is one
-        self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
         self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -127,6 +125,10 @@ class Recorder:
     def graph(self) -> Graph:
         """The graph that is being written to."""
         return self.region.graph
+
+    def writing(self, region: Region) -> Writing:
+        """What to enter to write to a region."""
+        return Writing(self, region)
 
     # ---- running
 
@@ -179,15 +181,25 @@ class Recorder:
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
-        self.is_finishing = True  # nothing changes lists, dicts and objects any more
-        writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
-        value = self.argument(result)
-        if self.keeping is not None:
-            self.keeping.write()
-        for function, args in writes:
-            self.node("call_function", function, args, {}, function.__name__)
+        with self.finishing():
+            writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
+            value = self.argument(result)
+            if self.keeping is not None:
+                self.keeping.write()
+            for function, args in writes:
+                self.node("call_function", function, args, {}, function.__name__)
         output = graph.create_node("output", "output", (value,))
         output.origin = last.origin if is_returned(last) else None
+
+    @contextlib.contextmanager
+    def finishing(self) -> Iterator[None]:
+        """While it lasts, nothing changes lists, dicts and objects any more: they are written as they are then."""
+        before, objects = self.is_finishing, self.objects
+        self.is_finishing, self.objects = True, objects.copy()
+        try:
+            yield
+        finally:
+            self.is_finishing, self.objects = before, objects
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
@@ -220,11 +232,7 @@ class Recorder:
 
     def opaque_items(self, value: Any, node: Node) -> Any:
         """Give what an operation that is not looked into computes: its numbers are those of a run."""
-        before, self.gives_data = self.gives_data, True
-        try:
-            return self._items(value, node)
-        finally:
-            self.gives_data = before
+        return self._items(value, node, (), True)
 
     # ---- calls of torch
 
@@ -275,39 +283,40 @@ class Recorder:
     # ---- nodes
 
     def record(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
+        self,
+        op: str,
+        target: Any,
+        run: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        owner: tuple[Node, ...] = (),
+        gives_data: bool = False,
+        hidden: Callable[[], int] | None = None,
     ) -> Any:
         """Run an operation on the examples, make its node, and give the results as proxies.
 
-        `owner` comes before the arguments of the node: the object whose method is called.
+        `owner` comes before the arguments of the node: the object whose method is called. `gives_data` says that
+        numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
-        self.takes_no_size = getattr(target, "__module__", None) == "_operator"
-        before, self.gives_data = self.gives_data, self.gives_data or (self.has_objects and holds_objects(args, kwargs))
-        try:
-            return self._recorded(op, target, run, args, kwargs, owner)
-        finally:
-            self.gives_data = before
-
-    def _recorded(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...]
-    ) -> Any:
-        self.writes.before(op, target, args, kwargs)
-        example = self._on_examples(run, args, kwargs)
+        gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
+        written = written_argument(op, target, args, kwargs)
+        if written is not None or is_setitem(target):
+            self.writes.before(op, target, args, kwargs)
+        example = self._on_examples(run, args, kwargs, gives_data, getattr(target, "__module__", None) != "_operator")
         node_args = (*owner, *[self.argument(arg) for arg in args])
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
         name = ""  # a value must not have the name of the function that the code calls for it
-        if target == "numpy" or (op == "call_function" and self.gives_data):
+        if target == "numpy" or (op == "call_function" and gives_data):
             name = self.target_name() or ("array" if target == "numpy" else "value")
         node = self.node(op, target, node_args, node_kwargs, name=name)
-        if self.counting is not None:
-            mark_opaque(node, self.counting.count)
+        if hidden is not None:
+            mark_opaque(node, hidden())
         elif op != "call_module":
             self.calls.recorded += 1
-        changed = written_argument(op, target, args, kwargs)
-        is_mixed = type(changed) is TensorProxy and changed.is_mixed and target in IN_PLACE_FUNCTIONS
-        if isinstance(changed, torch.Tensor) and example is self.to_examples(changed) and not is_mixed:
-            return changed
+        is_mixed = type(written) is TensorProxy and written.is_mixed and target in IN_PLACE_FUNCTIONS
+        if isinstance(written, torch.Tensor) and example is self.to_examples(written) and not is_mixed:
+            return written
         if isinstance(example, torch.Tensor):
             proxy = TensorProxy.make(self, example, node)
             proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
@@ -322,20 +331,22 @@ class Recorder:
                 if not is_count_known(self, name_of_target(target), args, kwargs):
                     self._expect_count(node, len(example))
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
-        return self._items(example, node, names)
+        return self._items(example, node, names, gives_data)
 
     def _expect_count(self, node: Node, count: int) -> None:
         """Guard how many pieces a node gives."""
         length = self.node("call_function", len, (node,), {}, "len")
         self.node("call_function", expect, (length, count, self.where() or ""), {}, name="guard")
 
-    def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _on_examples(
+        self, run: Callable[..., Any], args: Any, kwargs: Any, is_opaque: bool = False, may_be_size: bool = True
+    ) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
-        given = self.to_examples(args), self.to_examples(kwargs)
+        given = self.to_examples(args, may_be_size), self.to_examples(kwargs, may_be_size) if kwargs else {}
         try:
-            return self.examples.repeat(run, *given, self.gives_data)
+            return self.examples.repeat(run, *given, is_opaque)
         except Exception as error:
-            return self.attempts.run_again(error, run, args, kwargs)
+            return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
     def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
         """Make a node for the user's running line.
@@ -373,7 +384,7 @@ class Recorder:
             args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
             return region.graph.create_node(op, target, args, kwargs, name)
 
-    def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
+    def _items(self, value: Any, node: Node, names: Sequence[str] = (), gives_data: bool = False) -> Any:
         """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
 
         Each item gets a node at once; those that nothing uses are erased at the end.
@@ -382,13 +393,13 @@ class Recorder:
             return TensorProxy.make(self, value, node)
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
-        if self.gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+        if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
             items = [
-                self._items(item, self.item_node(node, i, named[i]))
-                if _holds_tensors(item) or self.gives_data or type(item) in (int, float, bool)
+                self._items(item, self.item_node(node, i, named[i]), (), gives_data)
+                if _holds_tensors(item) or gives_data or type(item) in (int, float, bool)
                 else item
                 for i, item in enumerate(value)
             ]
@@ -397,8 +408,10 @@ class Recorder:
                 return kind(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, dict):
-            return type(value)((key, self._items(item, self.item_node(node, key))) for key, item in value.items())
-        if isinstance(value, numpy.ndarray | numpy.generic) or (self.gives_data and not isinstance(value, _KINDS)):
+            return type(value)(
+                (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
+            )
+        if isinstance(value, numpy.ndarray | numpy.generic) or (gives_data and not isinstance(value, _KINDS)):
             return self._object(value, node)
         return value
 
@@ -525,7 +538,7 @@ class Recorder:
                 return None
         return self.node("call_method", "numpy", (self._attribute_node(known[1]),), {}, "array")
 
-    def to_examples(self, value: Any) -> Any:
+    def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
         kind = type(value)
         if kind in ATOMS:
             return value
@@ -534,8 +547,8 @@ class Recorder:
         symbol = symbol_of(value)
         if symbol is not None:
             # Any number does for arithmetic, and for what is no size.
-            may_be_size = symbol.kind is int and not self.takes_no_size
-            return symbol.hint if symbol.has_value or may_be_size else symbol.sample
+            has_to_be_it = symbol.has_value or (may_be_size and symbol.kind is int)
+            return symbol.hint if has_to_be_it else symbol.sample
         if kind is ObjectProxy:
             return object_example(value)
         if kind is RunText:
@@ -547,16 +560,16 @@ class Recorder:
         if is_growing(value) and value.is_local:
             return value.example()
         if isinstance(value, tuple):
-            items = [self.to_examples(item) for item in value]
+            items = [self.to_examples(item, may_be_size) for item in value]
             if kind is tuple:
                 return tuple(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, list):
-            return [self.to_examples(item) for item in list.__iter__(value)]
+            return [self.to_examples(item, may_be_size) for item in list.__iter__(value)]
         if isinstance(value, dict):
-            return {key: self.to_examples(item) for key, item in value.items()}
+            return {key: self.to_examples(item, may_be_size) for key, item in value.items()}
         if kind is slice:
-            return slice(*map(self.to_examples, (value.start, value.stop, value.step)))
+            return slice(*[self.to_examples(part, may_be_size) for part in (value.start, value.stop, value.step)])
         return value
 
     def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
