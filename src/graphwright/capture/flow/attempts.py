@@ -79,6 +79,7 @@ class Attempts(MadeErrors):
         self._is_noting = False
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
         self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
+        self._without_handlers: dict[int, CodeType] = {}  # functions met on the stack, by id
 
     # ---- statements
 
@@ -351,9 +352,13 @@ class Attempts(MadeErrors):
         if self._recorder.plan.control_flow != "stage":
             return False
         at: FrameType | None = frame
+        plain = self._without_handlers
         while at is not None and at.f_code is not RUN:
-            if _tried_lines(at.f_code):
-                return True
+            code = at.f_code
+            if id(code) not in plain:
+                if _tried_lines(code):
+                    return True
+                plain[id(code)] = code
             at = at.f_back
         return False
 

@@ -23,6 +23,7 @@ __all__ = ["GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
+_CALLABLE_MAKERS = frozenset(type(maker) for maker in _MAKERS)
 MAKERS = frozenset(maker.__name__ for maker in _MAKERS)  # what a function mentions that makes a generator of its own
 _NO_DRAWS = frozenset({"seed", "getstate", "setstate", "get_state", "set_state", "shuffle", "spawn"})
 
@@ -32,7 +33,7 @@ def is_draw(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, GENERATORS):
         return function.__name__ not in _NO_DRAWS
-    return any(function is maker for maker in _MAKERS)
+    return type(function) in _CALLABLE_MAKERS and any(function is maker for maker in _MAKERS)
 
 
 def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from graphwright.capture.state.symbols import Symbol
 from graphwright.ir import Graph, Node
 
-__all__ = ["Region", "Writing", "made_once"]
+__all__ = ["Region", "Writing", "first_operation", "made_once"]
 
 
 def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
@@ -22,6 +22,14 @@ def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
         return made[-1]
 
     return get
+
+
+def first_operation(graph: Graph) -> Node | None:
+    """The first node of a graph that is no input."""
+    node = graph._root._next
+    while node._op == "placeholder":
+        node = node._next
+    return None if node is graph._root else node
 
 
 class Region:
@@ -71,7 +79,13 @@ class Region:
 
     def number(self, symbol: Symbol) -> Node | None:
         """The node that computes a number, here or in a region around."""
-        return next((region.numbers[symbol] for region in self.all() if symbol in region.numbers), None)
+        region: Region | None = self
+        while region is not None:
+            node = region.numbers.get(symbol)
+            if node is not None:
+                return node
+            region = region.outer
+        return None
 
     def lift(self, node: Node) -> Node:
         """Return the node that stands for a value in this region."""
@@ -83,7 +97,7 @@ class Region:
         inside = self.lifted.get(outside)
         if inside is None:
             graph = self.graph
-            first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+            first = first_operation(graph)
             with graph.inserting_before(first) if first is not None else graph.inserting_after():
                 inside = graph.create_node("placeholder", outside.name, (), {}, outside.name)
             inside._target = inside.name
@@ -93,7 +107,7 @@ class Region:
     def take(self, operands: list[Node]) -> None:
         """Have exactly these inputs, in this order."""
         inputs = [self.lifted[node] if node in self.lifted else self.lift(node) for node in operands]
-        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        first = first_operation(self.graph)
         for node in inputs:
             if first is not None:
                 first.prepend(node)

@@ -6,7 +6,7 @@ fake tensors takes most of the time of recording it; what it gave is remembered 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -69,13 +69,27 @@ class _Unknown(Exception):
 def _key(function: Any, args: Any, kwargs: Any) -> Any:
     try:
         key = (
-            function, _frozen(args), _frozen(kwargs), torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-            torch._C._is_any_autocast_enabled(),
+            function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(), torch._C._is_any_autocast_enabled(),
         )  # fmt: skip
         hash(key)
     except (_Unknown, TypeError):
         return None
     return key
+
+
+def _all_frozen(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What tells values from others; those that operations mostly take without a further call."""
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind in _PLAIN:
+            found.append((kind, value))
+        elif isinstance(value, torch.Tensor):
+            found.append(("tensor", id(value)))
+        else:
+            found.append(_frozen(value))
+    return tuple(found)
 
 
 def _frozen(value: Any) -> Any:
@@ -85,9 +99,9 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return "tensor", id(value)
     if isinstance(value, tuple | list):
-        return kind, tuple([_frozen(item) for item in value])
+        return kind, _all_frozen(value)
     if kind is dict:
-        return kind, tuple([(key, _frozen(item)) for key, item in value.items()])
+        return kind, tuple(value), _all_frozen(value.values())
     if kind is slice:
         return kind, _frozen((value.start, value.stop, value.step))
     raise _Unknown

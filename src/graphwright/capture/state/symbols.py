@@ -50,17 +50,21 @@ class Symbol:
         self._hint = hint
         self.kind = kind or type(hint)
         self.sample = hint  # a number to run operations on examples with; an arbitrary one where there is no hint
-        self.is_data: bool = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
         self.function = function  # a function, or the name of a method of the first argument
         self.args = args  # symbols, nodes and plain values
         self.site = site  # where the program computed it
         self.name = ""  # what the program's source calls it
         self.dim: Any = None  # of the size of a tensor: what tells it from sizes that may be others
         # What tells it from other numbers; tensors and nodes by id, for comparing them would be an operation.
-        self.key: tuple[Any, ...] = (
-            function,
-            *(arg.key if isinstance(arg, Symbol) else id(arg) for arg in args),
-        )
+        keys: list[Any] = [function]
+        self.is_data: bool = kind is not None
+        for arg in args:
+            if isinstance(arg, Symbol):
+                keys.append(arg.key)
+                self.is_data |= arg.is_data
+            else:
+                keys.append(id(arg))
+        self.key: tuple[Any, ...] = tuple(keys)
 
     @property
     def hint(self) -> Number:
@@ -238,9 +242,9 @@ def as_number(symbol: Symbol) -> Any:
     """Wrap a symbol as the torch number that the user's program computes with."""
     if symbol.function == "constant":
         return symbol.hint
-    if symbol.is_int():
+    if symbol.kind is int:
         return IntProxy(symbol)  # type: ignore[no-untyped-call]
-    kind = FloatProxy if symbol.is_float() else BoolProxy
+    kind = FloatProxy if symbol.kind is float else BoolProxy
     return kind(symbol)
 
 

@@ -304,8 +304,8 @@ class Recorder:
         if written is not None or is_setitem(target):
             self.writes.before(op, target, args, kwargs)
         example = self._on_examples(run, args, kwargs, gives_data, getattr(target, "__module__", None) != "_operator")
-        node_args = (*owner, *[self.argument(arg) for arg in args])
-        node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
+        node_args = (*owner, *map(self.argument, args))
+        node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()} if kwargs else {}
         name = ""  # a value must not have the name of the function that the code calls for it
         if target == "numpy" or (op == "call_function" and gives_data):
             name = self.target_name() or ("array" if target == "numpy" else "value")
@@ -450,7 +450,7 @@ class Recorder:
         if kind in ATOMS:
             return value
         if kind is TensorProxy:
-            node = value.node_of()
+            node = value._node or value.node_of()
             return node if self.region is self.root else self.transforms.note(node, value.example)
         symbol = symbol_of(value)
         if symbol is not None:
@@ -573,6 +573,9 @@ class Recorder:
         return value
 
     def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                return True
         return any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
 
     def _makes_tensor(self, function: Any, args: Any, kwargs: Any) -> bool:
