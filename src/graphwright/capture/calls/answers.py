@@ -15,6 +15,7 @@ from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Target
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["asked", "data_of", "measure", "read_property"]
 
 
-def asked(recorder: TypedCapture, name: str, function: Any, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+def asked(
+    recorder: TypedCapture,
+    name: str,
+    function: Callable[..., Any],
+    op: str,
+    target: Target,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
     values = [*args, *kwargs.values()]
     if name == "numel":
@@ -39,7 +48,7 @@ def asked(recorder: TypedCapture, name: str, function: Any, op: str, target: Any
     return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
 
 
-def _place_in_memory(recorder: TypedCapture, name: str, args: Any, kwargs: Any) -> Any:
+def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer strides and offsets, which sizes decide, with numbers of the program."""
     value = getattr(torch.Tensor, name)(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
@@ -49,7 +58,7 @@ def _place_in_memory(recorder: TypedCapture, name: str, args: Any, kwargs: Any) 
     return tuple([as_number(number(recorder.item_node(node, i, ""), item)) for i, item in enumerate(value)])
 
 
-def read_property(recorder: TypedCapture, name: str, function: Any, args: tuple[Any, ...]) -> Any:
+def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Answer the read of an attribute of a tensor, or record that one is set."""
     owner = args[0]
     if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module

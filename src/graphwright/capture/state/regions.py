@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from graphwright.capture.state.symbols import Symbol
 from graphwright.ir import Graph, Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
 
 __all__ = ["Region", "Writing", "first_operation", "made_once"]
 
@@ -42,7 +45,7 @@ class Region:
         self,
         outer: Region | None = None,
         frame: FrameType | None = None,
-        place: Any = None,
+        place: Place | None = None,
         graph: Graph | None = None,
     ) -> None:
         self.graph = Graph() if graph is None else graph

@@ -36,7 +36,9 @@ class Replays:
         """Begin a pass."""
         self._counts = {}
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, call: Callable[..., Any]) -> Any:
+    def run(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    ) -> Any:
         """Give what `call(function, args, kwargs)` gave in an earlier pass, or call it."""
         self.is_spoiled |= isinstance(function, nn.Module) and not type(function).__module__.startswith("torch.nn.")
         key = None if self.is_spoiled else _key(function, args, kwargs)
@@ -56,7 +58,7 @@ class Replays:
         return result
 
 
-def _writes(function: Any) -> bool:
+def _writes(function: Callable[..., Any]) -> bool:
     """Tell whether an operation changes what kind of tensor its argument is, as no version counter does."""
     name = getattr(function, "__name__", "")
     return function is setattr or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_"))
@@ -66,7 +68,7 @@ class _Unknown(Exception):
     """A value that cannot be part of a key."""
 
 
-def _key(function: Any, args: Any, kwargs: Any) -> Any:
+def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         key = (
             function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), torch.is_grad_enabled(),

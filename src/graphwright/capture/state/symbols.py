@@ -18,6 +18,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
 
 if TYPE_CHECKING:
+    from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
@@ -43,7 +44,7 @@ class Symbol:
         hint: Number,
         function: Callable[..., Any] | str,
         args: tuple[Any, ...],
-        site: Any,
+        site: CallSite | None,
         kind: type | None = None,
     ) -> None:
         self.recorder = recorder
@@ -272,7 +273,7 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def as_first_index(args: Any, kwargs: Any) -> bool:
+def as_first_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Have numbers that only a run knows be 0 where an example is needed, if they may be other indices than those."""
     symbols = [symbol for leaf in leaves((args, kwargs)) if (symbol := symbol_of(leaf)) is not None]
     sampled = [symbol for symbol in symbols if symbol.kind is int and not symbol.has_value and symbol.sample != 0]

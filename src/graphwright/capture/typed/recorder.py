@@ -10,7 +10,7 @@ import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -72,7 +72,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError, GraphError
-from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
+from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 
@@ -132,7 +132,7 @@ class Recorder:
 
     # ---- running
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
@@ -285,10 +285,10 @@ class Recorder:
     def record(
         self,
         op: str,
-        target: Any,
+        target: Target,
         run: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
         owner: tuple[Node, ...] = (),
         gives_data: bool = False,
         hidden: Callable[[], int] | None = None,
@@ -339,7 +339,12 @@ class Recorder:
         self.node("call_function", expect, (length, count, self.where() or ""), {}, name="guard")
 
     def _on_examples(
-        self, run: Callable[..., Any], args: Any, kwargs: Any, is_opaque: bool = False, may_be_size: bool = True
+        self,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        is_opaque: bool = False,
+        may_be_size: bool = True,
     ) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
         given = self.to_examples(args, may_be_size), self.to_examples(kwargs, may_be_size) if kwargs else {}
@@ -348,7 +353,9 @@ class Recorder:
         except Exception as error:
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
-    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+    def node(
+        self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
+    ) -> Node:
         """Make a node for the user's running line.
 
         Its value is called what the user's statement assigns it to; `name` overrides that. `part` is the name of a
@@ -366,7 +373,7 @@ class Recorder:
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         return node
 
-    def _create(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None) -> Node:
+    def _create(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None) -> Node:
         region = self.region
         try:
             if region.outer is not None:
@@ -436,7 +443,7 @@ class Recorder:
         """Forget what was counted after a mark: it is captured once more."""
         self.calls, self._calls = mark[0].copy(), dict(mark[1])
 
-    def item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+    def item_node(self, owner: Node, key: Hashable, name: str = "") -> Node:
         return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
 
     def unpacked_names(self) -> Sequence[str]:
@@ -572,13 +579,13 @@ class Recorder:
             return slice(*[self.to_examples(part, may_be_size) for part in (value.start, value.stop, value.step)])
         return value
 
-    def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
+    def _mentions_tensor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         for value in args:
             if isinstance(value, torch.Tensor):
                 return True
         return any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
 
-    def _makes_tensor(self, function: Any, args: Any, kwargs: Any) -> bool:
+    def _makes_tensor(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
         example = self._on_examples(function, args, kwargs)
         return any(isinstance(value, torch.Tensor) for value in leaves(example))
@@ -600,7 +607,7 @@ class Recorder:
         """The example of a tensor of the program."""
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
 
-    def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def _answer(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.examples.run(function, self.to_examples(args), self.to_examples(kwargs))
 
     # ---- errors and places
@@ -627,7 +634,11 @@ class _RecordingMode(TorchFunctionMode):
         return _RecordingMode
 
     def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return self._recorder.torch_function(function, args, kwargs or {})
 
