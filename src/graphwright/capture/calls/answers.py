@@ -39,7 +39,8 @@ def asked(
     if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
         return _place_in_memory(recorder, name, args, kwargs)
     if name not in TRUTHS:
-        recorder.kinds_asked |= any(isinstance(value, TensorProxy) for value in values)
+        if any(isinstance(value, TensorProxy) for value in values):
+            recorder.note_kind_asked()
         return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
@@ -84,7 +85,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):
         return recorder.record("call_function", getattr, getattr, (owner, name), {})
-    recorder.kinds_asked = True
+    recorder.note_kind_asked()
     return value
 
 
@@ -95,7 +96,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()
     if name in ("dim", "ndimension"):
-        recorder.kinds_asked = True
+        recorder.note_kind_asked()
         return rank
     if name == "__len__":
         return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))

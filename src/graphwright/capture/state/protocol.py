@@ -205,7 +205,12 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
-    kinds_asked: bool  # whether the program asked for a dtype or rank
+    @property
+    def kinds_asked(self) -> bool:
+        """Whether the program asked for the dtype or rank of a tensor."""
+
+    def note_kind_asked(self) -> None:
+        """Note that the program asks for the dtype or rank of a tensor."""
 
     @property
     def examples(self) -> Examples:

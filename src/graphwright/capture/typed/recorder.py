@@ -130,6 +130,10 @@ class Recorder:
         """What to enter to write to a region."""
         return Writing(self, region)
 
+    def note_kind_asked(self) -> None:
+        """Note that the program asks for the dtype or rank of a tensor."""
+        self.kinds_asked = True
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
