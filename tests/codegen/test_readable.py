@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.random_programs import programs
 from torch import nn
 
-from graphwright import Graph, Node
+from graphwright import Graph, Node, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Origin
@@ -336,6 +336,28 @@ def test_regions_that_do_not_nest_are_calls(write: Any) -> None:
     compile_source(code.src, code.globals, "test")(None)
     assert torch.is_grad_enabled()
     assert not torch.is_autocast_enabled("cpu")
+
+
+def two_contexts_and_a_side_that_returns(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        pass
+    with torch.no_grad():
+        if x.sum() > 0:
+            y = x + 1
+        else:
+            return x - 1
+    return y * 2
+
+
+def test_a_context_that_each_side_of_a_branch_leaves_is_called_and_not_assigned() -> None:
+    gm = trace(two_contexts_and_a_side_that_returns, (torch.ones(2),))
+    assert "exit_context_1(no_grad_1)" in [line.strip() for line in gm.code.splitlines()]
+    for x in (torch.ones(2), -torch.ones(2)):
+        x.requires_grad_()
+        wanted, given = two_contexts_and_a_side_that_returns(x), gm(x)
+        assert torch.equal(given, wanted)
+        assert given.requires_grad == wanted.requires_grad
+        assert torch.is_grad_enabled()
 
 
 def test_comments_cannot_become_code() -> None:

@@ -220,8 +220,6 @@ class Writer:
 
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
-        if node._op == "call_module" and node.type is None:
-            return f"{node._name} = {self.path(node._target)}({self.call(node._args, node._kwargs)})"  # type: ignore[arg-type]
         target = node._target
         if target is write_attribute:
             return self.write(node)
@@ -231,26 +229,43 @@ class Writer:
                 is_statement = target in STATEMENTS
             except TypeError:  # a callable object that has no hash
                 is_statement = False
-        if is_statement:
-            args = node._args
-            if target is operator.setitem and len(args) == 3:
-                text = f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}] = {self.value(args[2])}"
-                return f"{text};  {self.name(node)} = None" if node.users else text
-            if len(args) == 2 and target is not operator.setitem:
-                # The name first: the variable on the left of `+=` is rebound, and others may still read it.
-                left, right = args
-                if not node.users and type(left) is Node:  # only the write counts
-                    text = self.value(left)
-                    return f"{text} {INPLACE[target]} {self.value(right)};  {self.name(node)} = {text}"  # type: ignore[index]
-                name = self.name(node)
-                return f"{name} = {self.value(left)};  {name} {INPLACE[target]} {self.value(right)}"  # type: ignore[index]
-        if node.type is not None:
-            return f"{self.name(node)} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
-        return f"{node._name} = {self.expression(node)[0]}"
+        if is_statement and target is operator.setitem and len(node._args) == 3:
+            text = self.item_assignment(node)
+            return f"{text};  {self.name(node)} = None" if node.users else text
+        if is_statement and target is not operator.setitem and len(node._args) == 2:
+            return self.change(node)
+        return self.assignment(node)
+
+    def assignment(self, node: Node) -> str:
+        """Write that a variable gets a node's value."""
+        return f"{self.declared(node)} = {self.expression(node)[0]}"
+
+    def item_assignment(self, node: Node) -> str:
+        """Write that an item of a container gets a value."""
+        container, key, value = node._args
+        return f"{self.operand(container, PRIMARY)}[{self.key(key)}] = {self.value(value)}"
+
+    def change(self, node: Node) -> str:
+        """Write an operator that works in place, and the variable of its value."""
+        left, right = node._args
+        symbol = INPLACE[node._target]  # type: ignore[index]
+        # The name first: the variable on the left of `+=` is rebound, and others may still read it.
+        if not node.users and type(left) is Node:  # only the write counts
+            text = self.value(left)
+            return f"{text} {symbol} {self.value(right)};  {self.name(node)} = {text}"
+        return f"{self.noted(node)} = {self.value(left)};  {self.name(node)} {symbol} {self.value(right)}"
+
+    def declared(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with its type where the program says that."""
+        return self.noted(node) if node.type is None else f"{self.name(node)} : {annotation(node.type, self.names)}"
+
+    def noted(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with what is known of it where that is shown."""
+        return self.name(node)
 
     def name(self, node: Node) -> str:
         """The variable that holds a node's value."""
-        return node.name
+        return node._name  # type: ignore[return-value]
 
     def write(self, node: Node) -> str:
         """Write the statement that assigns an attribute."""

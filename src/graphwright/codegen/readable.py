@@ -348,25 +348,24 @@ class _ReadableWriter(Writer):
             return self.value(node._args[0])
         items = unpacked_items(node)
         if items:
-            unused = self.names.new("_") if None in items else ""
-            left = ", ".join(unused if item is None else self.name(item) for item in items)
-            left += "," if len(items) == 1 else ""
-            return f"{left} = {self.value(node._args[0])}"
+            return f"{self.unpacking_targets(items)} = {self.value(node._args[0])}"
         if node.users:
-            return self.assignment(node)
+            return super().statement(node)
         if is_statement(node) and node._target in INPLACE and len(node._args) == 2:
             left, right = node._args
             if self.may_assign(left):
                 return f"{self.value(left)} {INPLACE[node._target]} {self.value(right)}"
             return self.function_call(node._target, node._args, {})[0]
+        if is_statement(node) and node._target is operator.setitem and len(node._args) == 3:
+            return self.item_assignment(node)
         # Nothing reads the value: only the effect counts.
-        return self.assignment(node).removeprefix(f"{self.name(node)} = ")
+        return self.expression(node)[0] if node.type is None else self.assignment(node)
 
-    def assignment(self, node: Node) -> str:
-        """Write the statement that gives a node's value its name."""
-        if node in self.texts and not is_statement(node) and node.type is None:
-            return f"{self.name(node)} = {self.expression(node)[0]}"
-        return super().statement(node)
+    def unpacking_targets(self, items: Sequence[Node | None]) -> str:
+        """Write the variables that the items of a value get, as they stand before `=`."""
+        unused = self.names.new("_") if None in items else ""
+        left = ", ".join(unused if item is None else self.name(item) for item in items)
+        return left + ("," if len(items) == 1 else "")
 
     def may_assign(self, left: Any) -> bool:
         """Tell whether `left += ...` does what calling `operator.iadd` does, as far as the graph needs it.

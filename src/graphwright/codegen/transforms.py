@@ -122,8 +122,9 @@ def _statement(writer: _ReadableWriter, node: Node, call: str) -> str:
     if writer.returned is node:
         return f"return {call}"
     unpacking = unpacking_of(node)
-    if unpacking is not None:
-        return writer.statement(unpacking).replace(f" = {writer.name(node)}", f" = {call}")
+    items = None if unpacking is None else unpacked_items(unpacking)
+    if items:
+        return f"{writer.unpacking_targets(items)} = {call}"
     return f"{writer.name(node)} = {call}" if node.users else call
 
 
