@@ -16,7 +16,7 @@ from graphwright import Graph, Node, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
 from graphwright.codegen.wrapping import wrap
 from graphwright.ir import Origin
-from graphwright.ops import enter_context, exit_context, unpack
+from graphwright.ops import cond, enter_context, exit_context, unpack
 
 
 class Line:
@@ -358,6 +358,36 @@ def test_a_context_that_each_side_of_a_branch_leaves_is_called_and_not_assigned(
         assert torch.equal(given, wanted)
         assert given.requires_grad == wanted.requires_grad
         assert torch.is_grad_enabled()
+
+
+def halve(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+def test_a_variable_of_a_side_and_a_function_never_share_a_name() -> None:
+    def side() -> Graph:
+        body = Graph()
+        halved = body.create_node("call_function", torch.mul, (body.placeholder("x"), 2), name="halve")
+        body.output(body.call_function(torch.add, (halved, halved)))
+        return body
+
+    graph = Graph()
+    pred, x = graph.placeholder("pred"), graph.placeholder("x")
+    made = graph.create_node("call_function", cond, (pred, side(), side(), (x,)), name="made")
+    graph.output(graph.create_node("call_function", halve, (made,), name="y"))
+    assert text(graph) == (
+        "def forward(self, pred, x):\n"
+        "    if pred:\n"
+        "        halve = torch.mul(x, 2)\n"
+        "        made = torch.add(halve, halve);  del halve\n"
+        "    else:\n"
+        "        halve = torch.mul(x, 2)\n"
+        "        made = torch.add(halve, halve);  del halve\n"
+        "    y = halve_1(made);  del made\n"
+        "    return y"
+    )
+    code = graph_to_readable_source(graph)
+    assert compile_source(code.src, code.globals, "test")(None, True, torch.ones(1)) == 2
 
 
 def test_comments_cannot_become_code() -> None:

@@ -170,7 +170,7 @@ class _ReadableWriter(Writer):
         wishes = {node.name for node in body.nodes if node._op == "placeholder" or node._target is operator.getitem}
         hidden = [name for name in wishes if name in self.names and not {name} & {*read, self.root, *self.names.values}]
         for name in hidden:
-            self.names.release(name)
+            self.names.share(name)
         try:
             yield
         finally:
@@ -310,7 +310,7 @@ class _ReadableWriter(Writer):
                 local.append(name)
         writer.plan = statements_of(writer)
         for name in local:  # what comes after the body may have them, too
-            self.names.release(name)
+            self.names.share(name)
         return writer
 
     def _named_in_place(self) -> dict[Node, str]:

@@ -45,6 +45,7 @@ class Globals:
         self.values: dict[str, Any] = {}
         self._namespace = Namespace()
         self._namespace.take(*taken)
+        self._variables: set[str] = set()  # names that later variables may have again
         self._names: dict[tuple[str, int], str] = {}  # (wish, id of the value) -> name; `values` keeps it alive
         self._texts: dict[int, tuple[Any, str]] = {}  # id -> (object, how it is written)
 
@@ -52,8 +53,11 @@ class Globals:
         """Bind a value to a global name, the wished one if it is legal and free; the same value keeps its name."""
         name = self._names.get((wish, id(value)))
         if name is None:
-            is_free = wish.isidentifier() and wish not in _KEYWORDS and wish not in self._namespace
-            name = wish if is_free else self._namespace.create(wish)
+            is_legal = wish.isidentifier() and wish not in _KEYWORDS
+            name = wish if is_legal and wish not in self._namespace else self._namespace.create(wish)
+            while name in self._variables:  # to Python it is one variable in the whole function, not a global name
+                self._namespace.take(name)
+                name = self._namespace.create(wish)
             self._namespace.take(name)
             self._names[wish, id(value)] = name
             self.values[name] = value
@@ -70,6 +74,11 @@ class Globals:
     def release(self, name: str) -> None:
         """Give a name back that no value of the function has after all."""
         self._namespace.release(name)
+
+    def share(self, name: str) -> None:
+        """Let other variables of the function have the name of one, too; no global name can be the same."""
+        self._namespace.release(name)
+        self._variables.add(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._namespace

@@ -94,7 +94,7 @@ def _attempt_block(writer: _ReadableWriter, node: Node) -> Block:
     targets = [writer.fresh("_") if item is None else writer.name(item) for item in names]
     error, *values = targets
     caught = _fresh(writer, "caught")
-    writer.names.release(caught)
+    writer.names.share(caught)
     lines: list[Any] = [writer.body(body, operands, Assigns(values), [*range(len(values))])]
     if not ends_by_raising(body):
         lines.append(f"{error} = None")
