@@ -14,7 +14,7 @@ from torch import nn
 
 from graphwright import Graph, Node, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
-from graphwright.codegen.wrapping import wrap
+from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Origin
 from graphwright.ops import cond, enter_context, exit_context, unpack
 
@@ -358,6 +358,34 @@ def test_a_context_that_each_side_of_a_branch_leaves_is_called_and_not_assigned(
         assert torch.equal(given, wanted)
         assert given.requires_grad == wanted.requires_grad
         assert torch.is_grad_enabled()
+
+
+def no_row_below(x: torch.Tensor) -> torch.Tensor:
+    if not any(not row.sum() > 0 for row in x):
+        return x + 1
+    return x - 1
+
+
+def no_small_row_below(x: torch.Tensor) -> torch.Tensor:
+    if not any(not row.sum() > 0 and row.max() < 5 for row in x):
+        return x + 1
+    return x - 1
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        pytest.param(no_row_below, "if all(row.sum() > 0 for row in x):", id="all that is tested is negated"),
+        pytest.param(
+            no_small_row_below, "if not any(not row.sum() > 0 and row.max() < 5 for row in x):", id="a part is negated"
+        ),
+    ],
+)
+def test_only_a_whole_test_that_is_negated_becomes_all(program: Any, wanted: str) -> None:
+    gm = trace(program, (torch.ones(2, 2),))
+    assert wanted in [line.strip() for line in gm.code.splitlines()]
+    for x in (torch.ones(2, 2), -torch.ones(2, 2), torch.tensor([[9.0, -20.0], [9.0, -20.0]])):
+        assert torch.equal(gm(x), program(x))
 
 
 def halve(x: torch.Tensor) -> torch.Tensor:

@@ -2,18 +2,27 @@
 
 A graph comes in; source text that runs, and the function compiled from it, go out. The text is the truth: what is
 printed is what runs. Read function.py first.
+
+    torch_fx/       code as torch.fx's users ask for it: `CodeGen`, details of values, structured arguments
+    readable/       code as a person would write it: nested expressions, `if`, `for` and `while`, comments
+    function.py     the text of one function, a statement a node
+    regions.py      which nodes form `with` blocks
+    compiler.py     text -> function
+    python_code.py  the text with what it needs, and where each line comes from
+    flattening.py   taking arguments with a structure apart, in the generated code
+    spelling/       values, names, operators and long lines
 """
 
-from graphwright.codegen.boxed import BoxedCodeGen
 from graphwright.codegen.compiler import compile_source
-from graphwright.codegen.custom import CodeGen, is_plain, on_generate_code
-from graphwright.codegen.details import Details, tensor_of, tensor_text
 from graphwright.codegen.function import graph_to_source
 from graphwright.codegen.python_code import PythonCode
-from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
-from graphwright.codegen.readable import graph_to_readable_source, readable_source
-from graphwright.codegen.spelling import Globals, argument
-from graphwright.codegen.stack_traces import parse_stack_trace
+from graphwright.codegen.readable.readable import graph_to_readable_source, readable_source
+from graphwright.codegen.spelling.arguments import Globals, argument
+from graphwright.codegen.torch_fx.boxed import BoxedCodeGen
+from graphwright.codegen.torch_fx.custom import CodeGen, is_plain, on_generate_code
+from graphwright.codegen.torch_fx.details import Details, tensor_of, tensor_text
+from graphwright.codegen.torch_fx.pytree import PyTreeCodeGen, PyTreeInfo
+from graphwright.codegen.torch_fx.stack_traces import parse_stack_trace
 
 __all__ = [
     "BoxedCodeGen",
@@ -34,3 +43,6 @@ __all__ = [
     "tensor_of",
     "tensor_text",
 ]
+
+# The sub-rooms and files from the top floor to the bottom: imports go down.
+FLOORS = ("torch_fx", "readable", "function", "regions", "compiler", "python_code", "flattening", "spelling")

@@ -21,7 +21,10 @@ from typing import Any
 
 import torch
 
-from graphwright.codegen.operators import (
+from graphwright.codegen.python_code import PythonCode
+from graphwright.codegen.regions import region_exits
+from graphwright.codegen.spelling.arguments import Globals, annotation, argument
+from graphwright.codegen.spelling.operators import (
     ATOM,
     BINARY,
     COMPARISON,
@@ -32,14 +35,11 @@ from graphwright.codegen.operators import (
     UNARY,
     UNARY_OPERATORS,
 )
-from graphwright.codegen.python_code import PythonCode
-from graphwright.codegen.regions import region_exits
-from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.ops import write_attribute
 
-__all__ = ["Writer", "attribute", "graph_to_source", "last_uses"]
+__all__ = ["Writer", "attribute", "graph_to_source", "is_plain_name", "last_uses"]
 
 _PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
 _KEEPING = frozenset({"placeholder", "output"})  # free nothing
@@ -193,9 +193,10 @@ class Writer:
         has_default = False
         for node, text in self.parameters:
             kind = node._meta.get("parameter_kind") if node._meta else None
-            if text.startswith("**"):
+            target = str(node._target)
+            if target.startswith("**"):
                 var_keyword = text
-            elif text.startswith("*"):
+            elif target.startswith("*"):
                 var_positional = text
             elif kind is inspect.Parameter.KEYWORD_ONLY or var_positional:
                 keyword_only.append(text)
@@ -272,7 +273,7 @@ class Writer:
         path, value = node._args
         module, _, name = str(path).rpartition(".")
         owner = self.path(module) if module else self.root
-        if _is_plain_name(name):
+        if is_plain_name(name):
             return f"{owner}.{name} = {self.value(value)}"
         return f"{self.names.builtin('setattr')}({owner}, {name!r}, {self.value(value)})"
 
@@ -342,7 +343,7 @@ class Writer:
         """Write keyword arguments, adding to the texts of the positional ones."""
         odd: dict[str, Any] = {}  # keywords that are no names: only `**{...}` passes them
         for key, arg in kwargs.items():
-            if not _is_plain_name(key):
+            if not is_plain_name(key):
                 odd[key] = arg
                 continue
             if odd:
@@ -367,7 +368,7 @@ class Writer:
                         f"{self.operand(args[1], COMPARISON + 1)} in {self.operand(args[0], COMPARISON + 1)}",
                         COMPARISON,
                     )
-                if target is getattr and isinstance(args[1], str) and _is_plain_name(args[1]):
+                if target is getattr and isinstance(args[1], str) and is_plain_name(args[1]):
                     return f"{self.operand(args[0], PRIMARY)}.{args[1]}", PRIMARY
             elif count == 1:
                 unary = UNARY_OPERATORS.get(target)
@@ -398,7 +399,7 @@ def _parameter(placeholder: Node) -> str:
 
 
 @functools.lru_cache(65536)
-def _is_plain_name(atom: str) -> bool:
+def is_plain_name(atom: str) -> bool:
     """Tell whether source may say `.atom` and `atom=`: Python reads it as this name, inside a class body, too."""
     is_mangled = atom.startswith("__") and not atom.endswith("__")
     is_changed = not atom.isascii() and unicodedata.normalize("NFKC", atom) != atom
@@ -407,7 +408,7 @@ def _is_plain_name(atom: str) -> bool:
 
 def attribute(owner: str, atom: str, getter: str = "getattr") -> str:
     """Write the read of an attribute, by getattr where its name is none that may stand after a dot."""
-    if _is_plain_name(atom):
+    if is_plain_name(atom):
         return f"{owner}.{atom}"
     is_simple = atom.isprintable() and '"' not in atom and "\\" not in atom
     return f'{getter}({owner}, "{atom}")' if is_simple else f"{getter}({owner}, {atom!r})"

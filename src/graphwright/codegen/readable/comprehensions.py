@@ -6,16 +6,15 @@ They are one expression where the loop does nothing else, and what an iteration 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from graphwright.codegen.endings import Block, NextRound, Outside, Tests, Text, truth_of
-from graphwright.codegen.operators import ATOM, PRIMARY, TERNARY
-from graphwright.codegen.unpacking import header_of
+from graphwright.codegen.readable.endings import NextRound, Tests
+from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation
+from graphwright.codegen.readable.loop_headers import header_of
+from graphwright.codegen.readable.sources import is_from_for
+from graphwright.codegen.readable.splits import Outside, truth_of
+from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter
+from graphwright.codegen.spelling.operators import ATOM, PRIMARY, TERNARY
 from graphwright.ir import Graph, Node
 from graphwright.ops import LoopParts, cond, for_loop, loop_parts
-
-if TYPE_CHECKING:
-    from graphwright.codegen.readable import _ReadableWriter
 
 __all__ = ["comprehension", "comprehensions"]
 
@@ -28,14 +27,14 @@ def comprehensions(nodes: list[Node]) -> dict[Node, Node]:
     for node in nodes:
         if node._target is not for_loop or not isinstance(node._args[1], Graph):
             continue
-        parts, origin = loop_parts(node), node.origin
-        if parts.carried == (False,) and parts.breaks and origin is not None and not origin.source.startswith("for "):
+        parts, is_known = loop_parts(node), node.origin is not None
+        if parts.carried == (False,) and parts.breaks and is_known and not is_from_for(node):
             if len(node.users) == 1 and _gives_only_whether_it_ends(parts):
                 found[node] = next(iter(node.users))
             continue
         if node.users:
             continue
-        if parts.carried or parts.breaks or origin is None or origin.source.startswith(("for ", "async ")):
+        if parts.carried or parts.breaks or not is_known or is_from_for(node):
             continue
         made = _list_made(parts.body, parts.operands)
         if made is None or made._op == "placeholder" or made in found.values():  # another body's list may hold more
@@ -79,40 +78,50 @@ def _list_made_by(body: Graph, inputs: list[Node], operands: tuple[Node, ...], h
     return made if is_empty and list(operands).count(made) == 1 else None
 
 
-def comprehension(writer: _ReadableWriter, loop: Node, made: Node) -> tuple[str, int] | None:
+def comprehension(writer: ReadableWriter, loop: Node, made: Node) -> tuple[str, int] | None:
     """Write a loop as a comprehension; None where it takes statements."""
     parts = loop_parts(loop)
     if parts.breaks:
         return _search(writer, parts)
     with writer.shadowing(parts.body, parts.operands):
         item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
-        body = writer.body(parts.body, [Text(item), *parts.operands], NextRound([]), [Outside(False)], names)
-    start, condition = f"{writer.name(made)}.append(", ""
-    texts = [text for _, text, _ in body.plan if text]
-    if len(texts) == 1 and isinstance(texts[0], Block):
-        block = texts[0].parts
-        if len(block) != 1 or not block[0][0].startswith("if ") or len(block[0][1]) != 1:
+        body = writer.body(parts.body, [Expression(item), *parts.operands], NextRound([]), [Outside(False)], names)
+    condition, element = "", _only_element(body)
+    if element is None:
+        clause = _only_clause(body)
+        if clause is None or clause.keyword != "if" or len(clause.body) != 1 or isinstance(clause.body[0], str):
             return None
-        condition = f" {block[0][0].removesuffix(':')}"
-        inner = block[0][1][0]
-        texts = [text for _, text, _ in inner.plan if text] if not isinstance(inner, str) else []
-    if len(texts) != 1 or not isinstance(texts[0], str) or not texts[0].startswith(start):
+        condition, element = f" if {clause.rest}", _only_element(clause.body[0])
+    if element is None:
         return None
-    element = texts[0].removeprefix(start).removesuffix(")")
     iterable = writer.operand(parts.subject, TERNARY + 1) if condition else writer.value(parts.subject)
     text = f"[{element} for {item} in {iterable}{condition}]"
     return (text, ATOM) if len(text) <= _LONGEST else None
 
 
-def _search(writer: _ReadableWriter, parts: LoopParts) -> tuple[str, int] | None:
+def _only_element(body: ReadableWriter) -> str | None:
+    """What a body appends to the list, where that is all that it does."""
+    statements = body.written()
+    return body.appended.get(statements[0].node) if len(statements) == 1 else None
+
+
+def _only_clause(body: ReadableWriter) -> Clause | None:
+    """The clause of a body that is one compound statement with one clause."""
+    statements = body.written()
+    block = statements[0].code if len(statements) == 1 else None
+    return block.clauses[0] if isinstance(block, Block) and len(block.clauses) == 1 else None
+
+
+def _search(writer: ReadableWriter, parts: LoopParts) -> tuple[str, int] | None:
     """Write a loop that gives whether it was left as `any`; None where that takes statements."""
     with writer.shadowing(parts.body, parts.operands):
         item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
         given = parts.given[0]
         if given is not parts.stop:
             names = {**names, given: "_"}  # the same as a bool
-        body = writer.body(parts.body, [Text(item), Text("False"), *parts.operands], Tests(), [0], names)
-    if [kept._op for kept, _, _ in body.plan] != ["output"]:
+        body = writer.body(parts.body, [Expression(item), False, *parts.operands], Tests(), [0], names)
+    if not body.is_expression:
         return None
-    text = f"any({body.result_text[0]} for {item} in {writer.value(parts.subject)})"
-    return (text, PRIMARY) if len(text) <= _LONGEST else None
+    test, rest = body.result_code, f" for {item} in {writer.value(parts.subject)}"
+    found = AnyNot.of(test, rest) if isinstance(test, Negation) else Expression(f"any({test[0]}{rest})", PRIMARY)
+    return found if len(found.text) <= _LONGEST else None

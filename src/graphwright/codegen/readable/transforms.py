@@ -9,17 +9,17 @@ The key of `sorted`, `max` and `min` is a lambda where it is one expression.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.codegen.endings import Assigns, Block, Text, ends_by_raising
-from graphwright.codegen.nesting import unpacked_items, unpacking_of
-from graphwright.codegen.operators import PRIMARY
+from graphwright.codegen.readable.endings import Assigns
+from graphwright.codegen.readable.expressions import Expression
+from graphwright.codegen.readable.splits import ends_by_raising
+from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
+from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
+from graphwright.codegen.spelling.operators import PRIMARY
 from graphwright.errors import GraphError, GuardError
 from graphwright.ir import Graph, Node
 from graphwright.ops import TRANSFORMS, transformed
-
-if TYPE_CHECKING:
-    from graphwright.codegen.readable import _ReadableWriter
 
 __all__ = ["key_expression", "takes_key", "transform_block"]
 
@@ -29,24 +29,24 @@ def takes_key(node: Node) -> bool:
     return node._target is transformed and node._args[0] in TRANSFORMS and TRANSFORMS[node._args[0]].form == "key"
 
 
-def key_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | None:
+def key_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | None:
     """Write a call with a key that is an expression; None where that takes statements."""
     transform, body, inputs, operands, options = node._args
     if not isinstance(body, Graph):
         return None
     parameter = next(inner for inner in body.nodes if inner._op == "placeholder")
     with writer.shadowing(body, operands):
-        name = _fresh(writer, parameter.name)
-        inner = writer.body(body, [Text(name), *operands], None)
+        name = writer.fresh(parameter.name)
+        inner = writer.body(body, [Expression(name), *operands], None)
         writer.names.release(name)
-    if [kept._op for kept, _, _ in inner.plan] != ["output"]:
+    if not inner.is_expression:
         return None
-    texts = [*map(writer.value, inputs), f"key=lambda {name}: {inner.result_text[0]}"]
+    texts = [*map(writer.value, inputs), f"key=lambda {name}: {inner.result_code[0]}"]
     writer.keywords(options, texts)
     return f"{writer.names.function(TRANSFORMS[transform].function)}({', '.join(texts)})", PRIMARY
 
 
-def transform_block(writer: _ReadableWriter, node: Node) -> Block:
+def transform_block(writer: ReadableWriter, node: Node) -> Block:
     """Write a call of a transform: its body as a function that closes over what it uses from outside."""
     transform, body, inputs, operands, options = node._args
     if not isinstance(body, Graph) or transform not in TRANSFORMS:
@@ -59,14 +59,14 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
     named = list(node._kwargs)  # passed by name: these keep it
     for keyword in named:
         writer.names.take(keyword)
-    name = _fresh(writer, _name_of(body, transform))
-    signature = [*[_fresh(writer, inner.name) for inner in placeholders[: count - len(named)]], *named]
-    texts: list[Any] = [Text(parameter) for parameter in signature]
+    name = writer.fresh(_name_of(body, transform))
+    signature = [*[writer.fresh(inner.name) for inner in placeholders[: count - len(named)]], *named]
+    texts: list[Any] = [Expression(parameter) for parameter in signature]
     if kind.deferred or named:  # the variables around it may hold something else when it runs, or be hidden
         for placeholder, operand in zip(placeholders[count:], operands, strict=True):
-            kept = _fresh(writer, placeholder.name)
+            kept = writer.fresh(placeholder.name)
             signature.append(f"{kept}={writer.value(operand)}")
-            texts.append(Text(kept))
+            texts.append(Expression(kept))
     else:
         texts += operands
     inner = writer.body(body, texts, None)
@@ -79,34 +79,31 @@ def transform_block(writer: _ReadableWriter, node: Node) -> Block:
         call = f"{function}({_listed(name, writer.call((), options))})({writer.call(inputs, node._kwargs)})"
     else:
         call = f"{function}({_listed(name, writer.call(inputs, {**options, **node._kwargs}))})"
-    lines: list[Any] = [inner]
-    return Block(
-        [(f"def {name}({', '.join(signature)}):", lines), ("", [_statement(writer, node, call)])],
-        leaves=writer.returned is node,
-    )
+    definition = Clause("def", f"{name}({', '.join(signature)})", [inner])
+    return Block([definition, plain(_statement(writer, node, call))], leaves=writer.returned is node)
 
 
-def _attempt_block(writer: _ReadableWriter, node: Node) -> Block:
+def _attempt_block(writer: ReadableWriter, node: Node) -> Block:
     """Write a body under `try`: the error that it raised, or None, and its values get variables."""
     _, body, _, operands, options = node._args
     items = unpacked_items(node)
     names = items or [None] * (options["count"] + 1)
     targets = [writer.fresh("_") if item is None else writer.name(item) for item in names]
     error, *values = targets
-    caught = _fresh(writer, "caught")
+    caught = writer.fresh("caught")
     writer.names.share(caught)
-    lines: list[Any] = [writer.body(body, operands, Assigns(values), [*range(len(values))])]
+    lines: list[ReadableWriter | str] = [writer.body(body, operands, Assigns(values), [*range(len(values))])]
     if not ends_by_raising(body):
         lines.append(f"{error} = None")
-    left = [f"{error} = {caught}", *([f"{' = '.join(values)} = None"] if values else [])]
+    left: list[ReadableWriter | str] = [f"{error} = {caught}", *([f"{' = '.join(values)} = None"] if values else [])]
     errors = options["errors"]
     kind = writer.value(errors[0] if len(errors) == 1 else errors)
-    parts: list[Any] = [("try:", lines), (f"except {kind} as {caught}:", left)]
+    clauses = [Clause("try", "", lines), Clause("except", f"{kind} as {caught}", left)]
     if issubclass(GuardError, errors) and any(map(_is_guard, body.all_nodes())):
-        parts.insert(1, (f"except {writer.names.function(GuardError)}:", ["raise"]))
+        clauses.insert(1, Clause("except", writer.names.function(GuardError), ["raise"]))
     if node.users and items is None:
-        parts.append(("", [f"{writer.name(node)} = ({', '.join(targets)},)"]))
-    return Block(parts)
+        clauses.append(plain(f"{writer.name(node)} = ({', '.join(targets)},)"))
+    return Block(clauses)
 
 
 def _is_guard(node: Node) -> bool:
@@ -114,11 +111,11 @@ def _is_guard(node: Node) -> bool:
     return getattr(node._target, "__module__", None) == "graphwright.runtime.guards"
 
 
-def _of_torch(writer: _ReadableWriter, transform: str) -> str:
+def _of_torch(writer: ReadableWriter, transform: str) -> str:
     return writer.names.torch() + transform.removeprefix("torch")
 
 
-def _statement(writer: _ReadableWriter, node: Node, call: str) -> str:
+def _statement(writer: ReadableWriter, node: Node, call: str) -> str:
     if writer.returned is node:
         return f"return {call}"
     unpacking = unpacking_of(node)
@@ -139,9 +136,3 @@ def _name_of(body: Graph, transform: str) -> str:
     name = "" if origin is None else origin.function.rpartition(".")[2]
     wish = "key" if TRANSFORMS[transform].form == "key" else "body"
     return name if name.isidentifier() and name != "forward" else wish
-
-
-def _fresh(writer: _ReadableWriter, wish: str) -> str:
-    name = writer.names.new(wish)
-    writer.names.take(name)
-    return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphwright.codegen.operators import BINARY, COMPARISON, INPLACE, UNARY_OPERATORS
+from graphwright.codegen.spelling.operators import BINARY, COMPARISON, INPLACE, UNARY_OPERATORS
 from graphwright.ir import qualified_name
 
 __all__ = [

@@ -9,49 +9,42 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.codegen.branches import is_empty, leaves, side_of, targets_of
-from graphwright.codegen.endings import (
-    Block,
-    Exit,
-    NextRound,
+from graphwright.codegen.readable.assignments import is_simple
+from graphwright.codegen.readable.branches import is_empty, leaves, side_of, targets_of
+from graphwright.codegen.readable.endings import Exit, NextRound, Returns, Tests, text_of
+from graphwright.codegen.readable.expressions import Expression
+from graphwright.codegen.readable.loop_headers import header_of
+from graphwright.codegen.readable.splits import (
     Outside,
-    Returns,
     Slot,
     Split,
-    Tests,
-    Text,
     branch_at_end,
     ends_by_raising,
-    is_simple,
     outcomes,
     split_by,
-    text_of,
     values_of,
 )
-from graphwright.codegen.nesting import unpacked_items
-from graphwright.codegen.operators import ATOM
-from graphwright.codegen.unpacking import header_of
-from graphwright.codegen.variables import base_of, is_read, reads_after
+from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.variables import base_of, is_read, reads_after
+from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
+from graphwright.codegen.spelling.operators import ATOM
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import LoopParts, cond, is_impure, is_loop, loop_parts, while_loop
 
-if TYPE_CHECKING:
-    from graphwright.codegen.readable import _ReadableWriter
-
 __all__ = ["loop_block", "name_initial_values", "returns_from_loop"]
 
 
-def loop_block(writer: _ReadableWriter, node: Node) -> Block:
+def loop_block(writer: ReadableWriter, node: Node) -> Block:
     """Write a loop: its variables before it, then `for item in ...` or `while test`, then what its end decides."""
     if not all(isinstance(body, Graph) for body in node._args[0 if node._target is while_loop else 1 : 2]):
         raise GraphError(f"{node.name!r} has bodies that are no graphs: they cannot be written", at=node.origin)
     return _Loop(writer, node).block()
 
 
-def name_initial_values(writer: _ReadableWriter) -> None:
+def name_initial_values(writer: ReadableWriter) -> None:
     """Compute what a loop starts with into the variable that the loop goes on with, where nothing else reads it."""
     for node in writer.nodes:
         if not is_loop(node) or not isinstance(node._args[1], Graph):
@@ -69,7 +62,7 @@ def name_initial_values(writer: _ReadableWriter) -> None:
             wish = inner.name if item is None or base_of(item.name) == "getitem" else item.name
             if is_named or item in writer.texts or base_of(initial.name) == base_of(wish):
                 continue
-            is_own = item is not None and wish == item.name and writer is writer.outermost
+            is_own = item is not None and wish == item.name and writer.is_outermost
             writer.texts[initial] = (wish if is_own else writer.fresh(wish)), ATOM
             if item is not None:
                 writer.texts[item] = writer.texts[initial]
@@ -110,7 +103,7 @@ class _Deciding:
 
 
 class _Loop:
-    def __init__(self, writer: _ReadableWriter, node: Node) -> None:
+    def __init__(self, writer: ReadableWriter, node: Node) -> None:
         self.writer, self.node = writer, node
         self.parts: LoopParts = loop_parts(node)
         items = unpacked_items(node) if node.users else None
@@ -167,8 +160,8 @@ class _Loop:
         With `only_at_stop` it must become True whenever the loop is left.
         """
         initial = self.parts.carried[i]
-        known = self.writer.texts.get(initial) if type(initial) is Node else None
-        if not (initial is False or (known is not None and known[0] == "False")):
+        known = self.writer.constants.get(initial) if type(initial) is Node else initial
+        if known is not False:
             return False
         for stop, *values in outcomes(self.parts.body, [self.parts.stop, *self.parts.given], frozenset([0, i + 1])):
             value = False if values[i] is self.inputs[i] else values[i]
@@ -301,7 +294,7 @@ class _Loop:
                 if writer.name(item) != writer.name(held):
                     return False
                 continue
-            is_own = held in self.items or held._op != "placeholder" or writer is writer.outermost
+            is_own = held in self.items or held._op != "placeholder" or writer.is_outermost
             if not is_own or held in writer.kept or held in writer.inside or reads_after(branch, held):
                 return False
             if any(held is other for _, other in self.shared):
@@ -314,8 +307,8 @@ class _Loop:
         if self.node._target is not while_loop:
             return True
         inputs = [node for node in self.parts.subject.nodes if node._op == "placeholder"]
-        test = self.writer.body(self.parts.subject, [Text(node.name) for node in inputs], Tests(), [None])
-        return [kept._op for kept, _, _ in test.plan] == ["output"]
+        test = self.writer.body(self.parts.subject, [Expression(node.name) for node in inputs], Tests(), [None])
+        return test.is_expression
 
     def _is_read_inside(self, i: int) -> bool:
         """Tell whether a round reads the carried value that it gets."""
@@ -395,7 +388,7 @@ class _Loop:
             return False
         if initial in writer.inside or initial in writer.skipped or initial in writer.kept:
             return False
-        if initial._op == "placeholder" and writer is not writer.outermost:
+        if initial._op == "placeholder" and not writer.is_outermost:
             return False
         if writer.name(initial) in self.targets:
             return False
@@ -420,25 +413,24 @@ class _Loop:
         count = len(parts.carried)
         slots: list[Slot] = [*range(count + 1)] if parts.breaks else [Outside(False), *range(count)]
         variables: list[Any] = [
-            (value if type(value) is not Node else False) if target is None else Text(target)
+            (value if type(value) is not Node else False) if target is None else Expression(target)
             for target, value in zip(self.targets, parts.carried, strict=True)
         ]
         inputs = [*variables, *parts.operands]
         if node._target is while_loop:
             test = writer.body(parts.subject, inputs, Tests(), [None])
             lines = writer.body(parts.body, inputs, ending, slots)
-            is_expression = [kept._op for kept, _, _ in test.plan] == ["output"]
-            loop: tuple[str, list[Any]] = f"while {test.result_text[0]}:", [lines]
-            if not is_expression:
-                loop = "while True:", [test, lines]
+            loop = Clause("while", test.result_code[0], [lines])
+            if not test.is_expression:
+                loop = Clause("while", "True", [test, lines])
         else:
             item, names = header_of(writer, self.placeholders[0], parts.subject)
-            lines = writer.body(parts.body, [Text(item), *inputs], ending, slots, names)
-            loop = f"for {item} in {writer.value(parts.subject)}:", [lines]
-        block = Block([("", [f"{before[0]} = {before[1]}"]), loop] if before[0] else [loop])
+            lines = writer.body(parts.body, [Expression(item), *inputs], ending, slots, names)
+            loop = Clause("for", f"{item} in {writer.value(parts.subject)}", [lines])
+        block = Block([plain(f"{before[0]} = {before[1]}"), loop] if before[0] else [loop])
         if self.is_whole:
             texts = [str(target) for target in self.targets]
-            block.parts.append(("", [f"{writer.name(node)} = ({', '.join(texts)}{',' * (len(texts) == 1)})"]))
+            block.clauses.append(plain(f"{writer.name(node)} = ({', '.join(texts)}{',' * (len(texts) == 1)})"))
         if self.leaving is not None or self.breaking is not None:
             self._decide(block)
         if self.returning is not None and self.leaving is None:
@@ -457,11 +449,11 @@ class _Loop:
         targets = targets_of(writer, after.branch)
         other = side_of(writer, after.branch, after.sides[0], targets)
         if not is_empty(other):
-            block.parts.append(("else:" if after is self.breaking else "", [other]))
+            block.clauses.append(Clause("else", "", [other]) if after is self.breaking else plain(other))
         block.leaves = leaves(other)
         if after is self.breaking and block.leaves:
             then = side_of(writer, after.branch, after.sides[1], targets)
-            block.parts += [] if is_empty(then) else [("", [then])]
+            block.clauses += [] if is_empty(then) else [plain(then)]
             block.leaves = leaves(then)
         writer.skipped.update(after.skipped)
         writer.decided[self.node] = after.branch
@@ -482,7 +474,7 @@ class _Loop:
             needed += [op for op, inner in zip(branch._args[3], inputs, strict=True) if inner.users]
         return frozenset(self.items.index(op) + 1 for op in needed if type(op) is Node and op in self.items)
 
-    def _return_lines(self, leaf: _ReadableWriter, values: Sequence[Any]) -> list[str]:
+    def _return_lines(self, leaf: ReadableWriter, values: Sequence[Any]) -> list[str]:
         """Write what the program returns at the end of a round that gives these values."""
         writer = self.writer
         texts = [text_of(leaf, value) for value in values[1:]]
@@ -495,7 +487,7 @@ class _Loop:
                 texts[i] = name
 
         def inside(value: Any) -> Any:
-            return Text(texts[self.items.index(value)]) if type(value) is Node and value in self.items else value
+            return Expression(texts[self.items.index(value)]) if type(value) is Node and value in self.items else value
 
         if self.leaving is None:
             ending = writer.ending
@@ -503,11 +495,12 @@ class _Loop:
             assert ending.exit is not None
             assert writer.output is not None
             given = [inside(value) for value in values_of(writer.output, writer.slots)]
-            outside = [Text(writer.value(value)) if type(value) is Node else value for value in given]
+            outside = [Expression(writer.value(value)) if type(value) is Node else value for value in given]
             return [*lines, *ending.exit.write(leaf, outside)]
         branch = self.leaving.branch
         inner = side_of(writer, branch, self.leaving.sides[1], [], inside)
-        for _, text, _ in inner.plan:
-            parts = [("", [text])] if isinstance(text, str) else text.parts
-            lines += [str(line) for header, body in parts for line in body if line]
+        for statement in inner.plan:
+            code = statement.code
+            written = [code] if isinstance(code, str) else [line for clause in code.clauses for line in clause.body]
+            lines += [str(line) for line in written if line]
         return lines

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from graphwright.codegen.operators import ATOM, PRIMARY, UNARY
+from graphwright.codegen.spelling.operators import ATOM, PRIMARY, UNARY
 from graphwright.errors import GraphError
 from graphwright.ir import Namespace, Node, qualified_name
 

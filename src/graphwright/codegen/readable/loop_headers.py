@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.codegen.nesting import unpacked_items
-from graphwright.codegen.variables import base_of
+from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.variables import base_of
+from graphwright.codegen.readable.writer import ReadableWriter
 from graphwright.ir import Node
 from graphwright.ops import unpack
-
-if TYPE_CHECKING:
-    from graphwright.codegen.readable import _ReadableWriter
 
 __all__ = ["header_of"]
 
 _Shape = list[Any] | None  # of an item: the shapes of its items, None where nothing is known
 
 
-def header_of(writer: _ReadableWriter, item: Node, iterable: Any) -> tuple[str, dict[Node, str]]:
+def header_of(writer: ReadableWriter, item: Node, iterable: Any) -> tuple[str, dict[Node, str]]:
     """Write what stands between `for` and `in`, with the names of the nodes of the body that it makes."""
     names: dict[Node, str] = {}
-    text = _pattern(writer, item, _shape_of_items(iterable), names, item.name)
-    return text.removeprefix("(").removesuffix(")") if text.startswith("(") else text, names
+    pattern = _pattern(writer, item, _shape_of_items(iterable), names, item.name)
+    return pattern if isinstance(pattern, str) else _listed(pattern), names
 
 
-def _pattern(writer: _ReadableWriter, value: Node, shape: _Shape, names: dict[Node, str], wish: str) -> str:
+def _pattern(writer: ReadableWriter, value: Node, shape: _Shape, names: dict[Node, str], wish: str) -> str | list[str]:
+    """The name of a value, or what is written for its items where it is taken apart."""
     if not value.users:
         if value._op != "placeholder":
             names[value] = "_"
-        return "_" if "_" not in writer.names else writer.fresh("_")
+        return _unused(writer)
     taken = _items(value, shape)
     if taken is None:
         name = writer.fresh(wish)
@@ -40,13 +39,21 @@ def _pattern(writer: _ReadableWriter, value: Node, shape: _Shape, names: dict[No
     names.update(dict.fromkeys([*nodes, value] if value._op != "placeholder" else nodes, "_"))
     texts = []
     for i, item in enumerate(items):
-        inner = shape[i] if shape is not None else None
         if item is None:
-            texts.append("_" if "_" not in writer.names else writer.fresh("_"))
-        else:
-            wish = item.name if base_of(item.name) != "getitem" else f"{value.name}_{i}"
-            texts.append(_pattern(writer, item, inner, names, wish))
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+            texts.append(_unused(writer))
+            continue
+        wish = item.name if base_of(item.name) != "getitem" else f"{value.name}_{i}"
+        inner = _pattern(writer, item, None if shape is None else shape[i], names, wish)
+        texts.append(inner if isinstance(inner, str) else f"({_listed(inner)})")
+    return texts
+
+
+def _unused(writer: ReadableWriter) -> str:
+    return "_" if "_" not in writer.names else writer.fresh("_")
+
+
+def _listed(texts: list[str]) -> str:
+    return f"{', '.join(texts)}{',' * (len(texts) == 1)}"
 
 
 def _items(value: Node, shape: _Shape) -> tuple[list[Node], list[Node | None]] | None:

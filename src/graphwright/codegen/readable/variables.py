@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from graphwright.codegen.readable.expressions import Expression
+from graphwright.codegen.readable.sources import is_from_if
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, is_loop, is_region, raise_error
 
@@ -67,7 +69,7 @@ def _is_read_later(
             for used in nodes_in(reader._args):
                 if used is not node and used is not given and holds(used) == target:
                     return True
-            if given is not node and isinstance(given, Node | str) and holds(given) == target:
+            if given is not node and isinstance(given, Node | Expression) and holds(given) == target:
                 return True
             if any(other != target and value is not node and holds(value) == target for other, value in pairs):
                 return True
@@ -125,7 +127,7 @@ def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
     """
     if not node.users or not all(isinstance(body, Graph) for body in node._args[1:3]):
         return
-    if node.origin is None or not node.origin.source.startswith(("if ", "elif ")):
+    if not is_from_if(node):
         return
     operands = list(node._args[3])
     ends = [(body, body._root._prev) for body in node._args[1:3]]

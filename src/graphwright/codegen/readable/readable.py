@@ -18,32 +18,25 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphwright.codegen.blocks import lines_of
-from graphwright.codegen.branches import branch_block, branch_expression, is_and_or
-from graphwright.codegen.comprehensions import comprehension, comprehensions
-from graphwright.codegen.endings import (
-    Block,
-    Ending,
-    NextRound,
-    Outside,
-    Slot,
-    Split,
-    Tests,
-    Text,
-    ends_by_raising,
-    split_at_end,
-    values_of,
-)
-from graphwright.codegen.function import Writer, attribute
-from graphwright.codegen.loops import loop_block, name_initial_values, returns_from_loop
-from graphwright.codegen.nesting import Statement, is_statement, statements_of, unpacked_items
-from graphwright.codegen.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
+from graphwright.codegen.function import Writer, attribute, is_plain_name
 from graphwright.codegen.python_code import PythonCode
+from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
+from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
+from graphwright.codegen.readable.endings import NextRound, Tests
+from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
+from graphwright.codegen.readable.lines import lines_of
+from graphwright.codegen.readable.loops import loop_block, name_initial_values, returns_from_loop
+from graphwright.codegen.readable.nesting import is_statement, statements_of
+from graphwright.codegen.readable.sources import is_from_if
+from graphwright.codegen.readable.splits import Outside, Slot, Split, ends_by_raising, split_at_end, values_of
+from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
+from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.variables import named_in_place, reassigned
+from graphwright.codegen.readable.writer import Block, Ending, Statement
 from graphwright.codegen.regions import region_exits
-from graphwright.codegen.spelling import argument
-from graphwright.codegen.transforms import key_expression, takes_key, transform_block
-from graphwright.codegen.variables import named_in_place, reassigned
-from graphwright.codegen.wrapping import wrap
+from graphwright.codegen.spelling.arguments import argument
+from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
+from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
 from graphwright.ops import cond, evaluated, is_loop, raise_error, transformed, write_attribute
 
@@ -55,7 +48,8 @@ def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forw
 
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`.
     """
-    writer = _ReadableWriter(graph, root, owner)
+    writer = _BodyWriter(graph, root, owner)
+    writer.plan = statements_of(writer)
     lines = lines_of(writer)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
     nodes: list[Node | None] = []
@@ -77,11 +71,9 @@ def readable_source(gm: Any, path: str, root: str = "self") -> str:
 
     Raises ValueError where no operation of the graph ran there.
     """
-    chosen = [
-        line.comment + line.text
-        for line in lines_of(_ReadableWriter(gm.graph, root, gm))
-        if _is_inside(line.node, path)
-    ]
+    writer = _BodyWriter(gm.graph, root, gm)
+    writer.plan = statements_of(writer)
+    chosen = [line.comment + line.text for line in lines_of(writer) if _is_inside(line.node, path)]
     if not chosen:
         raise ValueError(f"no operation of the graph ran inside {path!r}")
     return "\n".join(chosen).lstrip("\n")
@@ -92,7 +84,7 @@ def _is_inside(node: Node, path: str) -> bool:
     return origin is not None and (origin.module == path or origin.module.startswith(path + "."))
 
 
-class _ReadableWriter(Writer):
+class _BodyWriter(Writer):
     """Writes expressions inside one another, containers by subscript, and statements with comments."""
 
     equals = "="
@@ -102,20 +94,21 @@ class _ReadableWriter(Writer):
         self.owner = owner
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
-        self.outermost = self
+        self.is_outermost = True
         self.is_test = False
         self._prepare()
         name_initial_values(self)
 
     def _prepare(self) -> None:
+        self.constants: dict[Node, Any] = {}  # inputs that stand for a value that is no node
         self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
         self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
-        self.texts: dict[
-            Node, tuple[str, int]
-        ] = {}  # how inputs of a body are written, and names that are not node.name
+        # How inputs of a body are written, and names that are not node.name.
+        self.texts: dict[Node, tuple[str, int]] = {}
         self.exits = region_exits(self.nodes)
         self.plan: list[Statement] = []
-        self.result_text = ("None", ATOM)  # what a body returns, and how tightly that binds
+        self.appended: dict[Node, str] = {}  # calls of `append`, each with what it appends
+        self.result_code: tuple[str, int] = Expression("None")  # what a body returns
         self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
         self.kept: set[Node] = set()  # values that are variables around the body, or share one
         self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
@@ -143,7 +136,7 @@ class _ReadableWriter(Writer):
         if self.returned is node or (self.split is not None and self.split.branch is node):
             return
         for item, before in reassigned(node):
-            is_own = before._op != "placeholder" or self is self.outermost
+            is_own = before._op != "placeholder" or self.is_outermost
             is_named = item in self.texts or item in self.kept or item in self.skipped
             if is_own and not is_named and before not in self.inside and before not in self.skipped:
                 if self._is_overwritten(item, node, self.name(before)):
@@ -177,9 +170,14 @@ class _ReadableWriter(Writer):
             for name in hidden:
                 self.names.take(name)
 
-    def statements(self) -> list[Statement]:
-        """Cut the graph into statements."""
-        return statements_of(self)
+    @property
+    def is_expression(self) -> bool:
+        """Whether the body is nothing but the value that it gives."""
+        return [statement.node._op for statement in self.plan] == ["output"]
+
+    def written(self) -> list[Statement]:
+        """The statements that have code."""
+        return [statement for statement in self.plan if statement.code]
 
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a value by its name: not the output, where a branch at the end decides instead."""
@@ -222,11 +220,11 @@ class _ReadableWriter(Writer):
     def result(self, node: Node) -> str | Block:
         """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
         if self.ending is None:
-            self.result_text = self._input(node._args[0] if node._args else None)
+            self.result_code = self._input(node._args[0] if node._args else None)
         if ends_by_raising(self.graph):
             return ""
         if self.ending is None:
-            return f"return {self.result_text[0]}"
+            return f"return {self.result_code[0]}"
         values = [False if type(value) is Node and value in self.never else value for value in self._values()]
         return self.ending.write(self, values)
 
@@ -255,17 +253,18 @@ class _ReadableWriter(Writer):
 
     def _is_if_that_returns(self, node: Node) -> bool:
         """Tell whether the source has an `if` statement whose sides return."""
-        origin = node.origin
-        return self.returned is node and origin is not None and origin.source.startswith(("if ", "elif "))
+        return self.returned is node and is_from_if(node)
 
     def negation(self, pred: Any) -> str:
         """Write that a condition does not hold."""
-        if isinstance(pred, Text):
-            return f"not {pred}" if pred.isidentifier() else f"not ({pred})"
+        if isinstance(pred, Expression):
+            return f"not {pred.text}" if pred.text.isidentifier() else f"not ({pred.text})"
         if pred in self.inside and pred in self.negated:
             return self.negated[pred]
-        text = self.operand(pred, NOT)
-        return text.removeprefix("not ") if text.startswith("not ") else f"not {text}"
+        condition = self.node(pred) if type(pred) is Node else None
+        if isinstance(condition, Negation):
+            return in_place(condition.inner, NOT)
+        return f"not {self.operand(pred, NOT)}"
 
     def body(
         self,
@@ -274,24 +273,28 @@ class _ReadableWriter(Writer):
         ending: Ending | None,
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
-    ) -> _ReadableWriter:
+    ) -> _BodyWriter:
         """Make the writer of a body, whose inputs are written as `inputs` are here.
 
         `ending` is what becomes of the values in the `slots` of what the body gives; None where it returns that.
         `names` are those of nodes that are written elsewhere.
         """
-        writer = object.__new__(_ReadableWriter)
+        writer = object.__new__(_BodyWriter)
         graph._make_names()
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
-        writer.ending, writer.slots, writer.outermost = ending, slots, self.outermost
+        writer.ending, writer.slots, writer.is_outermost = ending, slots, False
         writer.is_test = isinstance(ending, Tests) or (self.is_test and ending is None)
         writer._prepare()
         given = iter(inputs)
         for node in writer.nodes:
             if node._op == "placeholder":
                 value = next(given)
-                writer.texts[node] = (value, ATOM) if isinstance(value, Text) else self._input(value)
+                writer.texts[node] = value if isinstance(value, Expression) else self._input(value)
+                if type(value) is not Node and not isinstance(value, Expression):
+                    writer.constants[node] = value
+                elif value in self.constants:
+                    writer.constants[node] = self.constants[value]
         for node, name in (names or {}).items():
             writer.texts[node] = name, ATOM
             writer.skipped.add(node)
@@ -321,8 +324,8 @@ class _ReadableWriter(Writer):
         left_out = {*self.skipped, *self.exits, *([self.split.branch] if self.split is not None else [])}
 
         def text(value: Any) -> str | None:
-            if isinstance(value, Text):
-                return str(value)
+            if isinstance(value, Expression):
+                return value.text
             return self.texts[value][0] if type(value) is Node and value in self.texts else None
 
         return named_in_place(self.nodes, text, pairs, left_out)
@@ -375,7 +378,9 @@ class _ReadableWriter(Writer):
         """
         if type(left) is not Node or left.origin is None:
             return False
-        return left not in self.inside or (left._op == "get_attr" and not self.inside[left][0].endswith((")", "]")))
+        if left not in self.inside:
+            return True
+        return left._op == "get_attr" and self._path(str(left._target))[1]
 
     # ---- expressions
 
@@ -400,6 +405,8 @@ class _ReadableWriter(Writer):
             return branch_expression(self, node) or super().expression(node)
         if node in self.expressions:
             return self.expressions[node]
+        if node._op == "call_method" and node._target == "append" and len(node._args) == 2 and not node._kwargs:
+            self.appended[node] = self.value(node._args[1])
         if node._op == "call_method" and node._target == "__call__" and node._args:
             return f"{self.operand(node._args[0], PRIMARY)}({self.call(node._args[1:], node._kwargs)})", PRIMARY
         if node._op == "call_method" and node._target == "__getitem__" and len(node._args) == 2 and not node._kwargs:
@@ -419,12 +426,14 @@ class _ReadableWriter(Writer):
         if target is operator.not_ and len(args) == 1:
             inner = args[0]
             if type(inner) is Node and inner in self.inside:
-                text = self.inside[inner][0]
-                if text.startswith("any(not "):
-                    return f"all({text.removeprefix('any(not ')}", PRIMARY
+                found = self.inside[inner]
+                if isinstance(found, AnyNot):
+                    return found.opposite, PRIMARY
                 if inner in self.negated:
                     return self.negated[inner], COMPARISON
-            return f"not {self.operand(inner, NOT)}", NOT
+            return Negation.of(self.node(inner) if type(inner) is Node else (self.operand(inner, NOT), NOT))
+        if target is bool and len(args) == 1 and not kwargs and type(args[0]) is Node:
+            return Truth.of(self.names.function(bool), self.value(args[0]))
         if type(target) is types.MethodDescriptorType and args:
             return f"{self.operand(args[0], PRIMARY)}.{target.__name__}({self.call(args[1:], kwargs)})", PRIMARY
         is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node
@@ -456,12 +465,17 @@ class _ReadableWriter(Writer):
 
     def path(self, target: str) -> str:
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
-        text, value = self.root, self.owner
+        return self._path(target)[0]
+
+    def _path(self, target: str) -> tuple[str, bool]:
+        """Write a dotted path from the root, and tell whether it ends with a name after a dot."""
+        text, value, is_name = self.root, self.owner, True
         for atom in target.split("."):
             subscript = None if value is None or value is self.owner or atom.isidentifier() else _subscript(value, atom)
             text = f"{text}[{subscript}]" if subscript else attribute(text, atom, self.getattr)
+            is_name = not subscript and is_plain_name(atom)
             value = None if value is None else getattr(value, atom, None)
-        return text
+        return text, is_name
 
 
 _DISPLAYS: dict[Any, type] = {list: immutable_list, dict: immutable_dict}  # `list([a, b])` is `[a, b]`

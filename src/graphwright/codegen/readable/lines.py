@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.codegen.endings import Block
-from graphwright.codegen.nesting import statement_key
-from graphwright.codegen.wrapping import wrap
-from graphwright.ir import Node
+from graphwright.codegen.readable.nesting import statement_key
+from graphwright.codegen.readable.sources import is_from_return
+from graphwright.codegen.readable.writer import Block, ReadableWriter
+from graphwright.codegen.spelling.wrapping import wrap
+from graphwright.ir import Node, Origin
 from graphwright.ops import exit_context
-
-if TYPE_CHECKING:
-    from graphwright.codegen.readable import _ReadableWriter
-    from graphwright.ir import Origin
 
 __all__ = ["Line", "lines_of"]
 
@@ -26,13 +23,19 @@ class Line:
 
     node: Node
     comment: str
-    text: str
+    indent: str
+    code: str
+
+    @property
+    def text(self) -> str:
+        """The line as it stands in the function."""
+        return self.indent + self.code
 
 
 # ---- lines
 
 
-def lines_of(writer: _ReadableWriter) -> list[Line]:
+def lines_of(writer: ReadableWriter) -> list[Line]:
     """Write the body of a function."""
     return _Lines(writer).of(writer, "    ")
 
@@ -41,38 +44,38 @@ _WIDTH = 112  # beyond which a `del` gets a line of its own
 
 
 class _Lines:
-    def __init__(self, root: _ReadableWriter) -> None:
+    def __init__(self, root: ReadableWriter) -> None:
         self._root = root
-        root.plan = root.statements()
         self._comments = _Comments()
 
-    def of(self, writer: _ReadableWriter, indent: str) -> list[Line]:
+    def of(self, writer: ReadableWriter, indent: str) -> list[Line]:
         plan, exits = writer.plan, writer.exits
         closing = {exit_node: enter for enter, exit_node in exits.items()}
         free = _free_after(writer)
         out: list[Line] = []
-        for i, (node, text, _) in enumerate(plan):
+        for i, statement in enumerate(plan):
+            node, code = statement.node, statement.code
             dead = f"del {', '.join(map(writer.name, free[i]))}" if i in free and node not in exits else ""
             if node in closing:
                 if out and out[-1].node is closing[node]:
-                    out.append(Line(node, "", f"{indent}pass"))
+                    out.append(Line(node, "", indent, "pass"))
                 indent = indent[:-4]
                 if dead:
-                    out.append(Line(node, "", f"{indent}{dead}"))
+                    out.append(Line(node, "", indent, dead))
                 continue
             is_end_of_body = node._op == "output" and writer is not self._root and not _returns(writer, node)
             comment = "" if is_end_of_body else self._comments.before(node, indent)
-            if isinstance(text, Block):
-                lines = self._block(node, text, indent)
+            if isinstance(code, Block):
+                lines = self._block(node, code, indent)
                 lines[0].comment = comment + lines[0].comment
                 out += lines
-                if dead and not text.leaves:
-                    out.append(Line(node, "", f"{indent}{dead}"))
-            elif text:
-                line = indent + wrap(text, indent)
-                fits = len(line.rpartition("\n")[2]) + len(dead) <= _WIDTH
+                if dead and not code.leaves:
+                    out.append(Line(node, "", indent, dead))
+            elif code:
+                line = wrap(code, indent)
+                fits = len((indent + line).rpartition("\n")[2]) + len(dead) <= _WIDTH
                 after = "" if not dead else f";  {dead}" if fits else f"\n{indent}{dead}"
-                out.append(Line(node, comment, line + after))
+                out.append(Line(node, comment, indent, line + after))
             if node in exits:
                 indent += "    "
         return out
@@ -80,58 +83,58 @@ class _Lines:
     def _block(self, node: Node, block: Block, indent: str) -> list[Line]:
         out: list[Line] = []
         before = ""
-        for header, body in block.parts:
-            was_if, before = before.startswith("if "), header
-            if header == "else:" and was_if and _is_one_if(body):
-                lines = self._inside(node, body, indent)
-                lines[0].text = f"{indent}el{lines[0].text.removeprefix(indent)}"
+        for clause in block.clauses:
+            was_if, before = before == "if", clause.keyword
+            if clause.keyword == "else" and was_if and _is_one_if(clause.body):
+                lines = self._inside(node, clause.body, indent)
+                lines[0].code = f"el{lines[0].code}"
                 out += lines
-            elif not header:
-                out += self._inside(node, body, indent)
+            elif not clause.keyword:
+                out += self._inside(node, clause.body, indent)
             else:
-                out.append(Line(node, "", indent + wrap(header, indent)))
+                out.append(Line(node, "", indent, wrap(clause.header, indent)))
                 comments = copy.copy(self._comments)
-                out += self._inside(node, body, indent + "    ") or [Line(node, "", f"{indent}    pass")]
-                if header.startswith("def "):  # what comes after it goes on with the statement before it
+                out += self._inside(node, clause.body, indent + "    ") or [Line(node, "", f"{indent}    ", "pass")]
+                if clause.keyword == "def":  # what comes after it goes on with the statement before it
                     self._comments = comments
         return out
 
-    def _inside(self, node: Node, body: list[_ReadableWriter | str], indent: str) -> list[Line]:
+    def _inside(self, node: Node, body: list[ReadableWriter | str], indent: str) -> list[Line]:
         out: list[Line] = []
         for part in body:
             if isinstance(part, str):
-                out.append(Line(node, "", indent + wrap(part, indent)))
+                out.append(Line(node, "", indent, wrap(part, indent)))
             else:
                 out += self.of(part, indent)
         return out
 
 
-def _returns(writer: _ReadableWriter, output: Node) -> bool:
+def _returns(writer: ReadableWriter, output: Node) -> bool:
     """Tell whether the end of a body is what a `return` of the program gives."""
-    return writer.ending is None and output.origin is not None and output.origin.source.startswith("return ")
+    return writer.ending is None and is_from_return(output)
 
 
-def _is_one_if(body: list[_ReadableWriter | str]) -> bool:
+def _is_one_if(body: list[ReadableWriter | str]) -> bool:
     """Tell whether a body is just another branch: the two are written as `elif`."""
     writer = body[0]
     assert not isinstance(writer, str)
-    statements = [text for _, text, _ in writer.plan if text]
-    if len(statements) != 1 or not isinstance(statements[0], Block) or _free_after(writer):
+    statements = writer.written()
+    if len(statements) != 1 or not isinstance(statements[0].code, Block) or _free_after(writer):
         return False
-    parts = statements[0].parts
-    return parts[0][0].startswith("if ") and all(header for header, _ in parts)
+    first, *_ = clauses = statements[0].code.clauses
+    return first.keyword == "if" and all(clause.keyword for clause in clauses)
 
 
-def _free_after(writer: _ReadableWriter) -> dict[int, list[Node]]:
+def _free_after(writer: ReadableWriter) -> dict[int, list[Node]]:
     """Map each statement, by its number, to the named values that nothing reads after it."""
     last: dict[Node, int] = {}
     plan = writer.plan
-    for i, (_, _, read) in enumerate(plan):
-        for used in read:
+    for i, statement in enumerate(plan):
+        for used in statement.reads:
             last[used] = i
     free: dict[int, list[Node]] = {}
     end = len(plan) - 1
-    returns = bool(plan) and plan[end][0]._op == "output" and writer.ending is None
+    returns = bool(plan) and plan[end].node._op == "output" and writer.ending is None
     for used, i in last.items():
         if used._op == "placeholder" or used in writer.exits or used in writer.kept or (i == end and returns):
             continue

@@ -8,33 +8,23 @@ they return, break or go on themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.codegen.endings import (
-    Assigns,
-    Block,
-    NextRound,
-    Outside,
-    Returns,
-    Slot,
-    Text,
-    ends_by_raising,
-    text_of,
-)
-from graphwright.codegen.nesting import unpacked_items
-from graphwright.codegen.operators import AND_THEN, NOT, OR_ELSE, TERNARY
+from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, expression_of
+from graphwright.codegen.readable.expressions import Expression, Negation, in_place
+from graphwright.codegen.readable.splits import Outside, Slot, ends_by_raising
+from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
+from graphwright.codegen.spelling.operators import AND_THEN, NOT, OR_ELSE, TERNARY
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-
-if TYPE_CHECKING:
-    from graphwright.codegen.readable import _ReadableWriter
 
 __all__ = ["branch_block", "branch_expression", "is_and_or", "is_empty", "leaves", "side_of", "targets_of"]
 
 _LONGEST_EXPRESSION = 88
 
 
-def is_and_or(writer: _ReadableWriter, node: Node) -> bool:
+def is_and_or(writer: ReadableWriter, node: Node) -> bool:
     """Tell whether a branch is written as `p and a` or `p or a`, with its condition once."""
     pred, *bodies, operands = node._args
     if not node.users or unpacked_items(node) or not all(isinstance(body, Graph) for body in bodies):
@@ -46,10 +36,10 @@ def is_and_or(writer: _ReadableWriter, node: Node) -> bool:
     inputs = [inner for inner in other.nodes if inner._op == "placeholder"]
     if inputs[list(operands).index(pred)].users:
         return False
-    return [kept._op for kept, _, _ in writer.body(other, operands, None).plan] == ["output"]
+    return writer.body(other, operands, None).is_expression
 
 
-def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | None:
+def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | None:
     """Write a branch as an expression, where both its bodies are expressions; else None."""
     known = writer.expressions.get(node)
     if known is not None:
@@ -62,16 +52,16 @@ def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | 
     sides = []
     for body in (true, false):
         inner = writer.body(body, operands, None)
-        if [kept._op for kept, _, _ in inner.plan] != ["output"]:
+        if not inner.is_expression:
             return None
         sides.append(inner)
     test = writer.value(pred)
-    then, other = (_in_place(inner.result_text, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
+    then, other = (in_place(inner.result_code, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
     bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
     if bare[1] and not bare[0]:  # `p and a`
-        text = f"{writer.operand(pred, AND_THEN)} and {_in_place(sides[0].result_text, NOT)}", AND_THEN
+        text = f"{writer.operand(pred, AND_THEN)} and {in_place(sides[0].result_code, NOT)}", AND_THEN
     elif bare[0] and not bare[1]:
-        text = f"{writer.operand(pred, OR_ELSE)} or {_in_place(sides[1].result_text, AND_THEN)}", OR_ELSE
+        text = f"{writer.operand(pred, OR_ELSE)} or {in_place(sides[1].result_code, AND_THEN)}", OR_ELSE
     elif writer.name(node) in (then, other) and (
         node in writer.kept or node in writer.renewed
     ):  # `x = a if p else x`: only one side assigns
@@ -88,10 +78,6 @@ def branch_expression(writer: _ReadableWriter, node: Node) -> tuple[str, int] | 
 _STRENGTHS = (OR_ELSE, TERNARY)  # of what stands before `if` and after `else`
 
 
-def _in_place(text: tuple[str, int], strength: int) -> str:
-    return text[0] if text[1] >= strength else f"({text[0]})"
-
-
 def _is_operand(body: Graph, operands: Any, wanted: Any) -> bool:
     """Tell whether a body gives back one of its inputs, and that is the wanted value."""
     inputs = [node for node in body.nodes if node._op == "placeholder"]
@@ -99,39 +85,46 @@ def _is_operand(body: Graph, operands: Any, wanted: Any) -> bool:
     return type(value) is Node and value in inputs and operands[inputs.index(value)] is wanted
 
 
-def branch_block(writer: _ReadableWriter, node: Node) -> Block:
+def branch_block(writer: ReadableWriter, node: Node) -> Block:
     """Write a branch as an `if` statement."""
     pred = node._args[0]
     if not all(isinstance(body, Graph) for body in node._args[1:3]):
         raise GraphError(f"{node.name!r} has bodies that are no graphs: they cannot be written", at=node.origin)
-    test = writer.value(pred).removeprefix("not not ")
+    test = _test(writer, pred)
     targets = targets_of(writer, node)
     then, other = (side_of(writer, node, is_true, targets) for is_true in (True, False))
     if writer.returned is node:
-        return Block([(f"if {test}:", [then]), ("", [other])], leaves=True)
+        return Block([Clause("if", test, [then]), plain(other)], leaves=True)
     is_at_end = writer.split is not None and writer.split.branch is node
     if is_at_end and leaves(then):
-        after: Any = [] if is_empty(other) else [("", [other])]
-        return Block([(f"if {test}:", [then]), *after], leaves=leaves(other))
+        after = [] if is_empty(other) else [plain(other)]
+        return Block([Clause("if", test, [then]), *after], leaves=leaves(other))
     if is_at_end and leaves(other):
-        rest: Any = [] if is_empty(then) else [("", [then])]
-        return Block([(f"if {writer.negation(pred)}:", [other]), *rest])
+        rest = [] if is_empty(then) else [plain(then)]
+        return Block([Clause("if", writer.negation(pred), [other]), *rest])
     if is_empty(then) and not is_empty(other):
         if is_at_end and isinstance(writer.ending, NextRound) and _is_long(other):
-            return Block([(f"if {test}:", ["continue"]), ("", [other])])
-        return Block([(f"if {writer.negation(pred)}:", [other])])
+            return Block([Clause("if", test, ["continue"]), plain(other)])
+        return Block([Clause("if", writer.negation(pred), [other])])
     if is_empty(other):
-        return Block([(f"if {test}:", [then])])
-    return Block([(f"if {test}:", [then]), ("else:", [other])])
+        return Block([Clause("if", test, [then])])
+    return Block([Clause("if", test, [then]), Clause("else", "", [other])])
+
+
+def _test(writer: ReadableWriter, pred: Any) -> str:
+    """Write a condition where only its truth counts: `a` for `not not a`."""
+    condition = writer.node(pred) if type(pred) is Node else None
+    inner = condition.inner if isinstance(condition, Negation) else None
+    return in_place(inner.inner, NOT) if isinstance(inner, Negation) else writer.value(pred)
 
 
 def side_of(
-    writer: _ReadableWriter,
+    writer: ReadableWriter,
     node: Node,
     is_true: bool,
     targets: list[str],
     instead: Callable[[Any], Any] = lambda value: value,
-) -> _ReadableWriter:
+) -> ReadableWriter:
     """Write one side of a branch; where it does not end the body around it, `targets` get its values.
 
     `instead` gives what stands for a value from around the branch.
@@ -150,14 +143,17 @@ def side_of(
     return writer.body(body, operands, Assigns(targets), slots)
 
 
-def _written(writer: _ReadableWriter, slot: Slot, instead: Callable[[Any], Any]) -> Slot:
+def _written(writer: ReadableWriter, slot: Slot, instead: Callable[[Any], Any]) -> Slot:
     if not isinstance(slot, Outside):
         return slot
     value = instead(slot.value)
-    return Outside(value if isinstance(value, Text | bool | int | float | None) else Text(text_of(writer, value)))
+    if isinstance(value, Expression | bool | int | float | None):
+        return Outside(value)
+    written = expression_of(writer, value)
+    return Outside(written if isinstance(written, Expression) else Expression(*written))
 
 
-def targets_of(writer: _ReadableWriter, node: Node) -> list[str]:
+def targets_of(writer: ReadableWriter, node: Node) -> list[str]:
     """The variables that a branch gives values to."""
     if writer.returned is node:
         writer.names.release(writer.name(node))  # no variable holds the value
@@ -173,20 +169,21 @@ def targets_of(writer: _ReadableWriter, node: Node) -> list[str]:
 # ---- what has been written
 
 
-def is_empty(writer: _ReadableWriter) -> bool:
+def is_empty(writer: ReadableWriter) -> bool:
     """Tell whether a body does nothing."""
-    return not any(text for _, text, _ in writer.plan)
+    return not writer.written()
 
 
-def leaves(writer: _ReadableWriter) -> bool:
+def leaves(writer: ReadableWriter) -> bool:
     """Tell whether nothing that comes after a body is ever reached."""
     if ends_by_raising(writer.graph) or writer.ending is None:
         return True
-    texts = [text for _, text, _ in writer.plan if text]
-    return bool(texts) and isinstance(texts[-1], Block) and texts[-1].leaves
+    last = writer.written()[-1:]
+    return any(isinstance(statement.code, Block) and statement.code.leaves for statement in last)
 
 
-def _is_long(writer: _ReadableWriter) -> bool:
+def _is_long(writer: ReadableWriter) -> bool:
     """Tell whether a body is more than one simple statement."""
-    texts = [text for _, text, _ in writer.plan if text]
-    return len(texts) > 1 or any(header for text in texts if isinstance(text, Block) for header, _ in text.parts)
+    statements = writer.written()
+    blocks = [statement.code for statement in statements if isinstance(statement.code, Block)]
+    return len(statements) > 1 or any(clause.keyword for block in blocks for clause in block.clauses)
