@@ -221,6 +221,8 @@ class Writer:
 
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
+        if node._op == "call_module":
+            return self.assignment(node)
         target = node._target
         if target is write_attribute:
             return self.write(node)
@@ -235,7 +237,7 @@ class Writer:
             return f"{text};  {self.name(node)} = None" if node.users else text
         if is_statement and target is not operator.setitem and len(node._args) == 2:
             return self.change(node)
-        return self.assignment(node)
+        return f"{self.declared(node)} = {self.expression(node)[0]}"  # `assignment`, without a call
 
     def assignment(self, node: Node) -> str:
         """Write that a variable gets a node's value."""
@@ -258,7 +260,11 @@ class Writer:
 
     def declared(self, node: Node) -> str:
         """Write the variable that gets a node's value, with its type where the program says that."""
-        return self.noted(node) if node.type is None else f"{self.name(node)} : {annotation(node.type, self.names)}"
+        return node._name if node.type is None else self.annotated(node)  # type: ignore[return-value]
+
+    def annotated(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with the type that the program says."""
+        return f"{self.name(node)} : {annotation(node.type, self.names)}"
 
     def noted(self, node: Node) -> str:
         """Write the variable that gets a node's value, with what is known of it where that is shown."""

@@ -337,6 +337,10 @@ class _BodyWriter(Writer):
         """The variable that holds a node's value."""
         return self.texts[node][0] if node in self.texts else node.name
 
+    def declared(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with its type where the program says that."""
+        return self.name(node) if node.type is None else self.annotated(node)
+
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
         if node in self.exits:

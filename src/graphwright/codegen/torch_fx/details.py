@@ -113,7 +113,8 @@ class DetailedWriter(Writer):
 
     def declared(self, node: Node) -> str:
         """Write the variable that gets a node's value: what is known of it stands for its type."""
-        return self.noted(node) if self.note(node) else super().declared(node)
+        note = self.note(node)
+        return f"{node.name}{note}" if note else super().declared(node)
 
     def noted(self, node: Node) -> str:
         """Write the variable that gets a node's value, with what is known of it."""
