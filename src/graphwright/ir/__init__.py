@@ -10,6 +10,7 @@ from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, te
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
 from graphwright.ir.meta import Meta
+from graphwright.ir.methods import bind
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
@@ -80,3 +81,5 @@ __all__ = [
     "snake_case",
     "text_to_graph",
 ]
+
+bind()
