@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.script.lookups import closest, wrap
+from graphwright.script.expressions.lookups import closest, wrap
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Bound,
+    Const,
+    Display,
+    Group,
+    ModuleRef,
+    Reference,
+    Value,
+)
 from graphwright.script.tensors import method_result, tensor_attribute
 from graphwright.script.types import (
     ANY,
@@ -32,21 +44,9 @@ from graphwright.script.types import (
     join,
     resolved,
 )
-from graphwright.script.values import (
-    BAD,
-    Bad,
-    Bound,
-    Closure,
-    Const,
-    Display,
-    Group,
-    ModuleRef,
-    Reference,
-    Value,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["call_method"]
 

@@ -14,13 +14,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from graphwright.ops import for_loop, while_loop
-from graphwright.script.bodies import Body
-from graphwright.script.branches import branch, continue_unless_left
-from graphwright.script.flow import assigned, leaves_loop, target_names
-from graphwright.script.frames import LoopEnds
-from graphwright.script.merging import NEXT, Side, flag_of
-from graphwright.script.types import ANY, BOOL, NONE, Type, item_type, join
-from graphwright.script.values import (
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.flow import assigned, leaves_loop, target_names
+from graphwright.script.program.frames import LoopEnds
+from graphwright.script.program.values import (
     BAD,
     Bad,
     Const,
@@ -31,9 +28,12 @@ from graphwright.script.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import branch, continue_unless_left
+from graphwright.script.statements.merging import NEXT, Side, flag_of
+from graphwright.script.types import ANY, BOOL, NONE, Type, item_type, join
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context, Kinds
+    from graphwright.script.program.context import Context, Kinds
 
 __all__ = ["for_statement", "needs_items", "static_items", "while_statement"]
 

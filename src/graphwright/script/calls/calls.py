@@ -14,12 +14,26 @@ import torch
 from torch import nn
 
 from graphwright.script.annotations import fields_of, is_named_tuple, type_of_constant
-from graphwright.script.builtin_functions import BUILTINS
-from graphwright.script.inlining import inline, inline_closure, modifier_of
-from graphwright.script.lookups import is_plain, wrap
-from graphwright.script.methods import call_method
-from graphwright.script.modules import call_module, container_items
-from graphwright.script.special import special_function
+from graphwright.script.calls.builtin_functions import BUILTINS
+from graphwright.script.calls.inlining import inline, inline_closure, modifier_of
+from graphwright.script.calls.methods import call_method
+from graphwright.script.calls.modules import call_module, container_items
+from graphwright.script.calls.special import special_function
+from graphwright.script.expressions.lookups import is_plain, wrap
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Bound,
+    Const,
+    Display,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+)
 from graphwright.script.tensors import function_result, takes_sizes
 from graphwright.script.types import (
     ANY,
@@ -31,23 +45,9 @@ from graphwright.script.types import (
     item_type,
     resolved,
 )
-from graphwright.script.values import (
-    BAD,
-    Bad,
-    Bound,
-    Closure,
-    Const,
-    Display,
-    Group,
-    Instance,
-    ModuleRef,
-    Reference,
-    Runtime,
-    Value,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["call", "sizes", "spread"]
 

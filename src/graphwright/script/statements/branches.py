@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from graphwright.ops import cond
-from graphwright.script.bodies import Body
-from graphwright.script.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.values import Const, Instance, Runtime, Value
+from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
 from graphwright.script.types import ANY, BOOL, Type
-from graphwright.script.values import Const, Instance, Runtime, Value
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context, Kinds
+    from graphwright.script.program.context import Context, Kinds
 
 __all__ = ["Refined", "branch", "choose", "continue_unless_left"]
 

@@ -15,6 +15,17 @@ from torch import nn
 
 from graphwright.runtime import GraphModule
 from graphwright.script.annotations import fields_of, is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.program.values import (
+    Bound,
+    Const,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
 from graphwright.script.tensors import tensor_attribute
 from graphwright.script.types import (
     ANY,
@@ -33,20 +44,9 @@ from graphwright.script.types import (
     optional,
     resolved,
 )
-from graphwright.script.values import (
-    Bound,
-    Const,
-    Group,
-    Instance,
-    ModuleRef,
-    Reference,
-    Runtime,
-    Value,
-    constant,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["attribute", "child", "closest", "is_plain", "wrap"]
 

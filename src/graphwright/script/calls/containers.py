@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from graphwright.script.program.values import BAD, Reference, Value
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -25,10 +26,9 @@ from graphwright.script.types import (
     join,
     resolved,
 )
-from graphwright.script.values import BAD, Reference, Value
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["CONTAINERS"]
 

@@ -6,13 +6,11 @@ import ast
 import operator
 from typing import TYPE_CHECKING
 
-from graphwright.script.branches import choose
-from graphwright.script.types import ANY, BOOL, NONE, OptionalType, Type, resolved, without_none
-from graphwright.script.values import (
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
     BAD,
     Bad,
     Bound,
-    Closure,
     Const,
     Group,
     Instance,
@@ -22,9 +20,11 @@ from graphwright.script.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import choose
+from graphwright.script.types import ANY, BOOL, NONE, OptionalType, Type, resolved, without_none
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["boolean", "condition", "is_none"]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from graphwright.capture import Source, source_of
 from graphwright.ir import Origin
-from graphwright.script.flow import Liveness, assigned
+from graphwright.script.program.flow import Liveness, assigned
+from graphwright.script.program.values import Runtime, Value
 from graphwright.script.types import Type
-from graphwright.script.values import Runtime, Value
 
-__all__ = ["MISSING", "Code", "Frame", "Kept", "LoopEnds", "Scope", "code_of"]
+__all__ = ["MISSING", "Closure", "Code", "Frame", "Kept", "LoopEnds", "Scope", "code_of"]
 
 MISSING: Any = object()
 
@@ -190,3 +190,11 @@ class Frame:
         """Where in its source the call is: "file.py:3: f(x)"."""
         line = self.statement.lineno
         return f"{os.path.basename(self.code.file)}:{line}: {self.code.line(line).strip()}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Closure(Value):
+    """A function or lambda inside a function, and the variables around it."""
+
+    definition: ast.FunctionDef | ast.Lambda
+    frame: Frame

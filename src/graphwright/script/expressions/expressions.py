@@ -7,18 +7,15 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.script.arithmetic import augmented, binary, compared, unary
-from graphwright.script.branches import choose
-from graphwright.script.comprehensions import comprehension
-from graphwright.script.conditions import boolean, condition
-from graphwright.script.frames import MISSING, Frame
-from graphwright.script.lookups import attribute, wrap
-from graphwright.script.subscripts import key_of, subscript
-from graphwright.script.types import ANY, NONE, STR, DictType, Hole, ListType, item_type, join, resolved
-from graphwright.script.values import (
+from graphwright.script.expressions.arithmetic import augmented, binary, compared, unary
+from graphwright.script.expressions.comprehensions import comprehension
+from graphwright.script.expressions.conditions import boolean, condition
+from graphwright.script.expressions.lookups import attribute, wrap
+from graphwright.script.expressions.subscripts import key_of, subscript
+from graphwright.script.program.frames import MISSING, Closure, Frame
+from graphwright.script.program.values import (
     BAD,
     Bad,
-    Closure,
     Const,
     Display,
     Group,
@@ -27,9 +24,11 @@ from graphwright.script.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import choose
+from graphwright.script.types import ANY, NONE, STR, DictType, Hole, ListType, item_type, join, resolved
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["augmented", "expression", "key_of"]
 

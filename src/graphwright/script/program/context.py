@@ -18,14 +18,12 @@ from torch import nn
 from graphwright.errors import Problem
 from graphwright.ir import Node
 from graphwright.ops import raise_error
-from graphwright.script.attribute_writes import Written
-from graphwright.script.bodies import Body
-from graphwright.script.frames import Code, Frame
-from graphwright.script.types import ANY, NONE, TENSOR, ListType, TupleType, Type, resolved
-from graphwright.script.values import (
+from graphwright.script.program.attribute_writes import Written
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.frames import Closure, Code, Frame
+from graphwright.script.program.values import (
     BAD,
     Bad,
-    Closure,
     Const,
     Display,
     Group,
@@ -35,6 +33,7 @@ from graphwright.script.values import (
     Runtime,
     Value,
 )
+from graphwright.script.types import ANY, NONE, TENSOR, ListType, TupleType, Type, resolved
 
 __all__ = ["Context", "Kinds", "Parts"]
 

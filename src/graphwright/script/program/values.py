@@ -6,10 +6,9 @@ now. Tuples are taken apart and put together without a node.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -17,11 +16,8 @@ from graphwright.ir import Node
 from graphwright.script.annotations import type_of_constant
 from graphwright.script.types import ANY, DictType, ListType, ObjectType, TupleType, Type, join
 
-if TYPE_CHECKING:
-    from graphwright.script.frames import Frame
-
 __all__ = [
-    "BAD", "Bad", "Bound", "Closure", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
+    "BAD", "Bad", "Bound", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
     "Unbound", "Value", "common_type", "constant",
 ]  # fmt: skip
 
@@ -146,14 +142,6 @@ class Bound(Value):
 
     owner: Value
     method: str | Callable[..., Any]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Closure(Value):
-    """A function or lambda inside a function, and the variables around it."""
-
-    definition: ast.FunctionDef | ast.Lambda
-    frame: Frame
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

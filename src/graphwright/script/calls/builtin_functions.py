@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import transformed
-from graphwright.script.bodies import Body
-from graphwright.script.containers import CONTAINERS
-from graphwright.script.loops import static_items
+from graphwright.script.calls.containers import CONTAINERS
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.values import BAD, Bad, Const, Display, Group, ModuleRef, Runtime, Value, constant
+from graphwright.script.statements.loops import static_items
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -36,10 +37,9 @@ from graphwright.script.types import (
     join,
     resolved,
 )
-from graphwright.script.values import BAD, Bad, Const, Display, Group, ModuleRef, Runtime, Value, constant
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["BUILTINS"]
 

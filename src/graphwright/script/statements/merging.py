@@ -7,13 +7,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
-from graphwright.script.bodies import Body
-from graphwright.script.types import BOOL, NONE, Type, join
-from graphwright.script.values import (
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
     BAD,
     Bad,
     Bound,
-    Closure,
     Const,
     Display,
     Group,
@@ -25,9 +24,10 @@ from graphwright.script.values import (
     Value,
     constant,
 )
+from graphwright.script.types import BOOL, NONE, Type, join
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context, Kinds
+    from graphwright.script.program.context import Context, Kinds
 
 __all__ = ["LEAVING", "NEXT", "Merger", "Side", "Slot", "fill", "flag_of"]
 

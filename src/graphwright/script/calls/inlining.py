@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import exit_context, raise_error
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.flow import own_nodes
-from graphwright.script.frames import Code, Frame, Scope, code_of
-from graphwright.script.lookups import wrap
-from graphwright.script.merging import NEXT
-from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
-from graphwright.script.values import (
+from graphwright.script.expressions.lookups import wrap
+from graphwright.script.program.flow import own_nodes
+from graphwright.script.program.frames import Closure, Code, Frame, Scope, code_of
+from graphwright.script.program.values import (
     BAD,
     Bad,
-    Closure,
     Const,
     Display,
     Group,
@@ -27,9 +24,12 @@ from graphwright.script.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.merging import NEXT
+from graphwright.script.statements.statements import enter_known
+from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["inline", "inline_closure", "modifier_of"]
 
@@ -253,8 +253,6 @@ def _in_context(
     node: ast.AST,
     scope: Scope | None,
 ) -> Value:
-    from graphwright.script.statements import enter_known
-
     kind = type(context)
     options: tuple[Any, ...] = ()
     if hasattr(context, "mode"):

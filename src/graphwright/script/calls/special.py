@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.lookups import attribute
-from graphwright.script.loops import needs_items
+from graphwright.script.expressions.lookups import attribute
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
 from graphwright.script.marks import is_instance as is_instance_of
+from graphwright.script.program.values import (
+    Const,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
+from graphwright.script.statements.loops import needs_items
+from graphwright.script.statements.statements import with_type
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -30,19 +41,9 @@ from graphwright.script.types import (
     resolved,
     without_none,
 )
-from graphwright.script.values import (
-    Const,
-    Group,
-    Instance,
-    ModuleRef,
-    Reference,
-    Runtime,
-    Value,
-    constant,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["classes_of", "is_instance", "special_function"]
 
@@ -181,8 +182,6 @@ def _warn(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
 
 
 def _annotate(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
-    from graphwright.script.statements import with_type
-
     given = args[0].value if isinstance(args[0], Reference | Const | Instance) else None
     wanted = type_from_annotation(given)
     if len(args) != 2 or wanted is None:

@@ -6,7 +6,21 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.script.conditions import condition, is_none
+from graphwright.script.expressions.conditions import condition, is_none
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Const,
+    Display,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
+from graphwright.script.statements.branches import choose
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -28,22 +42,9 @@ from graphwright.script.types import (
     join,
     resolved,
 )
-from graphwright.script.values import (
-    BAD,
-    Bad,
-    Const,
-    Display,
-    Group,
-    Instance,
-    ModuleRef,
-    Reference,
-    Runtime,
-    Value,
-    constant,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["augmented", "binary", "compared", "comparison", "result_of", "unary"]
 
@@ -212,8 +213,6 @@ def comparison(c: Context, node: ast.Compare, named: str = "") -> tuple[Value, t
 
 def _chained(c: Context, node: ast.Compare, left: Value, i: int) -> Value:
     """`a < b < c`: b is computed once, c where the first holds."""
-    from graphwright.script.branches import choose
-
     right = c.expression(node.comparators[i])
     first = _compare(c, node.ops[i], left, right, node, "")
     if i + 1 == len(node.ops) or isinstance(first, Bad):

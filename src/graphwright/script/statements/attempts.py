@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import raise_error, transformed
-from graphwright.script.bodies import Body
-from graphwright.script.branches import branch, continue_unless_left
-from graphwright.script.flow import assigned, names_read
-from graphwright.script.frames import Kept
-from graphwright.script.merging import NEXT, Merger, Side, fill
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.flow import assigned, names_read
+from graphwright.script.program.frames import Kept
+from graphwright.script.program.values import BAD, Bad, Const, Display, Group, Reference, Runtime, Unbound, Value
+from graphwright.script.statements.branches import branch, continue_unless_left
+from graphwright.script.statements.merging import NEXT, Merger, Side, fill
 from graphwright.script.types import ANY, BOOL, NONE, ObjectType, Type, join
-from graphwright.script.values import BAD, Bad, Const, Display, Group, Reference, Runtime, Unbound, Value
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context, Kinds
+    from graphwright.script.program.context import Context, Kinds
 
 __all__ = ["try_statement"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.script.frames import code_of
+from graphwright.script.program.frames import code_of
 
 __all__ = ["Written"]
 

@@ -7,8 +7,20 @@ import collections
 import operator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.script.lookups import child, wrap
-from graphwright.script.loops import needs_items
+from graphwright.script.expressions.lookups import child, wrap
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Const,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
+from graphwright.script.statements.loops import needs_items
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -26,21 +38,9 @@ from graphwright.script.types import (
     item_type,
     resolved,
 )
-from graphwright.script.values import (
-    BAD,
-    Bad,
-    Const,
-    Group,
-    Instance,
-    ModuleRef,
-    Reference,
-    Runtime,
-    Value,
-    constant,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["key_of", "subscript"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from graphwright.ir import Node
-from graphwright.script.loops import for_statement, static_items
+from graphwright.script.program.values import BAD, Bad, Display, Runtime, Value
+from graphwright.script.statements.loops import for_statement, static_items
 from graphwright.script.types import TENSOR, DictType, Hole, ListType, SetType, Type
-from graphwright.script.values import BAD, Bad, Display, Runtime, Value
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["comprehension"]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.runtime import GraphModule, graph_of, is_compiled
-from graphwright.script.frames import Scope
-from graphwright.script.inlining import inline, modifier_of
-from graphwright.script.lookups import child, wrap
+from graphwright.script.calls.inlining import inline, modifier_of
+from graphwright.script.expressions.lookups import child, wrap
+from graphwright.script.program.frames import Scope
+from graphwright.script.program.values import Bound, Const, Group, ModuleRef, Value, constant
 from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import ANY, TENSOR, TupleType, Type, optional
-from graphwright.script.values import Bound, Const, Group, ModuleRef, Value, constant
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context
+    from graphwright.script.program.context import Context
 
 __all__ = ["call_module", "container_items", "module_items"]
 

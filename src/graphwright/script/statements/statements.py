@@ -10,11 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import enter_context, exit_context, raise_error, unpack, write_attribute
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.attempts import try_statement
-from graphwright.script.branches import branch, continue_unless_left
-from graphwright.script.flow import assigned
-from graphwright.script.loops import for_statement, while_statement
-from graphwright.script.merging import NEXT
+from graphwright.script.program.flow import assigned
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Const,
+    Display,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
+from graphwright.script.statements.attempts import try_statement
+from graphwright.script.statements.branches import branch, continue_unless_left
+from graphwright.script.statements.loops import for_statement, while_statement
+from graphwright.script.statements.merging import NEXT
 from graphwright.script.types import (
     ANY,
     NONE,
@@ -29,23 +43,9 @@ from graphwright.script.types import (
     item_type,
     resolved,
 )
-from graphwright.script.values import (
-    BAD,
-    Bad,
-    Closure,
-    Const,
-    Display,
-    Group,
-    Instance,
-    ModuleRef,
-    Reference,
-    Runtime,
-    Value,
-    constant,
-)
 
 if TYPE_CHECKING:
-    from graphwright.script.context import Context, Kinds
+    from graphwright.script.program.context import Context, Kinds
 
 __all__ = ["assign", "block", "declared"]
 
