@@ -13,15 +13,15 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
-        "codegen.torch_fx.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
+        "codegen.spelling.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
         "reflectable_magic_methods",
-        "codegen.torch_fx.details": "dtype_abbrs",
-        "codegen.torch_fx.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
+        "codegen.details": "dtype_abbrs",
+        "codegen.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
         "codegen": "BoxedCodeGen=_BoxedCodeGen CodeGen PyTreeCodeGen=_PyTreeCodeGen PyTreeInfo=_PyTreeInfo PythonCode",
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
-        "codegen.torch_fx.formats": "home_of=_find_module_of_method",
+        "codegen.spelling.formats": "home_of=_find_module_of_method",
         "ir.node": "ArgumentT OPCODES=_legal_ops",
         "ir.text": "argument_text=_format_arg short_name=_get_qualified_name type_text=_type_repr",
         "ops": "BASE_TYPES=base_types DECLARED_IMPURE=_side_effectful_functions has_side_effect",
@@ -61,7 +61,7 @@ PATHS: dict[str, dict[str, str]] = {
     "proxy": {
         "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
         "capture.recording": "assert_fn",
-        "codegen.torch_fx.formats": "magic_methods reflectable_magic_methods",
+        "codegen.spelling.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",
         "ir.node_meta": "INHERITED_META=_COPY_META_FIELDS",

@@ -12,10 +12,10 @@ from inspect import signature
 from types import TracebackType
 from typing import Any
 
+from graphwright.codegen.details import DetailedWriter, Details, node_comment
 from graphwright.codegen.function import Writer, last_uses
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
-from graphwright.codegen.torch_fx.details import DetailedWriter, Details, node_comment
 from graphwright.ir import Graph, Node, NodeList
 
 __all__ = ["CodeGen", "is_plain", "on_generate_code"]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from torch.utils import _pytree as pytree
 
 from graphwright.codegen import flattening
+from graphwright.codegen.custom import CodeGen
 from graphwright.codegen.flattening import children_of, tree_flatten_spec
-from graphwright.codegen.torch_fx.custom import CodeGen
 
 __all__ = ["PyTreeCodeGen", "PyTreeInfo"]
 

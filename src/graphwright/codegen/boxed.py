@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphwright.codegen.torch_fx.custom import CodeGen
+from graphwright.codegen.custom import CodeGen
 
 __all__ = ["BoxedCodeGen"]
 

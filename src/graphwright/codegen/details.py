@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphwright.codegen.function import Writer
-from graphwright.codegen.torch_fx.stack_traces import parse_stack_trace
+from graphwright.codegen.stack_traces import parse_stack_trace
 from graphwright.ir import Graph, Node
 
 __all__ = ["Details", "DetailedWriter", "dtype_abbrs", "node_comment", "paint", "tensor_of", "tensor_text"]
