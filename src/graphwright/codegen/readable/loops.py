@@ -20,10 +20,8 @@ from graphwright.codegen.readable.splits import (
     Outside,
     Slot,
     Split,
-    branch_at_end,
     ends_by_raising,
     outcomes,
-    split_by,
     values_of,
 )
 from graphwright.codegen.readable.unpacking import unpacked_items
@@ -34,7 +32,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import LoopParts, cond, is_impure, is_loop, loop_parts, while_loop
 
-__all__ = ["loop_block", "name_initial_values", "returns_from_loop"]
+__all__ = ["loop_block", "name_initial_values"]
 
 
 def loop_block(writer: ReadableWriter, node: Node) -> Block:
@@ -66,25 +64,6 @@ def name_initial_values(writer: ReadableWriter) -> None:
             writer.texts[initial] = (wish if is_own else writer.fresh(wish)), ATOM
             if item is not None:
                 writer.texts[item] = writer.texts[initial]
-
-
-def returns_from_loop(output: Node) -> Split | None:
-    """Split a program at the branch after a loop that decides whether it has returned from inside the loop."""
-    found = branch_at_end(output)
-    if found is None or not found[1]:
-        return None
-    branch, items = found
-    flag = branch._args[0]
-    if type(flag) is not Node or not flag._args or not (type(flag._args[0]) is Node and is_loop(flag._args[0])):
-        return None
-    loop = flag._args[0]
-    taken = unpacked_items(loop)
-    last = next((item for item in reversed(taken) if item is not None), None) if taken else None
-    if last is None or last._next is not branch:
-        return None
-    if list(nodes_in(output._args)) != list(items):
-        return None
-    return split_by(branch, items, items, frozenset())
 
 
 @dataclasses.dataclass(frozen=True)

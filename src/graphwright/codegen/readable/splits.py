@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
+from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, raise_error
+from graphwright.ops import cond, is_loop, raise_error
 
 __all__ = [
-    "Outside", "Slot", "Split", "branch_at_end", "ends_by_raising", "outcomes", "split_at_end", "split_by", "truth_of",
-    "values_of",
+    "Outside", "Slot", "Split", "branch_at_end", "ends_by_raising", "outcomes", "returns_from_loop", "split_at_end",
+    "split_by", "truth_of", "values_of",
 ]  # fmt: skip
 
 
@@ -130,6 +131,25 @@ def split_by(branch: Node, items: tuple[Node, ...], values: Sequence[Any], condi
             else:
                 slots[is_true].append(Outside(value))
     return Split(branch, items, tuple(unread), slots)
+
+
+def returns_from_loop(output: Node) -> Split | None:
+    """Split a program at the branch after a loop that decides whether it has returned from inside the loop."""
+    found = branch_at_end(output)
+    if found is None or not found[1]:
+        return None
+    branch, items = found
+    flag = branch._args[0]
+    if type(flag) is not Node or not flag._args or not (type(flag._args[0]) is Node and is_loop(flag._args[0])):
+        return None
+    loop = flag._args[0]
+    taken = unpacked_items(loop)
+    last = next((item for item in reversed(taken) if item is not None), None) if taken else None
+    if last is None or last._next is not branch:
+        return None
+    if list(nodes_in(output._args)) != list(items):
+        return None
+    return split_by(branch, items, items, frozenset())
 
 
 def _decides(split: Split) -> bool:
