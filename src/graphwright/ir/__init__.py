@@ -1,7 +1,8 @@
 """What a captured program is, as plain data: an ordered list of nodes of six opcodes.
 
 Nothing comes in but Python values; what goes out are graphs that other rooms fill, rewrite, print and run.
-Read node.py first, then graph.py. No torch in here.
+Read node.py first, then graph.py. No torch in here. These two know no file that knows graphs: methods.py binds
+what those add to `Graph`, checking, printing and copying.
 """
 
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
