@@ -78,9 +78,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
     if name == "ndim":
         return measure(recorder, owner, "dim", (), {})
     if name == "device":
-        device = torch.device(str(owner.example.device))  # an object of its own: its identity tells its tensor
-        recorder.devices[id(device)] = device, owner
-        return device
+        return recorder.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):

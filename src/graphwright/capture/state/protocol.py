@@ -252,10 +252,6 @@ class TypedCapture(Capture, Protocol):
         """The objects of the user's classes among the inputs, by id."""
 
     @property
-    def devices(self) -> dict[int, tuple[torch.device, TensorProxy]]:
-        """Devices that were read from tensors, by id."""
-
-    @property
     def generators(self) -> dict[int, Any]:
         """Copies of the generators of Python and NumPy that the program draws from, by id."""
 
@@ -283,6 +279,9 @@ class TypedCapture(Capture, Protocol):
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
+
+    def device_of(self, tensor: TensorProxy) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
     def is_leaf(self, module: nn.Module, path: str) -> bool:
         """Tell whether a module is one node."""

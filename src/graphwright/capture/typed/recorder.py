@@ -71,6 +71,7 @@ from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
@@ -107,15 +108,13 @@ class Recorder:
         self.transforms = Transforms(self)
         self.callers = Callers(self)
         self._calls: dict[str, int] = {}
-        self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
+        self._tensors = HeldTensors(self)
         self.is_running = False
         self.has_objects = False  # whether there are values outside of torch
-        self.devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
-        self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self.is_finishing = False
         self.log: Log | None = None  # of the capture, where there is one
         self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
@@ -176,7 +175,7 @@ class Recorder:
             for table in tables:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
-                        self._paths.setdefault(id(value), prefix + name)
+                        self._tensors.note(value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -471,13 +470,12 @@ class Recorder:
         if kind is RunText:
             return value.node
         if isinstance(value, torch.Tensor):
-            return self._attribute_node(value)
+            return self._tensors.node(value)
         whole = self.transforms.node_of_whole(value)
         if whole is not None:
             return whole
         if kind is torch.device:
-            known = self.devices.get(id(value))
-            return value if known is None else self._device_node(known[1])
+            return self._tensors.device_node(value)
         if kind is tuple:
             return tuple([self.argument(item) for item in value])
         if isinstance(value, torch.Size):
@@ -492,7 +490,7 @@ class Recorder:
         if isinstance(value, numpy.generic):
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
-            return self._array_node(value)
+            return self._tensors.array_node(value)
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -508,46 +506,11 @@ class Recorder:
             return value.argument(self)
         return made_again(self, value)
 
-    def _device_node(self, tensor: TensorProxy) -> Node:
-        node = self.region.attributes.get(id(tensor))
-        if node is None:
-            node = self.node("call_function", getattr, (self.argument(tensor), "device"), {}, "device")
-            self.region.attributes[id(tensor)] = node
-            self.keep.append(tensor)
-        return node
-
-    def _attribute_node(self, tensor: torch.Tensor) -> Node:
-        """The node that reads a tensor of the module, or a constant that no module has."""
-        path = self._paths.get(id(tensor))
-        if path is None:
-            path = f"_tensor_constant{len(self.root.graph.constants)}"
-            with torch._C.DisableTorchFunction():
-                is_leaf = tensor.requires_grad and tensor.is_leaf  # its gradient is the user's
-                self.root.graph.constants[path] = tensor if is_leaf else tensor.detach()
-            self._paths[id(tensor)] = path
-            self.keep.append(tensor)
-        node = self.region.attributes.get(path)
-        if node is None:
-            node = self.region.attributes[path] = self.node("get_attr", path, (), {}, module_name(path))
-        return node
-
     def value(self, value: Any) -> Any:
         """A tensor that the program has as one whose data only a run knows; other values as they are."""
         if not isinstance(value, torch.Tensor) or type(value) is TensorProxy:
             return value
-        return TensorProxy.make(self, self.examples.of(value), self._attribute_node(value))
-
-    def _array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
-        """The node that gives an array which the program holds: a constant tensor that shares its memory."""
-        known = self._arrays.get(id(array))
-        if known is None:
-            try:
-                known = self._arrays[id(array)] = array, torch.from_numpy(array)
-            except TypeError as refused:
-                error = CaptureError(f"cannot write this array into the graph: {refused}", at=self.where())
-                self.questions.refuse(error, "value")
-                return None
-        return self.node("call_method", "numpy", (self._attribute_node(known[1]),), {}, "array")
+        return TensorProxy.make(self, self.examples.of(value), self._tensors.node(value))
 
     def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
         kind = type(value)
@@ -613,6 +576,10 @@ class Recorder:
 
     def _answer(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.examples.run(function, self.to_examples(args), self.to_examples(kwargs))
+
+    def device_of(self, tensor: TensorProxy) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
+        return self._tensors.device_of(tensor)
 
     # ---- errors and places
 
