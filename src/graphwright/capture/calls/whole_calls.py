@@ -44,13 +44,11 @@ def is_whole(function: Callable[..., Any]) -> bool:
 
 def whole_call(recorder: TypedCapture, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
-    if is_whole(function):
-        return functools.partial(_apply if is_apply(function) else _scripted, recorder, function)
-    if type(function) is FunctionType and function is torch.func.functional_call:
-        return functools.partial(_functional_call, recorder)
-    if type(function) is FunctionType and function in _PACKING:
-        return functools.partial(_packing, recorder, function)
-    return None
+    if type(function) is FunctionType:
+        recording = _IN_PYTHON.get(function)
+    else:
+        recording = _apply if is_apply(function) else _scripted if type(function) is torch._C.ScriptFunction else None
+    return None if recording is None else functools.partial(recording, recorder, function)
 
 
 def packs(code: CodeType) -> bool:
@@ -83,7 +81,7 @@ def _apply(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> 
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _functional_call(recorder: TypedCapture, *args: Any, **kwargs: Any) -> Any:
+def _functional_call(recorder: TypedCapture, function: FunctionType, *args: Any, **kwargs: Any) -> Any:
     """Record the call of a module with other parameters; a module of nobody's is run on a copy with these."""
     given = _SIGNATURE.bind(*args, **kwargs).arguments
     module, values, inputs = given.pop("module"), given.pop("parameter_and_buffer_dicts"), given.pop("args", None)
@@ -99,6 +97,12 @@ def _functional_call(recorder: TypedCapture, *args: Any, **kwargs: Any) -> Any:
     stand_in = recorder.examples.module(shells.original(module))
     run = functools.partial(torch.func.functional_call, stand_in)
     return recorder.record("call_function", torch.func.functional_call, run, (values, inputs), given, (node,))
+
+
+_IN_PYTHON: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.func.functional_call: _functional_call,
+    **dict.fromkeys(_PACKING, _packing),
+}
 
 
 def inline(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

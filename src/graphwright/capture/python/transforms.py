@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten
 
 from graphwright.capture.calls.whole_calls import whole_call
 from graphwright.capture.containers.body_replay import Replay
-from graphwright.capture.python.staging import RUNTIME
+from graphwright.capture.python.calls import call
 from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
@@ -110,7 +110,7 @@ class Transforms:
         if kind.form == "call":
             inputs, named = tuple(given.pop(parameters[1], ())), dict(given.pop("kwargs", {}))
             if any(isinstance(leaf, nn.Module) for leaf in leaves((inputs, named))) and kind.deferred:
-                return RUNTIME.call(function, *inputs, **named)  # no value of a graph; it computes the same without
+                return call(function, *inputs, **named)  # no value of a graph; it computes the same without
             if "preserve_rng_state" in named:
                 given["preserve_rng_state"] = named.pop("preserve_rng_state")
         else:
@@ -200,7 +200,7 @@ class Transforms:
                     for parameter, value, mark in zip(_parameters(function, len(inputs)), inputs, marks, strict=True)
                 ]
                 named = {key: feed.input(key, value, 0 if name == _VMAP else None) for key, value in kwargs.items()}
-                result = RUNTIME.call(function, *given, **named)
+                result = call(function, *given, **named)
                 last = region.graph._root.prev
                 output = region.graph.output(recorder.lifted(recorder.argument(result)))
                 code = _code_of(function)

@@ -126,6 +126,9 @@ class Ladder(Protocol):
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""
 
+    def conversion(self, function: Any) -> Any:
+        """The conversion of a function that has asked; other functions are answered as they are."""
+
     def anticipate(self, function: Any) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
 

@@ -30,7 +30,7 @@ from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
-from graphwright.capture.python.staging import convert_methods
+from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
