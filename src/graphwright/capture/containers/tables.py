@@ -63,7 +63,7 @@ class Tables:
         """A value that is put into an object or container."""
         recorder = running()
         if recorder is not None:
-            recorder.questions.hold(value)
+            recorder.questions.optionals.hold(value)
         return value
 
     def delete(self, values: Any, key: Any) -> None:

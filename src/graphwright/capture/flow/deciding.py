@@ -98,7 +98,7 @@ class Deciding:
             return left and right()
         parts = _Parts(recorder, left)
         result = self.branch(left, lambda: parts.second(right()), lambda: parts.first())
-        recorder.questions.conditions.note_parts(result, parts.found, True)
+        recorder.questions.knowledge.conditions.note_parts(result, parts.found, True)
         return result
 
     def either(self, left: Any, right: Callable[[], Any]) -> Any:
@@ -108,7 +108,7 @@ class Deciding:
             return left or right()
         parts = _Parts(recorder, left)
         result = self.branch(left, lambda: parts.first(), lambda: parts.second(right()))
-        recorder.questions.conditions.note_parts(result, parts.found, False)
+        recorder.questions.knowledge.conditions.note_parts(result, parts.found, False)
         return result
 
     def negation(self, value: Any) -> Any:

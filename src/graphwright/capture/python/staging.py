@@ -151,7 +151,7 @@ class Runtime(Comprehensions):
         """`raise error from cause`: returns what is to be raised, or ends a side of a branch with it."""
         recorder = running()
         if recorder is not None:
-            return recorder.questions.raising(error, cause)
+            return recorder.questions.raises.raising(error, cause)
         if cause is not None:
             error = error() if isinstance(error, type) else error
             error.__cause__ = cause
@@ -290,18 +290,18 @@ class Runtime(Comprehensions):
             owner = function.__self__
             for state in recorder.states if isinstance(owner, nn.Module) or not is_torch(type(owner)) else ():
                 state.watch(owner)
-        if recorder.questions.has_optionals:
-            recorder.questions.admit_optionals(function, args, kwargs)
+        if recorder.questions.optionals.are_there:
+            recorder.questions.optionals.admit(function, args, kwargs)
         if any(isinstance(arg, Holder) for arg in args):  # what it calls has to be told of it, too
-            recorder.questions.convert_called(function)
+            recorder.questions.staging.convert_called(function)
         if is_foreign(function) or (recorder.has_objects and holds_objects(args, kwargs)):
             if not isinstance(function, FunctionType | MethodType) or is_foreign(function) or is_torch(function):
                 return _outside(recorder, function, args, kwargs)
-            recorder.questions.convert_called(function)
+            recorder.questions.staging.convert_called(function)
         if isinstance(function, type) and issubclass(function, BaseException):
-            return recorder.attempts.made(recorder.questions.converted(function)(*args, **kwargs), args, kwargs)
+            return recorder.attempts.made(recorder.questions.staging.converted(function)(*args, **kwargs), args, kwargs)
         try:
-            return recorder.questions.converted(function)(*args, **kwargs)
+            return recorder.questions.staging.converted(function)(*args, **kwargs)
         except TypeError as error:
             is_refused = is_refused_number(error) or (is_misfit(error) and _holds_proxies(args, kwargs))
             if not is_refused or isinstance(function, FunctionType | MethodType | type):
@@ -549,7 +549,7 @@ def _reversed(iterable: Any) -> Any:
 
 def _asserted(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch._assert(condition, message) stays what it is."""
-    message = recorder.questions.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
+    message = recorder.questions.messages.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
     condition = recorder.numbers.predicate(args[0])
     recorder.make("call_function", function, (condition, message), "assert_")
 
@@ -574,8 +574,8 @@ def _printed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: di
     if recorder.examples.are_there and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
         return print_elsewhere(recorder, args, kwargs)
     kwargs = {name: value for name, value in kwargs.items() if name != "file"}
-    named = {name: recorder.questions.message(value) for name, value in kwargs.items()}
-    return recorder.make("call_function", print, tuple(map(recorder.questions.message, args)), "print", named)
+    named = {name: recorder.questions.messages.message(value) for name, value in kwargs.items()}
+    return recorder.make("call_function", print, tuple(map(recorder.questions.messages.message, args)), "print", named)
 
 
 def _grad_mode_set(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
