@@ -79,10 +79,33 @@ __all__ = [
 
 
 class Text(str):
-    """A message with the numbers of the example; `template` and `values` make it with those of a run."""
+    """A message with the numbers of the example; `template` and `values` make it with those of a run.
+
+    A program that looks it up or compares it asks for its numbers: it was no message.
+    """
 
     template: str
     values: tuple[Any, ...]
+
+    def _ask(self) -> None:
+        for value in self.values:
+            format(value)
+
+    def __hash__(self) -> int:
+        self._ask()
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        self._ask()
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        self._ask()
+        return super().__ne__(other)
+
+    def __contains__(self, part: object) -> bool:
+        self._ask()
+        return super().__contains__(part)  # type: ignore[operator]
 
     def __add__(self, other: str) -> str:
         return _of_texts(self, other)
