@@ -88,7 +88,7 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         at=recorder.where(),
         fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
     )
-    recorder.questions.refuse(error, "value")
+    recorder.questions.refusals.refuse(error, "value")
     return None
 
 

@@ -109,7 +109,7 @@ def fails_by_data(recorder: TypedCapture, target: Target, args: tuple[Any, ...])
     if any(part in name for part in _MAY_FAIL) or target in (int, float) or name == "item":
         return True
     for leaf in leaves(args):
-        if is_symbolic(leaf) and recorder.questions.is_data(symbol_of(leaf)):
+        if is_symbolic(leaf) and recorder.questions.subjects.is_data(symbol_of(leaf)):
             return True
         if isinstance(leaf, Node) and leaf.target in (int, float, "item"):
             return True

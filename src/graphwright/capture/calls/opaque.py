@@ -45,7 +45,7 @@ def record_leaf_module(
             at=recorder.where(),
             fix="register them before it is captured",
         )
-        recorder.questions.refuse(error, "failure")
+        recorder.questions.refusals.refuse(error, "failure")
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
     run = contained(recorder, module, path, recorder.examples.module(module))

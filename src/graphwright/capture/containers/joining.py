@@ -178,7 +178,7 @@ class Joining:
         proxy.loose, proxy.is_mixed = sample.loose, sample.may_be_number
         if sample.may_be_none:
             proxy.optional = place
-            self._recorder.questions.has_optionals = True
+            self._recorder.questions.optionals.are_there = True
         return proxy
 
     def _is_start(self, number: Any, tensor: Any) -> bool:
@@ -230,11 +230,11 @@ class Joining:
             proxy.mixed_at = next((side.mixed_at for side in pair if _is_mixed(side)), None)
             if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
                 proxy.mixed_at = place
-            recorder.questions.has_optionals |= proxy.mixed_at is not None
+            recorder.questions.optionals.are_there |= proxy.mixed_at is not None
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
-                recorder.questions.has_optionals = True
+                recorder.questions.optionals.are_there = True
             return proxy
         if isinstance(sample, str):
             return RunText(recorder, node, UNKNOWN if taken is None else _text_hint(sample))
@@ -245,7 +245,7 @@ class Joining:
             hint = sample if symbol is None else symbol._hint
         sampled = sample if symbol is None else symbol.sample
         symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,), sampled)
-        is_data = recorder.questions.is_data
+        is_data = recorder.questions.subjects.is_data
         symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
         recorder.region.numbers[symbol] = node
         return as_number(symbol)

@@ -78,7 +78,7 @@ class Holder(Growing):
 
     def _may_raise(self) -> None:
         """What is done raises where something is not there, which the program must not catch: only a run knows."""
-        if self.recorder.questions.is_caught_outside():
+        if self.recorder.questions.raises.is_caught_outside():
             self._refuse()
 
     def _unlike(self, why: Unlike) -> BaseException:
@@ -160,7 +160,7 @@ class Holder(Growing):
 
     def _text(self, *spec: Any) -> Any:
         """The text of what is in it: converted functions make a node of that."""
-        if self.recorder.questions.is_in_message():
+        if self.recorder.questions.messages.is_in_message():
             return f"<{self.name or 'what a loop fills'}>"
         return self._refuse()
 

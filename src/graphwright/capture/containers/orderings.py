@@ -137,7 +137,7 @@ class _Ordering:
             if len(numbers) == len(values):
                 if self._function is not sorted and not self._options:
                     return recorder.numbers.computed(self._function, tuple(values), {})
-                if not any(map(recorder.questions.is_data, filter(is_symbolic, values))):
+                if not any(map(recorder.questions.subjects.is_data, filter(is_symbolic, values))):
                     return NotImplemented
             return None
         keys = self._keys()

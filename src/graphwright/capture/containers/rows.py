@@ -170,7 +170,7 @@ def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
     inner: list[int | None] = [  # None: as long as a run has them
         None
         if is_open and (*place, "inside") not in recorder.plan.ways and _may_differ(recorder, tensor, dim)
-        else recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim))
+        else recorder.questions.guards.guard(recorder.numbers.size_symbol(tensor, dim))
         for dim in range(1 if is_open else 0, rank)
     ]
     name = recorder.target_name() if is_open else ""

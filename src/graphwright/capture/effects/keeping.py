@@ -220,7 +220,7 @@ class Keeping:
             if kind.may_be_none:
                 proxy.optional = "attribute", place
                 proxy.is_none = value is None
-                recorder.questions.has_optionals = True
+                recorder.questions.optionals.are_there = True
                 self._optionals[place[0].rpartition(".")[2]] = proxy
             return proxy
         if isinstance(kind, NumberKind):
@@ -245,11 +245,13 @@ class Keeping:
         recorder, question = self._recorder, ("attribute", place)
         node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
         symbol = recorder.numbers.input_symbol(node, value is None)
-        if recorder.plan.ways.get(question) == "guard" or recorder.questions.follows_start():
+        if recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start():
             when = "before the first call: capture the model after it" if value is None else "anew"
-            return bool(recorder.questions.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}"))
-        answer = recorder.questions._fork(symbol, symbol.key, question)
-        recorder.questions.forks[-1].site = None  # no line of the program asks
+            return bool(
+                recorder.questions.guards.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}")
+            )
+        answer = recorder.questions.forking.fork(symbol, question)
+        recorder.questions.forking.forks[-1].site = None  # no line of the program asks
         return answer
 
     def _read(self, place: Any) -> Node:
@@ -280,7 +282,7 @@ class Keeping:
     def code_entered(self, frame: FrameType) -> None:
         """Have code converted that mentions an attribute which may be None."""
         for name in self._optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
-            self._recorder.questions.attribute_may_be_none(self._optionals[name], frame)
+            self._recorder.questions.optionals.attribute_may_be_none(self._optionals[name], frame)
 
     # ---- what has changed
 
@@ -372,7 +374,7 @@ class Keeping:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
         name = str(key) if table.keys is None else table.path.rpartition(".")[2]
         error = CaptureError(f"the program {what}", at=place_of_write(table.kind, name), fix=fix)
-        self._recorder.questions.refuse(error, "attribute")
+        self._recorder.questions.refusals.refuse(error, "attribute")
 
     # ---- writes
 

@@ -71,7 +71,7 @@ def branch(
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
                 return _joined(recorder, subject, sides, state, place, where)
         except Unlike as why:
-            raise recorder.questions.differ(place, str(why), can_wait) from None
+            raise recorder.questions.forking.differ(place, str(why), can_wait) from None
         except Grows as growth:  # in a loop on one of the sides
             if not state.is_outermost(recorder, growth.content):
                 raise
@@ -79,7 +79,7 @@ def branch(
             try:
                 make_growing(recorder, state, growth, place, "fork", can_wait)
             except Unlike as why:
-                raise recorder.questions.differ(place, str(why), can_wait) from None
+                raise recorder.questions.forking.differ(place, str(why), can_wait) from None
         finally:
             recorder.states.pop()
 
@@ -133,7 +133,7 @@ def _share_modules(sides: list[_Side]) -> bool:
 def _settle(recorder: Capture, subject: Any, sides: list[_Side]) -> None:
     """Where a side knows that a tensor is None, it leaves None there."""
     for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
-        facts = recorder.questions.conditions.facts(subject, truth)
+        facts = recorder.questions.knowledge.conditions.facts(subject, truth)
         none = {key[1] for key, is_so in facts.items() if is_so and type(key) is tuple and key[0] == "is_none"}
         if none:
             pairs = zip(side.values, other.values, strict=True)
@@ -187,16 +187,16 @@ class _Slot:
 
 def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
-    region.is_data = recorder.questions.is_data(subject)
+    region.is_data = recorder.questions.subjects.is_data(subject)
     hint = recorder.numbers.hint(subject)
     region.is_taken = None if hint is None else hint is value
     recorder.ambient.notice()
     depth = recorder.ambient.depth
     raised = False
     result = None
-    questions, known = recorder.questions, recorder.questions.known
+    questions, known = recorder.questions, recorder.questions.knowledge.known
     with recorder.writing(region):
-        questions.known = known | questions.conditions.facts(subject, value)
+        questions.knowledge.known = known | questions.knowledge.conditions.facts(subject, value)
         bound = _bind(recorder, subject, value, state)
         try:
             result = run()
@@ -204,14 +204,14 @@ def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], An
         except Raised:
             raised = True
         except (Exception, Refusal) as error:
-            is_certain = recorder.questions.reads_unassigned(error) or divides_by_zero(error)
+            is_certain = recorder.questions.raises.reads_unassigned(error) or divides_by_zero(error)
             is_waiting = recorder.plan.ways.get(place) == "wait"
             if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
                 raise _failed(recorder, subject, value, error, place) from error
-            recorder.questions.write_raise(error)
+            recorder.questions.raises.write_raise(error)
             raised = True
         finally:
-            questions.known = known
+            questions.knowledge.known = known
     if recorder.ambient.depth != depth:
         recorder.ambient.forget(depth)
         raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
@@ -232,9 +232,9 @@ def _bind(recorder: Capture, subject: Any, value: bool, state: State) -> list[tu
         before = content_of(cell)
         if type(before) is BoundIf:
             held, decider = before.parts()
-            key = questions.key_of(questions.subject_of(decider))
-            is_opposite = key == questions.opposite(subject)
-            if is_opposite or key == questions.key_of(subject):
+            key = questions.subjects.key_of(questions.subjects.subject_of(decider))
+            is_opposite = key == questions.subjects.opposite(subject)
+            if is_opposite or key == questions.subjects.key_of(subject):
                 bound.append((cell, before))
                 set_cell(cell, held if value is not is_opposite else EMPTY)
     return bound
@@ -247,23 +247,23 @@ def _failed(recorder: Capture, subject: Any, value: bool, error: Exception | Ref
     if recorder.plan.ways.get(place) == "wait":  # what raises may be what comes after the branch
         why = f"one side raises {type(getattr(error, 'error', error)).__name__}"
         return recorder.questions.restart(recorder.plan.change(place, "fork", why))
-    if recorder.pending is not None and recorder.questions.is_data(subject):
-        return recorder.questions.given_up(recorder.pending, place)
-    codes = recorder.questions.convertible_at(error)
+    if recorder.pending is not None and recorder.questions.subjects.is_data(subject):
+        return recorder.questions.refusals.given_up(recorder.pending, place)
+    codes = recorder.questions.staging.convertible_at(error)
     if codes:  # a `raise` that was not converted yet
         return recorder.questions.restart(recorder.plan.convert(codes))
-    if not recorder.questions.is_data(
+    if not recorder.questions.subjects.is_data(
         subject
     ):  # for all questions there with this answer, but not for those with the other
         alike = (*place, recorder.numbers.hint(subject))
         return recorder.questions.restart(
             recorder.plan.change(alike, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
         )
-    if recorder.questions.is_caught_outside():
+    if recorder.questions.raises.is_caught_outside():
         return recorder.questions.restart(
             recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
-    return recorder.questions.given_up(error, place, recorder.numbers.hint(subject) is (not value))
+    return recorder.questions.refusals.given_up(error, place, recorder.numbers.hint(subject) is (not value))
 
 
 def _finish(
@@ -299,9 +299,9 @@ def _finish(
     values = [
         recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
     ]
-    if not recorder.questions.is_data(subject):
+    if not recorder.questions.subjects.is_data(subject):
         for value in values:
-            recorder.questions.conditions.note_decider(value, place)
+            recorder.questions.knowledge.conditions.note_decider(value, place)
     return values
 
 
@@ -413,14 +413,13 @@ def _bound_at_exit(recorder: Capture, results: Any, pair: Any, leaves: list[tupl
     """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
     if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
         return None
-    questions, held = recorder.questions, []
+    subjects, held = recorder.questions.subjects, []
     for result, value in zip(results, pair, strict=True):
         if type(value) is BoundIf:
             inner, decider = value.parts()
             is_open = recorder.joining.is_open(result)
-            if not is_open or questions.key_of(questions.subject_of(result)) != questions.key_of(
-                questions.subject_of(decider)
-            ):
+            keys = [subjects.key_of(subjects.subject_of(value)) for value in (result, decider)] if is_open else []
+            if not keys or keys[0] != keys[1]:
                 return None
             held.append(inner)
         elif value is EMPTY:

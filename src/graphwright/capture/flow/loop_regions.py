@@ -201,7 +201,7 @@ class LoopRegion:
         assert self._test is not None
         value = held(self._test())
         recorder.ambient.notice()
-        run.goes_on = recorder.questions.of_example(value) if is_open(value) else bool(value)
+        run.goes_on = recorder.questions.guards.of_example(value) if is_open(value) else bool(value)
         run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
         if not all(map(is_same, self._state.read(), run.entry)):
             raise Unlike("the condition of the loop changes values")
@@ -298,7 +298,7 @@ class LoopRegion:
             is_stable = not any(recorder.joining.changes_size(slot.sample, slot.last) for slot in self._slots)
             for slot in self._slots:
                 slot.sample = recorder.joining.like(slot.sample, slot.last)
-            if recorder.questions.of_example(held(run.stop)) if is_open(run.stop) else run.stop:
+            if recorder.questions.guards.of_example(held(run.stop)) if is_open(run.stop) else run.stop:
                 break
         for slot in self._slots:
             slot.sample = samples[slot]
@@ -405,7 +405,7 @@ class LoopRegion:
             return questions.restart(recorder.plan.change(self._place, way, why))
         restart, kind = None, CaptureError if recorder.examples.are_there else TraceError
         if recorder.examples.are_there:
-            restart = recorder.questions.outline(sys._getframe(1), f"a loop cannot be captured: {why}")
+            restart = recorder.questions.refusals.outline(sys._getframe(1), f"a loop cannot be captured: {why}")
         if restart is not None:
             return questions.restart(restart)
         return stopping(
@@ -425,7 +425,7 @@ class LoopRegion:
         recorder = self._recorder
         if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
             return recorder.pending
-        codes = recorder.questions.convertible_at(error)
+        codes = recorder.questions.staging.convertible_at(error)
         if codes:
             return recorder.questions.restart(recorder.plan.convert(codes))
         cause = getattr(error, "error", error)
@@ -520,10 +520,8 @@ class LoopRegion:
 
         if type(tree.after) is BoundIf:
             held, decider = tree.after.parts()
-            questions = self._recorder.questions
-            keys = [
-                None if value is None else questions.key_of(questions.subject_of(value)) for value in (stop, decider)
-            ]
+            subjects = self._recorder.questions.subjects
+            keys = [None if value is None else subjects.key_of(subjects.subject_of(value)) for value in (stop, decider)]
             if keys[0] != keys[1]:
                 return tree.after.unbound()
             last = tree.last.parts()[0] if type(tree.last) is BoundIf else held

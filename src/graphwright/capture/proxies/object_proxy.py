@@ -76,7 +76,7 @@ class ObjectProxy:
         return bool(_parts(self)[0].questions.decide(self, bool))
 
     def _refuse(self, what: str) -> Any:
-        return _parts(self)[0].questions.refuse_data(self, what)
+        return _parts(self)[0].questions.refusals.refuse_data(self, what)
 
     def __len__(self) -> int:
         return int(self._refuse("len"))
@@ -101,7 +101,7 @@ class ObjectProxy:
 
     def __str__(self) -> str:
         recorder, example, node = _parts(self)
-        if recorder.questions.is_in_message():
+        if recorder.questions.messages.is_in_message():
             return repr(self)
         if isinstance(example, BaseException | str):
             recorder.attempts.refuse_text(node)

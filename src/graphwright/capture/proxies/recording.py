@@ -310,7 +310,7 @@ class TracerBase:
         code = frame.f_code.co_code
         if code[frame.f_lasti] != _UNPACK:
             if self._recorder is not None:
-                self._recorder.questions.stage(user_frame(sys._getframe(1)))
+                self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
             self._refuse(
                 "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args "
                 "or **kwargs function argument; how many items it has is known only when the program runs",
@@ -325,7 +325,7 @@ class TracerBase:
     def len(self, obj: Proxy) -> int:
         """Answer `len(proxy)`."""
         if self._recorder is not None:
-            self._recorder.questions.stage(user_frame(sys._getframe(1)))
+            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         self._refuse(
             "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
             "graphwright.wrap('len') at module scope",
@@ -336,7 +336,7 @@ class TracerBase:
     def number(self, message: str) -> NoReturn:
         """Answer C code that wants a number; `message` is the interpreter's for other objects."""
         if self._recorder is not None:
-            self._recorder.questions.stage(user_frame(sys._getframe(1)))
+            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         self._refuse(
             f"{message}: its value is known only when the program runs",
             "record the calling function with graphwright.wrap, or capture with graphwright.trace(model, args)",

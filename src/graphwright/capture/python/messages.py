@@ -27,10 +27,33 @@ CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the firs
 
 
 class Text(str):
-    """A message with the numbers of the example; `template` and `values` make it with those of a run."""
+    """A message with the numbers of the example; `template` and `values` make it with those of a run.
+
+    A program that looks it up or compares it asks for its numbers: it was no message.
+    """
 
     template: str
     values: tuple[Any, ...]
+
+    def _ask(self) -> None:
+        for value in self.values:
+            format(value)
+
+    def __hash__(self) -> int:
+        self._ask()
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        self._ask()
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        self._ask()
+        return super().__ne__(other)
+
+    def __contains__(self, part: object) -> bool:
+        self._ask()
+        return super().__contains__(part)  # type: ignore[operator]
 
     def __add__(self, other: str) -> str:
         return _of_texts(self, other)
@@ -93,7 +116,7 @@ def printed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dic
         return NotImplemented
     if has_examples and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
         return print_elsewhere(recorder, args, kwargs)
-    message = recorder.questions.message
+    message = recorder.questions.messages.message
     named = {name: message(value) for name, value in kwargs.items() if name != "file"}
     return recorder.make("call_function", print, tuple(map(message, args)), "print", named)
 
@@ -102,7 +125,7 @@ def asserted(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: di
     """`torch._assert(condition, message)` stays what it is."""
     if is_known(args):
         return NotImplemented
-    message = recorder.questions.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
+    message = recorder.questions.messages.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
     condition = recorder.numbers.predicate(args[0])
     recorder.make("call_function", function, (condition, message), "assert_")
     return None

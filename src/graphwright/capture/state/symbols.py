@@ -154,10 +154,12 @@ class _Number:
         return bool(self.node.int_())
 
     def __str__(self) -> str:
-        return str(self.node._hint if self.node.recorder.questions.is_in_message() else self.node.int_())
+        return str(self.node._hint if self.node.recorder.questions.messages.is_in_message() else self.node.int_())
 
     def __format__(self, spec: str) -> str:
-        return format(self.node._hint if self.node.recorder.questions.is_in_message() else self.node.int_(), spec)
+        return format(
+            self.node._hint if self.node.recorder.questions.messages.is_in_message() else self.node.int_(), spec
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.node})"
@@ -165,7 +167,7 @@ class _Number:
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
         if self.node.is_data:
-            self.node.recorder.questions.refuse_data(self, "as a key")
+            self.node.recorder.questions.refusals.refuse_data(self, "as a key")
         self.node.recorder.numbers.hashed(self.node)
         raise TypeError(f"unhashable: {self!r} is a number of the captured program, known only when it runs")
 

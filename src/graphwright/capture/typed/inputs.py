@@ -186,7 +186,7 @@ class Inputs:
             f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
             fix="pass tensors, numbers, strings, or tuples, lists, dicts and dataclasses of them",
         )
-        self._recorder.questions.refuse(error, "argument")
+        self._recorder.questions.refusals.refuse(error, "argument")
         return value
 
     def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:

@@ -72,6 +72,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
+from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
@@ -100,7 +101,7 @@ class Recorder:
         self.calls = Calls()
         self.is_leaf = is_leaf
         self.numbers = Numbers(self)
-        self.questions = Questions(self)
+        self.questions = Questions(self, ExampleSubjects())
         self.joining = Joining(self)
         self.loops = Loops(self)
         self.attempts = Attempts(self)
@@ -140,7 +141,7 @@ class Recorder:
         self.is_running, is_over = True, False
         try:
             with capturing(self), _RecordingMode(self):
-                result = drained(run(self.questions.converted(function), args, kwargs))
+                result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
@@ -217,8 +218,8 @@ class Recorder:
         # A module with hooks on its backward joins autograd around its forward, which only a run has.
         if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
             return record_outlined_module(self, module, path, args, kwargs)
-        if self.questions.has_optionals:
-            self.questions.admit_optionals(shell.forward, args, kwargs)
+        if self.questions.optionals.are_there:
+            self.questions.optionals.admit(shell.forward, args, kwargs)
         for state in self.states:
             state.watch(shell)
         self.scope = Scope(path, type(module), count, outer)
@@ -226,11 +227,11 @@ class Recorder:
             result = nn.Module._call_impl(shell, *args, **kwargs)
         finally:
             self.scope = outer
-        if self.questions.has_optionals:
+        if self.questions.optionals.are_there:
             found = next((leaf for leaf in leaves(result) if is_uncertain(leaf)), None)
             caller = user_frame(sys._getframe(1))
             if found is not None and caller is not None and not is_converted(caller.f_code):
-                self.questions._convert_for(found, self.questions.convertible(caller))
+                self.questions.optionals.convert_for(found, self.questions.staging.convertible(caller))
         return result
 
     def opaque_items(self, value: Any, node: Node) -> Any:
@@ -390,7 +391,7 @@ class Recorder:
                 at=self.where(),
                 fix="return it from there, or give it to a variable that both branches assign",
             )
-            self.questions.refuse(error, "value")
+            self.questions.refusals.refuse(error, "value")
             args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
             return region.graph.create_node(op, target, args, kwargs, name)
 
@@ -428,7 +429,7 @@ class Recorder:
     def _object(self, value: Any, node: Node) -> ObjectProxy:
         """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
         self.has_objects = True
-        codes = self.questions.convertible(user_frame(sys._getframe(1)))
+        codes = self.questions.staging.convertible(user_frame(sys._getframe(1)))
         if codes:
             raise self.questions.restart(self.plan.convert(codes))
         return ObjectProxy(self, value, node)
