@@ -20,6 +20,8 @@ MAP = ROOT / "docs/map.md"
 START = "<!-- from here on `python -m tests.test_map` writes this page -->"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
+NAMED = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`")  # a file and a function or class in it
+
 Entry = tuple[str, str]  # a heading, and a line under it
 
 
@@ -105,11 +107,20 @@ def elsewhere(name: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_functions_that_a_page_names_are_there(page: Path) -> None:
     """`capture/flow/loops.py:Loops.repeat` names a method, function, class or table of that file."""
-    for file, name in re.findall(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`", prose_of(page)):
+    for file, name in NAMED.findall(prose_of(page)):
         path = PACKAGE / file
         is_there = path in FILES and name in definitions_in(path)
         found = [str(other.relative_to(PACKAGE)) for other in FILES if name in definitions_in(other)]
         assert is_there, f"{page.name} names {file}:{name}; {name} is in {', '.join(found) or 'no file'}"
+
+
+def test_walks_are_steps_that_name_functions() -> None:
+    walks = prose_of(ROOT / "docs/architecture.md").partition("## Walks through the source\n")[2].split("### ")[1:]
+    assert len(walks) >= 3
+    for walk in walks:
+        title, *steps = re.split(r"^\d+\. ", walk, flags=re.MULTILINE)
+        assert 4 <= len(steps) <= 8, title
+        assert all(NAMED.search(step) for step in steps), f"{title}: each step names a function, `path.py:function`"
 
 
 @functools.cache
