@@ -77,12 +77,12 @@ def written(entries: Iterable[Entry]) -> str:
 
 def test_the_map_has_a_line_for_every_file() -> None:
     wanted, there = map_of_the_tree(), map_as_it_is()
-    missing = written(entry for entry in wanted if entry not in there)
-    extra = written(entry for entry in there if entry not in wanted)
-    anew = "`python -m tests.test_map` writes it anew"
-    assert not missing, f"docs/map.md lacks these lines, each under its heading:\n\n{missing}\n\n{anew}"
-    assert not extra, f"docs/map.md has these lines too many:\n\n{extra}\n\n{anew}"
-    assert there == wanted, f"the lines of docs/map.md are in another order; {anew}"
+    missing = written(entry for entry in wanted if entry not in there) or "(none)"
+    extra = written(entry for entry in there if entry not in wanted) or "(none)"
+    assert there == wanted, (
+        "docs/map.md is not what the tree is; `python -m tests.test_map` writes it anew\n\n"
+        f"---- lines that are missing, each under its heading:\n\n{missing}\n\n---- lines too many:\n\n{extra}\n"
+    )
 
 
 # ---- what other pages name
@@ -94,24 +94,27 @@ def prose_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
-    places = [*(f"/{path.relative_to(PACKAGE)}" for path in FILES), *map(str, (ROOT / "bench").rglob("*.py"))]
-    for name in re.findall(r"[\w./]*\w\.py\b", prose_of(page)):
-        is_there = (ROOT / name).exists() or any(place.endswith(f"/{name}") for place in places)
-        assert is_there, f"{page.name} names {name}; there is {elsewhere(Path(name).name) or 'no such file'}"
+    names = dict.fromkeys(re.findall(r"[\w./]*\w\.py\b", prose_of(page)))
+    known = [name for name in names if (ROOT / name).exists() or any(str(path).endswith(f"/{name}") for path in FILES)]
+    gone = [name for name in names if name not in known]
+    assert not gone, "\n".join(
+        f"{page.name} names {name}; there is {elsewhere(name) or 'no such file'}" for name in gone
+    )
 
 
 def elsewhere(name: str) -> str:
-    return ", ".join(str(path.relative_to(PACKAGE)) for path in FILES if path.name == name)
+    return ", ".join(str(path.relative_to(PACKAGE)) for path in FILES if path.name == Path(name).name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_functions_that_a_page_names_are_there(page: Path) -> None:
     """`capture/flow/loops.py:Loops.repeat` names a method, function, class or table of that file."""
+    wrong = []
     for file, name in NAMED.findall(prose_of(page)):
-        path = PACKAGE / file
-        is_there = path in FILES and name in definitions_in(path)
-        found = [str(other.relative_to(PACKAGE)) for other in FILES if name in definitions_in(other)]
-        assert is_there, f"{page.name} names {file}:{name}; {name} is in {', '.join(found) or 'no file'}"
+        if PACKAGE / file not in FILES or name not in definitions_in(PACKAGE / file):
+            found = [str(path.relative_to(PACKAGE)) for path in FILES if name in definitions_in(path)]
+            wrong.append(f"{page.name} names {file}:{name}; {name} is in {', '.join(found) or 'no file'}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_walks_are_steps_that_name_functions() -> None:
