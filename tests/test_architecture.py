@@ -257,6 +257,17 @@ def test_sub_rooms_are_a_docstring_and_files(folder: Path) -> None:
     assert ast.get_docstring(tree) and len(tree.body) == 1, "files of a room are imported by their full path"
 
 
+def test_folders_stay_small() -> None:
+    counts = {name_of(folder): len([*folder.glob("*.py")]) for folder in (PACKAGE, *FOLDERS, *SUB_ROOMS)}
+    full = {name: count for name, count in counts.items() if count > 25}
+    assert not full, "a folder of so many files is cut into sub-rooms, each for one concept"
+
+
+def test_circles_of_imports_stay_small() -> None:
+    large = [sorted(circle) for circle in circles(imported_files()) if len(circle) > 8]
+    assert not large, "\n".join(f"{len(circle)} files know each other: {', '.join(circle)}" for circle in large)
+
+
 def test_circles_are_found() -> None:
     imported = {"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": {"e"}, "e": {"f"}, "f": {"d"}, "g": set[str]()}
     assert circles(imported) == {frozenset("bc"), frozenset("def")}

@@ -18,7 +18,7 @@ from tests.test_architecture import FILES, PACKAGE, ROOMS, SUB_ROOMS, floors_of,
 ROOT = Path(__file__).parent.parent
 MAP = ROOT / "docs/map.md"
 START = "<!-- from here on `python -m tests.test_map` writes this page -->"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *{*(ROOT / "docs").rglob("*.md")} - {MAP}])
 
 NAMED = re.compile(r"`([\w/]+\.py):([A-Za-z_][\w.]*)`")  # a file and a function or class in it
 

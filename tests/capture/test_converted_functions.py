@@ -13,7 +13,7 @@ import torch
 
 from graphwright import CaptureError, ScriptError, script, symbolic_trace, trace
 from graphwright.capture.conversion.conversion import convert
-from graphwright.capture.python.staging import RUNTIME
+from graphwright.capture.python.runtime import RUNTIME
 
 XS = [torch.tensor([[1.0, 2.0], [-3.0, 1.0]]), -torch.ones(2, 2)]
 DOORS = {"trace": lambda function: trace(function, (XS[0],)), "script": script, "symbolic_trace": symbolic_trace}

@@ -13,7 +13,7 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
-        "codegen.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
+        "codegen.spelling.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
         "reflectable_magic_methods",
         "codegen.details": "dtype_abbrs",
         "codegen.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
@@ -21,7 +21,7 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
-        "codegen.formats": "home_of=_find_module_of_method",
+        "codegen.spelling.formats": "home_of=_find_module_of_method",
         "ir.node": "ArgumentT OPCODES=_legal_ops",
         "ir.text": "argument_text=_format_arg short_name=_get_qualified_name type_text=_type_repr",
         "ops": "BASE_TYPES=base_types DECLARED_IMPURE=_side_effectful_functions has_side_effect",
@@ -61,7 +61,7 @@ PATHS: dict[str, dict[str, str]] = {
     "proxy": {
         "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
         "capture.proxies.recording": "assert_fn",
-        "codegen.formats": "magic_methods reflectable_magic_methods",
+        "codegen.spelling.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",
         "ir.node_meta": "INHERITED_META=_COPY_META_FIELDS",

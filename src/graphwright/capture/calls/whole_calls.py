@@ -37,20 +37,18 @@ _PACKING_NAMES = frozenset(function.__name__ for function in _PACKING)
 _SIGNATURE = inspect.signature(torch.func.functional_call)
 
 
-def is_whole(function: Any) -> bool:
+def is_whole(function: Callable[..., Any]) -> bool:
     """Tell whether a function is the `apply` of an autograd function, or one that TorchScript has compiled."""
     return is_apply(function) or isinstance(function, torch._C.ScriptFunction)
 
 
-def whole_call(recorder: TypedCapture, function: Any) -> Callable[..., Any] | None:
+def whole_call(recorder: TypedCapture, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
-    if is_whole(function):
-        return functools.partial(_apply if is_apply(function) else _scripted, recorder, function)
-    if type(function) is FunctionType and function is torch.func.functional_call:
-        return functools.partial(_functional_call, recorder)
-    if type(function) is FunctionType and function in _PACKING:
-        return functools.partial(_packing, recorder, function)
-    return None
+    if type(function) is FunctionType:
+        recording = _IN_PYTHON.get(function)
+    else:
+        recording = _apply if is_apply(function) else _scripted if type(function) is torch._C.ScriptFunction else None
+    return None if recording is None else functools.partial(recording, recorder, function)
 
 
 def packs(code: CodeType) -> bool:
@@ -58,14 +56,14 @@ def packs(code: CodeType) -> bool:
     return not _PACKING_NAMES.isdisjoint(code.co_names)
 
 
-def _packing(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _packing(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Record a call that packs or unpacks sequences."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
     return recorder.record("call_function", function, function, args, kwargs)
 
 
-def _scripted(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _scripted(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Record a call of a function that TorchScript has compiled."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
@@ -83,7 +81,7 @@ def _apply(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> 
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _functional_call(recorder: TypedCapture, *args: Any, **kwargs: Any) -> Any:
+def _functional_call(recorder: TypedCapture, function: FunctionType, *args: Any, **kwargs: Any) -> Any:
     """Record the call of a module with other parameters; a module of nobody's is run on a copy with these."""
     given = _SIGNATURE.bind(*args, **kwargs).arguments
     module, values, inputs = given.pop("module"), given.pop("parameter_and_buffer_dicts"), given.pop("args", None)
@@ -101,6 +99,12 @@ def _functional_call(recorder: TypedCapture, *args: Any, **kwargs: Any) -> Any:
     return recorder.record("call_function", torch.func.functional_call, run, (values, inputs), given, (node,))
 
 
-def inline(function: Any, args: Any, kwargs: Any) -> Any:
+_IN_PYTHON: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.func.functional_call: _functional_call,
+    **dict.fromkeys(_PACKING, _packing),
+}
+
+
+def inline(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what is not recorded as a whole; the calls around it are known."""
     return function(*args, **kwargs)

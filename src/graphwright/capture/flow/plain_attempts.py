@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from graphwright.capture.flow.deciding import Deciding
+from graphwright.capture.flow.deciding import branch
 from graphwright.capture.state.parts import Handlers
 from graphwright.errors import GraphwrightError
 
@@ -20,8 +20,6 @@ __all__ = [
     "reaching",
     "run_plainly",
 ]
-
-_DECIDING = Deciding()
 
 
 def run_plainly(
@@ -62,7 +60,7 @@ def either_leaves(left: Any, more: Callable[[], Any] | None, names: tuple[str, .
         return left
     if left is None or left is False:
         return more()
-    return _DECIDING.branch(left, lambda: True, more, names)
+    return branch(left, lambda: True, more, names)
 
 
 def giving(value: Any) -> Callable[[], Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.conversion.conversion import NESTED, is_converted, original_code
-from graphwright.capture.python.staging import Runtime
+from graphwright.capture.python.calls import call
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.running import RUN
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["outline"]
 
 _GENERATOR = 0x20  # a flag of code objects
-_CALL = Runtime.call.__code__
+_CALL = call.__code__
 
 
 def outline(recorder: TypedCapture, frame: FrameType | None, why: str) -> BaseException | None:

@@ -48,7 +48,8 @@ from graphwright.capture.proxies.uncertain import (
     stores,
     uncertain_in,
 )
-from graphwright.capture.python.staging import Text, converted_function, initializer
+from graphwright.capture.python.entering import converted_function, initializer
+from graphwright.capture.python.messages import Text
 from graphwright.capture.source.origins import CallSite, is_handled, is_internal, is_ours, place_of, user_frame
 from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.examples import NeedsRealValues
@@ -155,7 +156,7 @@ class Questions:
             symbols = [] if symbol is None else [symbol]
             if isinstance(value, TensorProxy):
                 capture = with_examples(self._recorder)
-                capture.kinds_asked = True
+                capture.note_kind_asked()
                 symbols = [capture.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
             for symbol in symbols:
                 if symbol.has_value and not symbol.is_data and symbol.function != "constant":
@@ -344,16 +345,21 @@ class Questions:
         self.anticipate(function)
         return converted_function(function, self._recorder.plan.converted)
 
+    def conversion(self, function: Any) -> Any:
+        """The conversion of a function that has asked; other functions are answered as they are."""
+        return converted_function(function, self._recorder.plan.converted)
+
     def anticipate(self, function: Any) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
         plan = self._recorder.plan
         inner = function.__func__ if type(function) is MethodType else function
         inner = initializer(inner) if isinstance(inner, type) else inner
-        if type(inner) is FunctionType and (plan.passes > _PATIENT or _is_for_runtime(inner)):
-            code = inner.__code__
-            may_matter = may_ask(code) or _is_for_runtime(inner)
-            if code not in plan.converted and may_matter and can_convert(code):
-                plan.converted.add(code)
+        if type(inner) is not FunctionType or inner.__code__ in plan.converted:
+            return
+        code = inner.__code__
+        may_matter = _is_for_runtime(inner) or (plan.passes > _PATIENT and may_ask(code))
+        if may_matter and can_convert(code):
+            plan.converted.add(code)
 
     def branch(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -23,16 +24,17 @@ __all__ = ["GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
+_MAKER_IDS = frozenset(map(id, _MAKERS))
 MAKERS = frozenset(maker.__name__ for maker in _MAKERS)  # what a function mentions that makes a generator of its own
 _NO_DRAWS = frozenset({"seed", "getstate", "setstate", "get_state", "set_state", "shuffle", "spawn"})
 
 
-def is_draw(function: Any) -> bool:
+def is_draw(function: Callable[..., Any]) -> bool:
     """Tell whether calling a function draws from a generator of Python's or NumPy's, or makes one."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, GENERATORS):
         return function.__name__ not in _NO_DRAWS
-    return any(function is maker for maker in _MAKERS)
+    return id(function) in _MAKER_IDS
 
 
 def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -40,7 +42,7 @@ def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kw
     restart = recorder.questions.helper_that_draws(user_frame(sys._getframe(1)))
     if restart is not None:
         raise recorder.questions.restart(restart)
-    if any(function is maker for maker in _MAKERS):
+    if id(function) in _MAKER_IDS:
         return record_foreign_call(recorder, function, args, kwargs)
     generator = recorder.generators.setdefault(id(function.__self__), copy.deepcopy(function.__self__))
     draw = getattr(generator, function.__name__)

@@ -12,10 +12,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.interception import filtering_logs
 from graphwright.capture.state.running import running
@@ -32,11 +33,17 @@ __all__ = ["calls_logger", "logged_once", "print_elsewhere", "tells", "warn"]
 
 def tells(function: FunctionType) -> bool:
     """Tell whether a function prints, or warns: that is to be known before it is called."""
-    return any(
-        ("print" in code.co_names and "print" not in function.__globals__)
-        or ("warn" in code.co_names and function.__globals__.get("warnings") is warnings)
-        for code in _codes(function.__code__)
-    )
+    names = _telling.get(function.__code__)
+    if names is None:
+        mentioned = {name for code in _codes(function.__code__) for name in code.co_names}
+        names = _telling[function.__code__] = frozenset({"print", "warn"} & mentioned)
+    if not names:
+        return False
+    space = function.__globals__
+    return ("print" in names and "print" not in space) or ("warn" in names and space.get("warnings") is warnings)
+
+
+_telling: CodeTable[frozenset[str]] = CodeTable()  # which of `print` and `warn` a function mentions
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -46,7 +53,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(const)
 
 
-def warn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`warnings.warn(...)` of a converted function."""
     recorder = running()
     if recorder is None or function is not warnings.warn:

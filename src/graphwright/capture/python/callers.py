@@ -19,7 +19,7 @@ from graphwright.capture.conversion.conversion import asks_identity, can_convert
 from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
-from graphwright.capture.python.staging import Runtime
+from graphwright.capture.python.calls import call
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around
 from graphwright.capture.source.origins import user_frame
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Callers"]
 
 _FUNCTIONAL_CALL = torch.func.functional_call.__code__
-_SEEN = frozenset({*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set()))
-_CALL = Runtime.call.__code__
+_SEEN = frozenset(map(id, {*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set())))
+_CALL = call.__code__
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
 
@@ -119,7 +119,7 @@ class Callers:
 
     def _leave_caches(self, frame: FrameType | None) -> None:
         """See that no `functools` cache is around an operation: it would keep what the capture computes."""
-        while frame is not None and frame.f_code not in _ENDS:
+        while frame is not None and id(frame.f_code) not in _ENDS:
             code = frame.f_code
             if code not in self._uncached:
                 is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
@@ -181,20 +181,20 @@ class Callers:
         )
 
 
-_ENDS = frozenset({*BOUNDARIES, inline.__code__})
+_ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))  # by id: code objects take long to hash
 
 
 def _is_call(frame: FrameType) -> bool:
     """Tell whether a frame is of a call of torch's that should have been seen, and was not."""
-    is_call = frame.f_code in _SEEN or (APPLY is None and applied_by(frame) is not None)
+    is_call = id(frame.f_code) in _SEEN or (APPLY is None and applied_by(frame) is not None)
     return is_call and (frame.f_back is None or frame.f_back.f_code is not inline.__code__)
 
 
 def _outermost(frame: FrameType | None) -> FrameType | None:
     """The outermost call of torch's on the stack that should have been seen, up to the nearest call of a module."""
     found = None
-    while frame is not None and frame.f_code not in _ENDS:
-        if _is_call(frame):
+    while frame is not None and id(frame.f_code) not in _ENDS:
+        if (id(frame.f_code) in _SEEN or APPLY is None) and _is_call(frame):
             found = frame
         frame = frame.f_back
     return found

@@ -6,6 +6,7 @@ holds.
     protocol.py         what may be asked of the capture that is running
     parts.py            the parts of it, each of which knows one thing
     running.py          the capture of this thread, and how it stops the program
+    places.py           what the plan knows a question by
     plan.py             what earlier passes have learned, and why a capture starts again
     regions.py          the graphs that are written: the program's own and those of branches
     examples.py         what operations give for the example inputs

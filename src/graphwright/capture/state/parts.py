@@ -126,6 +126,9 @@ class Ladder(Protocol):
     def converted(self, function: Any) -> Any:
         """What to call in place of a function."""
 
+    def conversion(self, function: Any) -> Any:
+        """The conversion of a function that has asked; other functions are answered as they are."""
+
     def anticipate(self, function: Any) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
 
@@ -401,7 +404,7 @@ class Attempts(Protocol):
 class TypedAttempts(Attempts, Protocol):
     """The `try` statements of one capture."""
 
-    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any, may_be_size: bool) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's."""
 
     def look(self, frame: FrameType, op: str, target: Any, args: Any) -> None:

@@ -20,7 +20,7 @@ from graphwright.capture.ladder.questions import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.said import logged_once
-from graphwright.capture.python.staging import convert_methods
+from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, uncompiled, unreported, watching
@@ -139,7 +139,7 @@ def trace(
 
 
 def _check(
-    root: Any,
+    root: nn.Module | Callable[..., Any],
     module: GraphModule,
     entries: list[Entry],
     points: list[EntryPoint],

@@ -1,0 +1,131 @@
+"""Calls of converted functions: a table from what is called to what is done in place of it.
+
+What is called is looked up once: a function or class by itself, a method of a container by the class of its owner and
+its name. The handlers found there are tried in the order in which they stand; each is NotImplemented where it is not
+its case. Other functions are called, or what `substitute` gives for them.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+import heapq
+import math
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
+from typing import Any
+
+import torch
+
+from graphwright.capture.containers.item_kinds import DICTS
+from graphwright.capture.containers.loop_lists import LoopList
+from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
+from graphwright.capture.python.iterables import (
+    copied,
+    every,
+    filtered,
+    found,
+    heap,
+    made_list,
+    mapped,
+    opened,
+    ordered,
+    summed,
+    table_listed,
+)
+from graphwright.capture.python.messages import CHECKS, asserted, checked, printed
+from graphwright.capture.python.number_calls import (
+    divided,
+    extreme,
+    grad_mode_set,
+    length,
+    looked_up,
+    number,
+    shape_of_all,
+    truth,
+)
+from graphwright.capture.python.substitutes import is_refused, substitute
+from graphwright.capture.source.caches import without_cache
+from graphwright.capture.state.running import running
+
+__all__ = ["call"]
+
+
+def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)`: converted functions in place of those that asked, nodes for numbers.
+
+    Whoever looks at the stack knows a call of the program's by the code of this function.
+    """
+    recorder = running()
+    if recorder is None:
+        return function(*args, **kwargs)
+    if type(function) not in _ARE_UNCACHED:
+        function = without_cache(function)
+    for handler in _handlers(function):
+        value = handler(recorder, function, args, kwargs)
+        if value is not NotImplemented:
+            return value
+    other = substitute(recorder, function, args, kwargs)
+    if other is not None:
+        return other(*args, **kwargs)
+    called = function if type(function) is BuiltinFunctionType else recorder.questions.converted(function)
+    try:
+        return called(*args, **kwargs)
+    except TypeError as error:
+        if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
+            raise
+        return recorder.torch_function(function, args, kwargs)
+
+
+Handler = Callable[..., Any]
+Handlers = tuple[Handler, ...]
+
+
+def _handlers(function: Any) -> Handlers:
+    """What is done in place of a call, in this order."""
+    kind = type(function)
+    if kind in _ARE_UNCACHED:
+        known = _BY_FUNCTION.get(function, ())
+        if known or kind is not BuiltinFunctionType:
+            return known
+        return _METHODS.get(type(function.__self__), {}).get(function.__name__, ())
+    if kind is MethodType:
+        return _PYTHON_METHODS.get(type(function.__self__), {}).get(function.__name__, ())
+    return _BY_TYPE.get(kind, ())
+
+
+_ARE_UNCACHED = frozenset({FunctionType, BuiltinFunctionType, type})  # behind no cache, and known by identity
+_OVER_TABLE = functools.partial(table_listed, call)
+_ORDERED = functools.partial(ordered, call)
+_HEAP = functools.partial(heap, call)
+
+_BY_FUNCTION: dict[Any, Handlers] = {
+    **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
+    int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
+    bool: (truth,), len: (length,), divmod: (divided,),
+    str: (text_of_value, of_error), repr: (text_of_value, of_error),
+    isinstance: (of_mixed, of_error), type: (of_mixed, of_error, class_of_value), torch.is_tensor: (of_mixed,),
+    list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
+    any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),
+    sorted: (_OVER_TABLE, _ORDERED),
+    max: (_OVER_TABLE, _ORDERED, extreme), min: (_OVER_TABLE, _ORDERED, extreme),
+    iter: (_OVER_TABLE,), enumerate: (_OVER_TABLE, opened), zip: (_OVER_TABLE, opened),
+    reversed: (_OVER_TABLE, opened), range: (opened,),
+    map: (functools.partial(mapped, call),), filter: (functools.partial(filtered, call),),
+    **dict.fromkeys((*DICTS, set, collections.deque), (container_of,)), copy.copy: (copied,),
+    **dict.fromkeys(
+        (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace, heapq.merge), (_HEAP,)
+    ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
+    print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
+    torch.broadcast_shapes: (shape_of_all,), torch.set_grad_enabled: (grad_mode_set,),
+}  # fmt: skip
+_METHODS: dict[type, dict[str, Handlers]] = METHODS | {
+    dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up)},
+    list: METHODS[list] | {"sort": (_ORDERED,)},
+}
+_PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
+    collections.Counter: METHODS[collections.Counter], LoopList: {"sort": (_ORDERED,)},
+}  # fmt: skip
+_BY_TYPE: dict[type, Handlers] = {MethodDescriptorType: (unbound_method,), WrapperDescriptorType: (unbound_method,)}

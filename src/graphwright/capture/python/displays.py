@@ -1,0 +1,164 @@
+"""Subscripts, displays and f-strings of converted functions.
+
+A dict of the program's cannot hold a number of the run as a key. Where a loop puts one there, the capture starts that
+loop again with a dict of the run instead: `Grows` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphwright.capture.containers.item_kinds import DICTS
+from graphwright.capture.containers.loop_dicts import LoopDict
+from graphwright.capture.containers.loop_sets import LoopSet
+from graphwright.capture.containers.rows import repeated
+from graphwright.capture.containers.tables import are_of_loop, grow
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.texts import formatted, is_of_run, percent
+from graphwright.capture.source.syntax import CHANGES
+from graphwright.capture.state.running import refusal, running
+from graphwright.capture.state.symbols import is_symbolic
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+
+__all__ = [
+    "SPREAD",
+    "changed",
+    "delete",
+    "dict_of",
+    "formatted_text",
+    "held",
+    "item",
+    "look",
+    "merged",
+    "percent_of",
+    "repeated_list",
+    "set_of",
+    "store",
+]
+
+SPREAD: Any = object()  # in place of the key of `**others`
+
+
+def item(values: Any, key: Any) -> Any:
+    """`values[key]`."""
+    _open(values, key)
+    return values[key]
+
+
+def store(value: Any, values: Any, key: Any) -> None:
+    """`values[key] = value`."""
+    _open(values, key)
+    values[key] = held(value)
+
+
+def held(value: Any) -> Any:
+    """A value that is put into an object or container."""
+    recorder = running()
+    if recorder is not None:
+        recorder.questions.hold(value)
+    return value
+
+
+def delete(values: Any, key: Any) -> None:
+    """`del values[key]`."""
+    _open(values, key)
+    del values[key]
+
+
+def changed(values: Any, key: Any, change: str, value: Callable[[], Any]) -> None:
+    """`values[key] += value`, or another such statement."""
+    _open(values, key)
+    before = values[key]
+    function, more = CHANGES[change], held(value())
+    if type(before) is TensorProxy:
+        values[key] = before.recorder.record("call_function", function, function, (before, more), {})
+    else:
+        values[key] = function(before, more)
+
+
+def look(values: Any, key: Any) -> None:
+    """A dict or set is asked whether it has a key."""
+    if (type(values) in DICTS or type(values) is set) and is_of_run(key):
+        recorder = running()
+        if recorder is not None:
+            grow(recorder, values)
+
+
+def dict_of(*pairs: Any) -> Any:
+    """`{key: value, **others}`."""
+    recorder = running()
+    keys, values = pairs[::2], pairs[1::2]
+    is_plain = not any(map(is_of_run, keys)) and not any(
+        key is SPREAD and isinstance(value, LoopDict) for key, value in zip(keys, values, strict=True)
+    )
+    made: dict[Any, Any] = {}
+    if recorder is not None and not is_plain:
+        node = recorder.node("call_function", dict, (), {}, "", recorder.target_name() or "table")
+        made = LoopDict.empty(recorder, node)
+    for key, value in zip(keys, values, strict=True):
+        if key is SPREAD:
+            made.update(value)
+        else:
+            made[key] = value
+    return made
+
+
+def set_of(*items: Any) -> Any:
+    """`{item, ...}`."""
+    recorder = running()
+    if recorder is None or not recorder.region.is_in_loop() or not any(map(is_of_run, items)):
+        return set(items)
+    made = LoopSet.empty(recorder, recorder.node("call_function", set, (), {}, "", recorder.target_name() or "set"))
+    made.update(items)
+    return made
+
+
+def merged(values: Any, more: Any) -> Any:
+    """`values |= more`."""
+    recorder = running()
+    if recorder is not None and is_growing(more) and (type(values) in DICTS or type(values) is set):
+        grow(recorder, values)
+        raise refusal(
+            CaptureError(
+                f"the program adds what only a run knows to a {type(values).__name__} that it has made itself",
+                at=recorder.where(),
+                fix="make another one of both: values = values | more",
+            )
+        )
+    values |= more
+    return values
+
+
+def repeated_list(values: list[Any], count: Any) -> Any:
+    """`[value] * count`."""
+    recorder = running()
+    typed = None if recorder is None else recorder.typed
+    made = None if typed is None else repeated(typed, values, count)
+    return values * count if made is None else made
+
+
+def percent_of(template: str, values: Any) -> Any:
+    """`"..." % values`."""
+    recorder = running()
+    given = values if type(values) is tuple else (values,)
+    if recorder is not None and are_of_loop(recorder, given):
+        return percent(recorder, template, values)
+    return template % values
+
+
+def formatted_text(template: str, *values: Any) -> Any:
+    """An f-string that is no message."""
+    recorder = running()
+    if recorder is not None and are_of_loop(recorder, values):
+        return formatted(recorder, template, values)
+    return template.format(*values)
+
+
+def _open(values: Any, key: Any) -> None:
+    """Have a dict be one of the run, where a loop uses a key in it that only a run knows."""
+    if (type(values) in DICTS and is_of_run(key)) or (type(values) is list and is_symbolic(key)):
+        recorder = running()
+        if recorder is not None:
+            grow(recorder, values)

@@ -1,0 +1,205 @@
+"""Calls of functions that go over values: `list(x)`, `any(x)`, `sum(x)`, `zip(x, y)`, `map(f, x)`, `sorted(x)`.
+
+Each answers NotImplemented where Python itself is to make the call. Those that call functions of the program in turn
+get `call` first, which does so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from types import GeneratorType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.containers.heaps import heap_call
+from graphwright.capture.containers.loop_dicts import LoopDict
+from graphwright.capture.containers.loop_holders import Holder
+from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
+from graphwright.capture.containers.loop_queues import LoopQueue
+from graphwright.capture.containers.loop_sets import LoopSet
+from graphwright.capture.containers.open_iterables import (
+    OpenEnumerate,
+    OpenRange,
+    OpenReversed,
+    OpenZip,
+    Rows,
+    iterable_of,
+)
+from graphwright.capture.containers.orderings import ordering
+from graphwright.capture.containers.rows import numbers, of_unknown, rows
+from graphwright.capture.flow.deciding import both, either, recorder_of
+from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.python.comprehensions import listed
+from graphwright.capture.python.membership import holds_symbolic
+from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.symbols import UNKNOWN
+from graphwright.capture.state.tensor_proxy import TensorProxy
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = [
+    "copied",
+    "every",
+    "filtered",
+    "found",
+    "heap",
+    "made_list",
+    "mapped",
+    "opened",
+    "ordered",
+    "summed",
+    "table_listed",
+]
+
+Caller = Callable[..., Any]
+
+
+def table_listed(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`sorted(table)` and any other that goes over a dict or set of the run: it goes over the list of its keys."""
+    if not args or not isinstance(args[0], LoopDict | LoopSet):
+        return NotImplemented
+    return call(function, args[0].listed(), *args[1:], **_key_of_table(args[0], kwargs))
+
+
+def _key_of_table(table: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of `max(table, key=table.get)`: what is asked about is there."""
+    key = kwargs.get("key")
+    asks = type(key) is MethodType and key.__func__ is LoopDict.get and getattr(key, "__self__", None) is table
+    if asks:
+        return {**kwargs, "key": functools.partial(LoopDict.__getitem__, table)}
+    return kwargs
+
+
+def copied(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`copy.copy(values)` of a container of the run."""
+    return args[0].copy() if len(args) == 1 and isinstance(args[0], Holder) else NotImplemented
+
+
+def made_list(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`list(values)` and `tuple(values)`."""
+    if len(args) != 1:
+        return NotImplemented
+    values: Any = args[0]
+    if type(values) is TensorProxy or isinstance(values, Proxy):
+        values = rows(recorder, values)
+    if isinstance(values, OpenReversed) and (turned := values.listed(recorder)) is not None:
+        values = turned
+    if isinstance(values, OpenRange) and recorder.examples.are_there and function is list:
+        values = numbers(with_examples(recorder), values)
+    if not isinstance(values, OfRun):
+        return NotImplemented
+    return values if values is not args[0] and function is list else values.listed(function)
+
+
+# ---- any, all, sum
+
+
+def found(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`any(values)` and `all(values)` of a list whose length only a run knows, or of a tensor."""
+    if len(args) != 1 or not (type(args[0]) in _LONG or isinstance(args[0], Proxy)):
+        return NotImplemented
+    node = recorder.node("call_function", function, (recorder.argument(args[0]),), {}, function.__name__)
+    hint = function(recorder.to_examples(args[0])) if recorder.examples.is_real else UNKNOWN
+    return recorder.numbers.of_node(node, hint, bool)
+
+
+def every(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`all(values)` and `any(values)` of a list with values of the run in it."""
+    if not args or not holds_symbolic(args[0]):
+        return NotImplemented
+    decide = both if function is all else either
+    result: Any = function is all
+    for value in reversed(args[0]):
+        result = decide(value, functools.partial(lambda rest: rest, result))
+    return result
+
+
+def summed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`sum(values)` of a tensor, of tensors, or of a list whose length only a run knows."""
+    if not args or not (isinstance(args[0], Proxy | TensorProxy) or _is_list_of_tensors(args[0])):
+        return NotImplemented
+    if not recorder.examples.are_there:
+        return recorder.torch_function(function, args, kwargs)
+    return with_examples(recorder).record("call_function", function, function, args, kwargs)
+
+
+def _is_list_of_tensors(value: Any) -> bool:
+    """Tell whether a value is a list whose length only a run knows, or one of tensors."""
+    if isinstance(value, OfRun):
+        return True
+    return type(value) in (list, tuple) and len(value) > 1 and all(isinstance(item, torch.Tensor) for item in value)
+
+
+# ---- map, filter, sorted, heapq
+
+
+def mapped(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`map(f, values)`: a comprehension."""
+    if len(args) != 2 or iterable_of(args[1]) is None:
+        return NotImplemented
+    return listed(args[1], "item", False, functools.partial(call, args[0]))
+
+
+def filtered(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`filter(f, values)`: a comprehension."""
+    if len(args) != 2 or iterable_of(args[1]) is None:
+        return NotImplemented
+    return listed(args[1], "item", False, lambda item: item, functools.partial(call, args[0]))
+
+
+def ordered(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`sorted(values)`, `max(values)`, `min(values)` and `values.sort()`."""
+    if len(args) == 1 and isinstance(args[0], Proxy):
+        return call(function, of_unknown(recorder, args[0].node), **kwargs)
+    return ordering(recorder, function, args, kwargs, call)
+
+
+def heap(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`heapq.heappush(values, item)` and the other functions of `heapq`."""
+    return heap_call(recorder, function, args, kwargs, call)
+
+
+# ---- range, enumerate, zip, reversed
+
+
+def opened(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`range(n)`, `enumerate(x)`, `zip(x, y)`, `reversed(x)`: an iterable that only a run knows."""
+    for arg in args:
+        if recorder_of(arg) is not None or iterable_of(arg) is not None:
+            return _OPENED[function](*args, **kwargs)
+    return NotImplemented
+
+
+def _enumerated(iterable: Any, start: Any = 0) -> Iterable[Any]:
+    part = iterable_of(iterable)
+    return enumerate(iterable, start) if part is None else OpenEnumerate(part, start)
+
+
+def _zipped(*iterables: Any, strict: bool = False) -> Iterable[Any]:
+    values = [_known_items(iterable) for iterable in iterables]
+    parts = [iterable_of(value, may_be_plain=True) for value in values]
+    is_open = all(parts) and not all(part.is_plain for part in parts)  # type: ignore[union-attr]
+    return OpenZip(parts, strict) if is_open else zip(*values, strict=strict)  # type: ignore[arg-type]
+
+
+def _known_items(iterable: Any) -> Any:
+    """What an iterator of Python's gives, as a list; other values as they are."""
+    items: Any = iterable
+    return [*items] if isinstance(iterable, _ONCE) else iterable
+
+
+def _reversed(iterable: Any) -> Iterable[Any]:
+    part = iterable_of(iterable)
+    return reversed(iterable) if part is None or isinstance(part, Rows) else OpenReversed(part)
+
+
+_LONG = (LoopList, LoopTuple, LoopQueue, TensorProxy)
+_ONCE: tuple[type, ...] = (
+    type(reversed([])), reversed, zip, enumerate, map, filter, GeneratorType, type({}.values()), type({}.keys()),
+)  # fmt: skip
+_OPENED: dict[type, Callable[..., Iterable[Any]]] = {
+    range: OpenRange, enumerate: _enumerated, zip: _zipped, reversed: _reversed,
+}  # fmt: skip

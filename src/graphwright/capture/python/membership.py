@@ -1,0 +1,66 @@
+"""`item in values` and `left == right` of converted functions, where only a run knows what is in them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+
+from graphwright.capture.calls.identity import is_member
+from graphwright.capture.containers.loop_dicts import LoopDict
+from graphwright.capture.containers.loop_lists import OfRun
+from graphwright.capture.containers.loop_sets import LoopSet
+from graphwright.capture.flow.caught_errors import shown
+from graphwright.capture.flow.deciding import both, either, recorder_of
+from graphwright.capture.proxies.growing import GrowingDict, is_growing
+from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.python.displays import look
+from graphwright.capture.state.tensor_proxy import TensorProxy
+
+__all__ = ["contains", "equal", "holds_symbolic"]
+
+_SEARCHED = (tuple, list, dict, set, frozenset)
+
+
+def contains(item: Any, values: Any) -> Any:
+    """`item in values`."""
+    if isinstance(values, GrowingDict | LoopDict | LoopSet | OfRun):
+        return values.has(item)
+    if shown(values):
+        return recorder_of(values).record("call_function", operator.contains, operator.contains, (values, item), {})
+    look(values, item)
+    if type(values) is TensorProxy:
+        return values.recorder.numbers.truth(torch.eq(values, item).any())
+    if isinstance(item, Proxy) and type(values) in (dict, set, frozenset):  # whose hash is another one when it runs
+        return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
+    if not isinstance(values, _SEARCHED) or not (recorder_of(item) is not None or holds_symbolic(values)):
+        return item in values
+    result: Any = is_member(item, values) if isinstance(values, list | tuple) else NotImplemented
+    if result is not NotImplemented:
+        return result
+    result = False
+    for value in reversed([*values]):
+        result = either(item == value, functools.partial(lambda rest: rest, result))
+    return result
+
+
+def equal(left: Any, right: Any) -> Any:
+    """`left == right`, of tuples and lists item by item."""
+    are_both = isinstance(left, tuple) and isinstance(right, tuple)
+    if not are_both and not (type(left) is list and type(right) is list):
+        return left == right
+    if is_growing(left) or is_growing(right):
+        return left == right
+    if len(left) != len(right):
+        return False
+    if not holds_symbolic(left) and not holds_symbolic(right):
+        return left == right
+    first = equal(left[0], right[0])
+    return first if len(left) == 1 else both(first, lambda: equal(left[1:], right[1:]))
+
+
+def holds_symbolic(value: object) -> bool:
+    """Tell whether a tuple or list holds values that only a run has."""
+    return isinstance(value, tuple | list) and any(recorder_of(item) is not None for item in value)

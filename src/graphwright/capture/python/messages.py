@@ -1,0 +1,126 @@
+"""What a program says: texts of messages, `print`, `torch._assert` and its like, of values that only a run has."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.flow.caught_errors import shown
+from graphwright.capture.flow.deciding import branch, recorder_of
+from graphwright.capture.outside.said import print_elsewhere
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.python.statements import raising
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = ["CHECKS", "Text", "asserted", "checked", "is_known", "printed", "text"]
+
+CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
+    torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
+    torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
+    torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
+}  # fmt: skip
+
+
+class Text(str):
+    """A message with the numbers of the example; `template` and `values` make it with those of a run."""
+
+    template: str
+    values: tuple[Any, ...]
+
+    def __add__(self, other: str) -> str:
+        return _of_texts(self, other)
+
+    def __radd__(self, other: str) -> str:
+        return _of_texts(other, self)
+
+
+def _of_texts(*parts: str) -> str:
+    """A message made of others."""
+    text = Text("".join(map(str, parts)))
+    text.template = "".join(
+        part.template if type(part) is Text else part.replace("{", "{{").replace("}", "}}") for part in parts
+    )
+    text.values = tuple(value for part in parts if type(part) is Text for value in part.values)
+    return text
+
+
+def text(template: str, *values: Any) -> str:
+    """An f-string in a message."""
+    if not holds_values(values) and not any(map(_is_shown, values)):
+        return template.format(*values)
+    text = Text(template.format(*[_Shown(value) if _is_shown(value) else value for value in values]))
+    text.template, text.values = template, values
+    return text
+
+
+def _is_shown(value: Any) -> bool:
+    return recorder_of(value) is not None or is_growing(value)
+
+
+class _Shown:
+    """A number in a message of the example: whatever its format asks for."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return "?" if isinstance(self._value, torch.Tensor) or shown(self._value) else str(self._value.node)
+
+
+# ---- calls
+
+
+def is_known(values: tuple[Any, ...]) -> bool:
+    """Tell whether a builtin can be called with values: no numbers of the run are among them, and no messages."""
+    for value in values:  # noqa: SIM110 - asked in most calls of builtins
+        if type(value) is Text or recorder_of(value) is not None:
+            return False
+    return True
+
+
+def printed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`print(...)` is part of the graph; without examples only where it shows values of the run."""
+    has_examples = recorder.examples.are_there
+    if not has_examples and is_known(args):
+        return NotImplemented
+    if has_examples and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
+        return print_elsewhere(recorder, args, kwargs)
+    message = recorder.questions.message
+    named = {name: message(value) for name, value in kwargs.items() if name != "file"}
+    return recorder.make("call_function", print, tuple(map(message, args)), "print", named)
+
+
+def asserted(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch._assert(condition, message)` stays what it is."""
+    if is_known(args):
+        return NotImplemented
+    message = recorder.questions.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
+    condition = recorder.numbers.predicate(args[0])
+    recorder.make("call_function", function, (condition, message), "assert_")
+    return None
+
+
+def checked(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch._check(condition, message)`: an exception of its class where the condition does not hold."""
+    if is_known(args):
+        return NotImplemented
+    kind, given = CHECKS[function], list(args)
+    if kind is None:
+        kind = given.pop(0)
+    if "tensor_all" in function.__name__:
+        given[0] = torch.all(given[0])
+
+    def fail() -> None:
+        message = given[1]() if len(given) > 1 and given[1] is not None else "Expected cond to be True, but got False."
+        raise raising(kind(message))
+
+    branch(given[0], lambda: None, fail)
+    return None

@@ -1,0 +1,114 @@
+"""What converted functions call: `runtime.branch(test, then, other)` stands for an `if`.
+
+They act on the capture that runs in this thread; without one they do what Python does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphwright.capture.flow.deciding import (
+    and_then,
+    both,
+    branch,
+    compare,
+    either,
+    is_given,
+    is_none,
+    negation,
+    or_else,
+    same,
+    truth,
+)
+from graphwright.capture.outside.said import warn
+from graphwright.capture.python.calls import call
+from graphwright.capture.python.comprehensions import as_dict, as_set, chained, decided, extended, listed
+from graphwright.capture.python.displays import (
+    SPREAD,
+    changed,
+    delete,
+    dict_of,
+    formatted_text,
+    held,
+    item,
+    merged,
+    percent_of,
+    repeated_list,
+    set_of,
+    store,
+)
+from graphwright.capture.python.membership import contains, equal
+from graphwright.capture.python.messages import text
+from graphwright.capture.python.statements import attempt, check, context, each, raising, repeat, suppressed
+from graphwright.capture.state.running import running
+from graphwright.capture.state.samples import UNSET
+
+__all__ = ["RUNTIME"]
+
+
+class Runtime:
+    """The runtime of converted functions: each name that conversion writes, and the function behind it."""
+
+    # conditions
+    branch = staticmethod(branch)
+    and_then = staticmethod(and_then)
+    or_else = staticmethod(or_else)
+    both = staticmethod(both)
+    either = staticmethod(either)
+    negation = staticmethod(negation)
+    truth = staticmethod(truth)
+    is_none = staticmethod(is_none)
+    is_given = staticmethod(is_given)
+    same = staticmethod(same)
+    compare = staticmethod(compare)
+    contains = staticmethod(contains)
+    equal = staticmethod(equal)
+
+    # statements
+    UNSET = UNSET
+    check = staticmethod(check)
+    raising = staticmethod(raising)
+    attempt = staticmethod(attempt)
+    context = staticmethod(context)
+    suppressed = staticmethod(suppressed)
+    each = staticmethod(each)
+    repeat = staticmethod(repeat)
+
+    # calls
+    call = staticmethod(call)
+
+    @staticmethod
+    def warn(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`warnings.warn(...)`."""
+        return warn(function, args, kwargs)
+
+    @staticmethod
+    def class_of(error: Any) -> Any:
+        """`error.__class__`, of an error that a handler got."""
+        return call(type, error) if running() is not None else error.__class__
+
+    # subscripts, displays and texts
+    SPREAD = SPREAD
+    item = staticmethod(item)
+    store = staticmethod(store)
+    delete = staticmethod(delete)
+    changed = staticmethod(changed)
+    held = staticmethod(held)
+    merged = staticmethod(merged)
+    dict_of = staticmethod(dict_of)
+    set_of = staticmethod(set_of)
+    repeated = staticmethod(repeated_list)
+    percent = staticmethod(percent_of)
+    formatted = staticmethod(formatted_text)
+    text = staticmethod(text)
+
+    # comprehensions
+    listed = staticmethod(listed)
+    as_dict = staticmethod(as_dict)
+    as_set = staticmethod(as_set)
+    decided = staticmethod(decided)
+    chained = staticmethod(chained)
+    extended = staticmethod(extended)
+
+
+RUNTIME = Runtime()

@@ -1,0 +1,202 @@
+"""What to call in place of a function of the program, as what kind of thing it is and what it is given say.
+
+Asked after the table of `calls`, which knows single functions: leaves of the user's, draws of random numbers, functions
+that take functions, modules, functions that take arrays, exceptions. None: call the function, or its conversion.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.calls.opaque import holds_values, record_foreign_call, record_leaf_function
+from graphwright.capture.calls.refusals import is_misfit, is_refused_number
+from graphwright.capture.containers.loop_holders import Holder
+from graphwright.capture.outside.drawing import is_draw, record_draw
+from graphwright.capture.outside.outside_modules import call_outside
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects, is_foreign
+from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.proxies.spellings import is_torch
+from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.symbols import leaves
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture, TypedCapture
+
+__all__ = ["is_refused", "substitute"]
+
+Substitute = Callable[..., Any] | None
+
+
+def substitute(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+    """What takes a call over; None where the function itself, or its conversion, is to be called."""
+    if recorder.typed is None and _looks_for_proxies(function, args):
+        return functools.partial(_of_torch, recorder, function)
+    plan = recorder.plan
+    if (plan.leaves and _is_leaf(function, plan.leaves)) or (plan.outlined and _code_of(function) in plan.outlined):
+        return functools.partial(_leaf_called, with_examples(recorder), function)
+    return _BY_TYPE.get(type(function), _of_object)(recorder, function, args, kwargs)
+
+
+def _looks_for_proxies(function: Any, args: tuple[Any, ...]) -> bool:
+    """Tell whether a function of torch would look into a list of which only a run knows what is in it."""
+    if function is torch.tensor or function is torch.as_tensor:
+        return any(isinstance(arg, Proxy) or is_growing(arg) for arg in args)
+    return any(map(is_growing, args)) and is_torch(function)
+
+
+def _of_torch(recorder: Capture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return recorder.torch_function(function, args, kwargs)
+
+
+def _is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:
+    """Tell whether a function, or what a method or wrapper calls, is among those recorded as one node."""
+    inner = getattr(function, "__func__", function)
+    return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
+
+
+def _leaf_called(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return record_leaf_function(recorder, function, args, kwargs)
+
+
+def _code_of(function: Any) -> Any:
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
+# ---- by type
+
+
+def _of_function(
+    recorder: Capture, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Substitute:
+    """A function that is written in Python."""
+    return recorder.transforms.handler(function) or _by_arguments(recorder, function, args, kwargs)
+
+
+def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+    """A method that is written in Python. It may change its owner, which a side of a branch must know of."""
+    if is_draw(function):
+        return functools.partial(_drawn, with_examples(recorder), function)
+    found = recorder.transforms.handler(function)
+    if found is not None:
+        return found
+    owner = function.__self__
+    if recorder.states and (isinstance(owner, nn.Module) or not is_torch(type(owner))):
+        for state in recorder.states:
+            state.watch(owner)
+    return _by_arguments(recorder, function, args, kwargs)
+
+
+def _of_builtin(
+    recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Substitute:
+    """A function or method that is written in C."""
+    if is_draw(function):
+        return functools.partial(_drawn, with_examples(recorder), function)
+    return recorder.transforms.handler(function) or _by_arguments(recorder, function, args, kwargs)
+
+
+def _of_class(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+    """A class; what an exception is made of is noted."""
+    if is_draw(function):
+        return functools.partial(_drawn, with_examples(recorder), function)
+    found = _by_arguments(recorder, function, args, kwargs)
+    if found is None and issubclass(function, BaseException):
+        return functools.partial(_error_made, recorder, function)
+    return found
+
+
+def _of_object(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+    """Whatever else can be called: a module, a `functools.partial`, a compiled function, a class of another kind."""
+    if is_draw(function):
+        return functools.partial(_drawn, with_examples(recorder), function)
+    found = recorder.transforms.handler(function)
+    if found is not None:
+        return found
+    if isinstance(function, nn.Module):
+        return _of_module(recorder, function, args, kwargs)
+    if isinstance(function, type):
+        return _of_class(recorder, function, args, kwargs)
+    return _by_arguments(recorder, function, args, kwargs)
+
+
+_BY_TYPE: dict[type, Callable[[Capture, Any, tuple[Any, ...], dict[str, Any]], Substitute]] = {
+    FunctionType: _of_function, MethodType: _of_method, BuiltinFunctionType: _of_builtin, type: _of_class,
+}  # fmt: skip
+
+
+def _drawn(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return record_draw(recorder, function, args, kwargs)
+
+
+def _of_module(recorder: Capture, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+    """A module: the shell of one of the captured program, or one from outside of it."""
+    shells = recorder.shells
+    if shells is None or shells.path(shell := shells.shell(module)) is None:
+        return functools.partial(_outside_called, recorder, module)
+    return _by_arguments(recorder, shell, args, kwargs) or functools.partial(_shell_called, recorder, shell)
+
+
+def _outside_called(recorder: Capture, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return call_outside(module, recorder.questions.conversion, args, kwargs)
+
+
+def _shell_called(recorder: Capture, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return shell(*args, **kwargs)
+    except TypeError as error:
+        if not is_refused(error, args, kwargs):
+            raise
+        return recorder.torch_function(shell, args, kwargs)
+
+
+def _error_made(recorder: Capture, kind: type[BaseException], *args: Any, **kwargs: Any) -> Any:
+    return recorder.attempts.made(recorder.questions.converted(kind)(*args, **kwargs), args, kwargs)
+
+
+# ---- by arguments
+
+
+def _by_arguments(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Substitute:
+    """Tell a function of what it is given: tensors that may be None, containers of the run, objects outside of torch.
+
+    Functions that take arrays, and all that are not the program's and get such objects, are one node.
+    """
+    questions = recorder.questions
+    if questions.has_optionals:
+        questions.admit_optionals(function, args, kwargs)
+    for arg in args:
+        if issubclass(type(arg), Holder):  # what it calls has to be told of it, too
+            questions.convert_called(function)
+            break
+    takes_arrays = is_foreign(function)
+    if takes_arrays or (recorder.has_objects and holds_objects(args, kwargs)):
+        if takes_arrays or not isinstance(function, FunctionType | MethodType) or is_torch(function):
+            return functools.partial(_foreign_called, recorder, function)
+        questions.convert_called(function)
+    return None
+
+
+def _foreign_called(recorder: Capture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
+    if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
+        return function(*args, **kwargs)
+    return record_foreign_call(with_examples(recorder), function, args, kwargs)
+
+
+# ---- errors
+
+
+def is_refused(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Tell whether C++ refused values of the run, where it takes plain numbers: the graph need not."""
+    return is_refused_number(error) or (
+        is_misfit(error) and any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))
+    )
