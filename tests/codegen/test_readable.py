@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from tests.random_programs import programs
 from torch import nn
 
-from graphwright import Graph, Node
+from graphwright import Graph, Node, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
-from graphwright.codegen.wrapping import wrap
+from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Origin
-from graphwright.ops import enter_context, exit_context, unpack
+from graphwright.ops import cond, enter_context, exit_context, unpack
 
 
 class Line:
@@ -336,6 +336,86 @@ def test_regions_that_do_not_nest_are_calls(write: Any) -> None:
     compile_source(code.src, code.globals, "test")(None)
     assert torch.is_grad_enabled()
     assert not torch.is_autocast_enabled("cpu")
+
+
+def two_contexts_and_a_side_that_returns(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        pass
+    with torch.no_grad():
+        if x.sum() > 0:
+            y = x + 1
+        else:
+            return x - 1
+    return y * 2
+
+
+def test_a_context_that_each_side_of_a_branch_leaves_is_called_and_not_assigned() -> None:
+    gm = trace(two_contexts_and_a_side_that_returns, (torch.ones(2),))
+    assert "exit_context_1(no_grad_1)" in [line.strip() for line in gm.code.splitlines()]
+    for x in (torch.ones(2), -torch.ones(2)):
+        x.requires_grad_()
+        wanted, given = two_contexts_and_a_side_that_returns(x), gm(x)
+        assert torch.equal(given, wanted)
+        assert given.requires_grad == wanted.requires_grad
+        assert torch.is_grad_enabled()
+
+
+def no_row_below(x: torch.Tensor) -> torch.Tensor:
+    if not any(not row.sum() > 0 for row in x):
+        return x + 1
+    return x - 1
+
+
+def no_small_row_below(x: torch.Tensor) -> torch.Tensor:
+    if not any(not row.sum() > 0 and row.max() < 5 for row in x):
+        return x + 1
+    return x - 1
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        pytest.param(no_row_below, "if all(row.sum() > 0 for row in x):", id="all that is tested is negated"),
+        pytest.param(
+            no_small_row_below, "if not any(not row.sum() > 0 and row.max() < 5 for row in x):", id="a part is negated"
+        ),
+    ],
+)
+def test_only_a_whole_test_that_is_negated_becomes_all(program: Any, wanted: str) -> None:
+    gm = trace(program, (torch.ones(2, 2),))
+    assert wanted in [line.strip() for line in gm.code.splitlines()]
+    for x in (torch.ones(2, 2), -torch.ones(2, 2), torch.tensor([[9.0, -20.0], [9.0, -20.0]])):
+        assert torch.equal(gm(x), program(x))
+
+
+def halve(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+def test_a_variable_of_a_side_and_a_function_never_share_a_name() -> None:
+    def side() -> Graph:
+        body = Graph()
+        halved = body.create_node("call_function", torch.mul, (body.placeholder("x"), 2), name="halve")
+        body.output(body.call_function(torch.add, (halved, halved)))
+        return body
+
+    graph = Graph()
+    pred, x = graph.placeholder("pred"), graph.placeholder("x")
+    made = graph.create_node("call_function", cond, (pred, side(), side(), (x,)), name="made")
+    graph.output(graph.create_node("call_function", halve, (made,), name="y"))
+    assert text(graph) == (
+        "def forward(self, pred, x):\n"
+        "    if pred:\n"
+        "        halve = torch.mul(x, 2)\n"
+        "        made = torch.add(halve, halve);  del halve\n"
+        "    else:\n"
+        "        halve = torch.mul(x, 2)\n"
+        "        made = torch.add(halve, halve);  del halve\n"
+        "    y = halve_1(made);  del made\n"
+        "    return y"
+    )
+    code = graph_to_readable_source(graph)
+    assert compile_source(code.src, code.globals, "test")(None, True, torch.ones(1)) == 2
 
 
 def test_comments_cannot_become_code() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
 
 import graphwright
-from graphwright.compat import PATHS
+from graphwright.compat import FILES, PATHS, PICKLED
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -19,6 +23,37 @@ def test_a_path_has_the_names_of_its_row(path: str) -> None:
         for entry in names.split():
             name, _, old = entry.partition("=")
             assert getattr(module, old or name) is getattr(source, name)
+
+
+@pytest.mark.parametrize("path", [*FILES, *PICKLED])
+def test_a_path_of_a_file_is_that_file(path: str) -> None:
+    file = importlib.import_module(f"graphwright.{ {**FILES, **PICKLED}[path] }")
+    assert importlib.import_module(f"graphwright.{path}") is file
+    assert sys.modules[f"graphwright.{path}"] is file
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_file_has_torch_fx_s_path(path: str) -> None:
+    assert importlib.util.find_spec(f"torch.fx.{path}") is not None
+
+
+def test_public_names_are_not_hidden_by_files() -> None:
+    program = """
+import importlib, types, graphwright
+for path in graphwright.compat.PICKLED:
+    importlib.import_module(f"graphwright.{path}")
+rooms = graphwright.analysis, graphwright.passes, graphwright.runtime
+print([name for room in rooms for name in room.__all__ if isinstance(getattr(room, name), types.ModuleType)])
+print(graphwright.passes.shape_prop.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\ngraphwright.passes.tools.shape_prop\n", done.stderr
+
+
+def test_a_pickle_written_before_finds_its_classes() -> None:
+    for name in ("passes.fuse_conv_relu\nConvReLU", "passes.stages\nSplit", "analysis.costs\nCostReport"):
+        room = importlib.import_module(f"graphwright.{name.partition('.')[0]}")
+        assert pickle.loads(f"cgraphwright.{name}\n.".encode()) is getattr(room, name.partition("\n")[2])
 
 
 def test_a_path_is_an_attribute_of_the_package() -> None:

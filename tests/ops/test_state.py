@@ -13,7 +13,7 @@ import graphwright
 from graphwright import Graph, GraphError, GraphModule, GraphwrightError, Interpreter
 from graphwright.ir import graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling, is_impure, write_attribute, written_attributes
-from graphwright.passes import const_fold
+from graphwright.passes.tools import const_fold
 
 
 class Holder(nn.Module):

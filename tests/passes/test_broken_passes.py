@@ -10,7 +10,7 @@ from tests.passes.test_regions import holds_at_random
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, for_loop, is_loop, loop_parts
-from graphwright.passes.bodies import add_operand, inputs_of, own_bodies, regions_in, substitute
+from graphwright.passes.support.bodies import add_operand, inputs_of, own_bodies, regions_in, substitute
 from graphwright.runtime import graph_of
 
 

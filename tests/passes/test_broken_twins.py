@@ -10,6 +10,7 @@ import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,9 +54,9 @@ from graphwright.passes import (
     UseMixedPrecision,
     UseModules,
     UseScaledDotProductAttention,
-    checkpoint_segments,
-    reversible,
 )
+from graphwright.passes.forms import reversible
+from graphwright.passes.memory import checkpoint_segments
 
 OTHER_ROOMS = ("analysis", "rewrite")
 ROWS, IMAGE, WIDE = torch.rand(3, 4) + 0.5, torch.randn(2, 4, 6, 6), torch.randn(512, 32)
@@ -297,7 +298,11 @@ def owner_of(place: str) -> tuple[Any, str]:
     home, *inside, name = place.split(".")
     if home in OTHER_ROOMS:
         return functools.reduce(getattr, inside, importlib.import_module(f"graphwright.{home}")), name
-    return importlib.import_module(f"graphwright.passes.{home}"), name
+    room = Path(graphwright.passes.__file__).parent
+    (path,) = room.rglob(f"{home}.py")
+    return importlib.import_module(
+        ".".join(("graphwright.passes", *path.relative_to(room).with_suffix("").parts))
+    ), name
 
 
 def name_of(twin: Twin) -> str:

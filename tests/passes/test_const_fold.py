@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.fx
 from graphwright.experimental import const_fold
+from graphwright.passes.shape_prop import ShapeProp, extract_tensor_metadata
 from graphwright.passes.utils import common
 from torch import nn
 from torch.fx.experimental import const_fold as torch_fx_fold
 from torch.fx.passes.utils import common as torch_fx_common
 
 import graphwright
-from graphwright.passes.shape_prop import ShapeProp, extract_tensor_metadata
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch.fx
 

@@ -11,6 +11,8 @@ import graphwright.experimental.merge_matmul as merge
 import graphwright.experimental.normalize as normalize
 import graphwright.experimental.optimization as optimization
 import graphwright.experimental.schema_type_annotation as annotation
+import graphwright.passes.annotate_getitem_nodes as getitem
+import graphwright.passes.graph_manipulation as manipulation
 import pytest
 import torch
 import torch.fx
@@ -24,8 +26,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import graphwright as fx
-import graphwright.passes.annotate_getitem_nodes as getitem
-import graphwright.passes.graph_manipulation as manipulation
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch.fx's, about types
 BOTH = ((torch.fx, reference_normalize, reference_annotation), (fx, normalize, annotation))

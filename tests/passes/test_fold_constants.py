@@ -171,7 +171,7 @@ def test_a_broken_twin_is_caught() -> None:
         """Forgets that a value may be written to or given back."""
 
         def run(self, gm: nn.Module) -> int:
-            from graphwright.passes.ownership import Ownership
+            from graphwright.passes.support.ownership import Ownership
 
             kept, Ownership.may_be_kept = Ownership.may_be_kept, lambda self, value: True  # type: ignore[method-assign]
             try:

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from graphwright import GraphModule, symbolic_trace, trace
 from graphwright.analysis import verify
 from graphwright.errors import PassError, TrainingModeError
-from graphwright.passes import FuseActivations, fuse_activations
+from graphwright.passes import FuseActivations
+from graphwright.passes.fusion import fuse_activations
 
 LINE, IMAGE, VOLUME, ROWS = torch.randn(2, 4, 8), torch.randn(2, 4, 8, 8), torch.randn(1, 4, 5, 5, 5), torch.randn(3, 4)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # a batch norm that was folded

@@ -133,7 +133,7 @@ def test_only_with_onednn_and_for_inference() -> None:
 
 def test_writes_that_are_overlooked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: what happens between is not asked for."""
-    home = importlib.import_module("graphwright.passes.fuse_conv_add")
+    home = importlib.import_module("graphwright.passes.fusion.fuse_conv_add")
     monkeypatch.setattr(home, "may_write", lambda *_: False)
     model = block(written_between)
     gm = trace(model, (IMAGE,))

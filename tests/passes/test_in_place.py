@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from graphwright import symbolic_trace, verify
 from graphwright.ops import is_inplace
 from graphwright.passes import RemoveInPlace, ShapeProp, UseInPlace
-from graphwright.passes import remove_in_place as removing
-from graphwright.passes import use_in_place as using
+from graphwright.passes.memory import remove_in_place as removing
+from graphwright.passes.memory import use_in_place as using
 from graphwright.rewrite import GraphEffects
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))

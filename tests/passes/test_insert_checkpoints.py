@@ -256,7 +256,7 @@ def test_a_checkpoint_that_draws_others_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_norm_that_runs_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    segments = sys.modules["graphwright.passes.checkpoint_segments"]
+    segments = sys.modules["graphwright.passes.memory.checkpoint_segments"]
     monkeypatch.setattr(segments, "_keeps_statistics", lambda module: False)
     monkeypatch.setattr(Effects, "writes", lambda self, node: frozenset())
     x = torch.randn(64, 16)

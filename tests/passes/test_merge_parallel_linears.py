@@ -16,7 +16,8 @@ from torch.nn.utils import parametrizations
 
 from graphwright import GraphModule, symbolic_trace, trace
 from graphwright.analysis import verify
-from graphwright.passes import MergeParallelLinears, ShapeProp, merge_parallel_linears
+from graphwright.passes import MergeParallelLinears, ShapeProp
+from graphwright.passes.fusion import merge_parallel_linears
 
 X = torch.randn(2, 3, 8)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the same sums in another order

@@ -15,7 +15,9 @@ from torch.nn.utils import parametrizations
 from graphwright import GraphModule, symbolic_trace, trace
 from graphwright.analysis import verify
 from graphwright.ir import Graph
-from graphwright.passes import UseFunctions, UseModules, module_to_functional, submodules
+from graphwright.passes import UseFunctions, UseModules
+from graphwright.passes.forms import module_to_functional
+from graphwright.passes.support import submodules
 
 LINE, IMAGE, VOLUME = torch.randn(2, 4, 8), torch.randn(2, 4, 8, 8), torch.randn(1, 4, 4, 4, 4)
 ROWS, TABLE, NUMBERS = torch.randn(3, 4), torch.rand(3, 4), torch.tensor([2, 0, 3])
@@ -339,7 +341,7 @@ def test_a_flag_that_is_written_down_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 def test_settings_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: what the module that was made does is not compared with the call."""
-    monkeypatch.setattr("graphwright.passes.functional_to_module._is_same", lambda *_: True)
+    monkeypatch.setattr("graphwright.passes.forms.functional_to_module._is_same", lambda *_: True)
     gm = symbolic_trace(in_double := lambda x: F.softmax(x, -1, dtype=torch.float64))
     assert UseModules().run(gm) == 1
     assert not verify(in_double, gm, [ROWS])

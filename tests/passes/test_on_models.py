@@ -38,8 +38,8 @@ from graphwright.passes import (
     UseModules,
     UseScaledDotProductAttention,
     compose,
-    source_partitions,
 )
+from graphwright.passes.partitioning import source_partitions
 
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
 IMAGE = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from graphwright import GraphModule, symbolic_trace, trace
 from graphwright.analysis import verify
-from graphwright.passes import PropagateChannelsLast, ShapeProp, propagate_channels_last
+from graphwright.passes import PropagateChannelsLast, ShapeProp
+from graphwright.passes.memory import propagate_channels_last
 
 X = torch.randn(2, 4, 8, 8)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # other kernels

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from graphwright import symbolic_trace, trace, verify
 from graphwright.passes import RecognizeNorms, ShapeProp
-from graphwright.passes import recognize_norms as module
+from graphwright.passes.fusion import recognize_norms as module
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # sums in another order
 X = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)) * 3 + 1

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from graphwright.passes.fake_tensor_prop import FakeTensorProp
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -22,7 +23,6 @@ from graphwright.analysis import verify
 from graphwright.ir import format_table, graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling, cond, for_loop, while_loop
 from graphwright.passes import MergeSubexpressions, NormalizeArgs, RemoveDeadValues, ShapeProp
-from graphwright.passes.fake_tensor_prop import FakeTensorProp
 
 
 class Net(nn.Module):

@@ -21,9 +21,8 @@ from graphwright.passes import (
     ReversibleTransformation,
     Transformation,
     compose,
-    reversible_batch_norms,
-    reversible_linears,
 )
+from graphwright.passes.forms import reversible_batch_norms, reversible_linears
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the same sums in another order, in single precision
 RANDOM = torch.Generator().manual_seed(0)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
+from graphwright.passes.split_module import Partition, split_module, split_module_simple
 from torch import nn
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx.passes import split_module as torch_fx_split
 
 import graphwright
-from graphwright.passes.split_module import Partition, split_module, split_module_simple
 
 SIDES = [(torch.fx, torch_fx_split.split_module), (graphwright, split_module)]
 OPTIONS: list[dict[str, Any]] = [

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from graphwright import Graph, GraphModule, symbolic_trace, trace
 from graphwright.ir import Node
 from graphwright.passes import ShapeProp
-from graphwright.passes.layouts import forgets_layout, is_dense, is_spread, memory_format_of
-from graphwright.passes.tensor_facts import (
+from graphwright.passes.support.layouts import forgets_layout, is_dense, is_spread, memory_format_of
+from graphwright.passes.support.tensor_facts import (
     dtype_of,
     gives_tensor,
     is_number,

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from graphwright import symbolic_trace, trace, verify
 from graphwright.passes import ShapeProp, UseScaledDotProductAttention
-from graphwright.passes import use_sdpa as module
-from graphwright.passes.attention_plan import AttentionPlan, Layouts
+from graphwright.passes.fusion import use_sdpa as module
+from graphwright.passes.fusion.attention_plan import AttentionPlan, Layouts
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the kernel takes the softmax block by block, in another order
 RANDOM = torch.Generator().manual_seed(0)

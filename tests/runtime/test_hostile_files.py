@@ -21,7 +21,7 @@ from torch import nn
 
 import graphwright
 from graphwright.errors import LoadError
-from graphwright.runtime import saving
+from graphwright.runtime.saving import saving
 
 Program = dict[str, Any]
 ALLOWED = ["tests.runtime.saved_models"]

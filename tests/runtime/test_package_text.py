@@ -20,8 +20,8 @@ from torch import nn
 import graphwright
 from graphwright import GraphModule, symbolic_trace
 from graphwright.codegen import Globals
-from graphwright.runtime import package_loading
-from graphwright.runtime.package_modules import constructor_call, render, written_value
+from graphwright.runtime.packaging import loading
+from graphwright.runtime.packaging.modules import constructor_call, render, written_value
 
 
 def source_of(gm: GraphModule, folder: Path) -> str:
@@ -113,7 +113,7 @@ def test_a_small_package_reads_like_this(tmp_path: Path) -> None:
 
         __all__ = ["Net"]
         ''')
-    assert (tmp_path / "net" / "loading.py").read_text() == inspect.getsource(package_loading)
+    assert (tmp_path / "net" / "loading.py").read_text() == inspect.getsource(loading)
 
 
 def test_the_package_needs_no_more_than_torch_and_safetensors(tmp_path: Path) -> None:

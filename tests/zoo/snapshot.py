@@ -110,11 +110,11 @@ def described(entry: Any) -> str:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print which models' texts differ; 1 where some do."""
-    names = sorted({path.name for folder in (before, after) for path in folder.glob("*.txt")})
+    """Print which models' texts differ, of those that both folders have; 1 where some do, or there are none."""
+    names = sorted({path.name for path in before.glob("*.txt")} & {path.name for path in after.glob("*.txt")})
     differing = 0
     for name in names:
-        texts = [(folder / name).read_text() if (folder / name).exists() else "" for folder in (before, after)]
+        texts = [(folder / name).read_text() for folder in (before, after)]
         if texts[0] == texts[1]:
             continue
         differing += 1

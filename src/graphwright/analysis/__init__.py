@@ -1,22 +1,34 @@
 """Facts about captured programs: what they compute compared with the original, found without changing anything.
 
-Modules and example inputs come in, reports go out. Read verify.py first.
+Modules and example inputs come in, reports go out. Read comparing/verify.py first.
+
+    comparing/           is it the same, how far apart, and from where on
+    costing/             operations, bytes and memory
+    channels/            which channels have to be removed together
+    shapes/              values without data: shapes, dtypes and devices
+    effects/             what nodes read, write and keep in memory
+    both_sides.py        a graph run on an example, and both sides of its branches
+    values.py            values as flat lists of facts, and their comparison
+    report.py            what was found, as facts and as a table
+    tensor_metadata.py   what is known of tensors without their values, as passes note it
 """
 
 from graphwright.analysis.both_sides import BothSides
-from graphwright.analysis.channel_atoms import Atoms, Channels
-from graphwright.analysis.channel_grouping import ChannelGroup, ChannelGroups, Member, channel_groups
-from graphwright.analysis.channel_values import Knowledge, shape_of
-from graphwright.analysis.compare import Comparison, LayerComparison, compare
-from graphwright.analysis.costs import Cost, CostReport, costs
-from graphwright.analysis.effects import Effects, Place
-from graphwright.analysis.fake_modules import with_fake_tensors
-from graphwright.analysis.fake_regions import run_on_fake
-from graphwright.analysis.liveness import Liveness
-from graphwright.analysis.memory import MemoryReport, MemoryUse, memory, peak_memory
+from graphwright.analysis.channels.atoms import Atoms, Channels
+from graphwright.analysis.channels.grouping import ChannelGroup, ChannelGroups, Member, channel_groups
+from graphwright.analysis.channels.values import Knowledge, shape_of
+from graphwright.analysis.comparing.compare import Comparison, LayerComparison, compare
+from graphwright.analysis.comparing.verify import verify
+from graphwright.analysis.costing.costs import Cost, CostReport, costs
+from graphwright.analysis.costing.memory import MemoryReport, MemoryUse, memory, peak_memory
+from graphwright.analysis.costing.storages import Storages
+from graphwright.analysis.effects.effects import Effects, Place
+from graphwright.analysis.effects.liveness import Liveness
+from graphwright.analysis.effects.writes import written_values
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
-from graphwright.analysis.shapes import Shapes
-from graphwright.analysis.storages import Storages
+from graphwright.analysis.shapes.fake_modules import with_fake_tensors
+from graphwright.analysis.shapes.fake_regions import run_on_fake
+from graphwright.analysis.shapes.shapes import Shapes
 from graphwright.analysis.tensor_metadata import (
     TensorMetadata,
     describe_tensors,
@@ -24,8 +36,6 @@ from graphwright.analysis.tensor_metadata import (
     infer_tensor_metadata,
 )
 from graphwright.analysis.values import largest_difference, tensors_in
-from graphwright.analysis.verify import verify
-from graphwright.analysis.writes import written_values
 
 __all__ = [
     "Atoms",
@@ -67,3 +77,16 @@ __all__ = [
     "with_fake_tensors",
     "written_values",
 ]
+
+# Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
+FLOORS = (
+    "comparing",
+    "costing",
+    "channels",
+    "shapes",
+    "effects",
+    "both_sides",
+    "values",
+    "report",
+    "tensor_metadata",
+)

@@ -2,6 +2,19 @@
 
 A graph comes in; source text that runs, and the function compiled from it, go out. The text is the truth: what is
 printed is what runs. Read function.py first.
+
+    boxed.py         code that takes its inputs in one list and empties it
+    pytree.py        programs whose arguments have a structure
+    custom.py        code that users change: another signature, another `return`, another body
+    details.py       types and shapes of known values, the user's lines, colors, profiler ranges
+    stack_traces.py  which line of the user's program a stack trace ends with
+    readable/        code as a person would write it: nested expressions, `if`, `for` and `while`, comments
+    function.py      the text of one function, a statement a node
+    regions.py       which nodes form `with` blocks
+    compiler.py      text -> function
+    python_code.py   the text with what it needs, and where each line comes from
+    flattening.py    taking arguments with a structure apart, in the generated code
+    spelling/        values, names, operators and long lines
 """
 
 from graphwright.codegen.boxed import BoxedCodeGen
@@ -11,8 +24,8 @@ from graphwright.codegen.details import Details, tensor_of, tensor_text
 from graphwright.codegen.function import graph_to_source
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
-from graphwright.codegen.readable import graph_to_readable_source, readable_source
-from graphwright.codegen.spelling import Globals, argument
+from graphwright.codegen.readable.readable import graph_to_readable_source, readable_source
+from graphwright.codegen.spelling.arguments import Globals, argument
 from graphwright.codegen.stack_traces import parse_stack_trace
 
 __all__ = [
@@ -34,3 +47,9 @@ __all__ = [
     "tensor_of",
     "tensor_text",
 ]
+
+# The sub-rooms and files from the top floor to the bottom: imports go down.
+FLOORS = (
+    "boxed", "pytree", "custom", "details", "stack_traces", "readable", "function", "regions", "compiler",
+    "python_code", "flattening", "spelling",
+)  # fmt: skip

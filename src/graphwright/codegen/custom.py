@@ -138,7 +138,8 @@ def _body(writer: DetailedWriter, codegen: CodeGen) -> list[str]:
         if details.verbose and node._op not in ("placeholder", "output"):
             before, comment = comment, node_comment(node, details)
             if comment != before:
-                blank = "\n" if before or any(not piece.startswith("# COUNTER") for piece in body) else ""
+                is_first = len(body) == number  # there are only the counters of the nodes before it
+                blank = "" if is_first and not before else "\n"
                 body.append(f"{blank}{comment}\n")
         body.append(f"# COUNTER: {number}\n")
         if node._op == "placeholder":

@@ -111,13 +111,14 @@ class DetailedWriter(Writer):
         """Write what stands behind the name of a parameter."""
         return self.note(node) or super().parameter_annotation(node)
 
-    def statement(self, node: Node) -> str:
-        """Write the statement that computes a node, without what frees values after it."""
-        text, note = super().statement(node), self.note(node)
-        for declared in (f"{node.name}{super().parameter_annotation(node)} = ", f"{node.name} = ") if note else ():
-            if text.startswith(declared):
-                return f"{node.name}{note} = {text.removeprefix(declared)}"
-        return text
+    def declared(self, node: Node) -> str:
+        """Write the variable that gets a node's value: what is known of it stands for its type."""
+        note = self.note(node)
+        return f"{node.name}{note}" if note else super().declared(node)
+
+    def noted(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with what is known of it."""
+        return f"{node.name}{self.note(node)}"
 
     def recorded(self, key: Any, name: str) -> tuple[str, str]:
         """Write the statements that begin and end a range of the profiler, kept in a variable of this name."""

@@ -21,7 +21,10 @@ from typing import Any
 
 import torch
 
-from graphwright.codegen.operators import (
+from graphwright.codegen.python_code import PythonCode
+from graphwright.codegen.regions import region_exits
+from graphwright.codegen.spelling.arguments import Globals, annotation, argument
+from graphwright.codegen.spelling.operators import (
     ATOM,
     BINARY,
     COMPARISON,
@@ -32,14 +35,11 @@ from graphwright.codegen.operators import (
     UNARY,
     UNARY_OPERATORS,
 )
-from graphwright.codegen.python_code import PythonCode
-from graphwright.codegen.regions import region_exits
-from graphwright.codegen.spelling import Globals, annotation, argument
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.ops import write_attribute
 
-__all__ = ["Writer", "attribute", "graph_to_source", "last_uses"]
+__all__ = ["Writer", "attribute", "graph_to_source", "is_plain_name", "last_uses"]
 
 _PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
 _KEEPING = frozenset({"placeholder", "output"})  # free nothing
@@ -193,9 +193,10 @@ class Writer:
         has_default = False
         for node, text in self.parameters:
             kind = node._meta.get("parameter_kind") if node._meta else None
-            if text.startswith("**"):
+            target = str(node._target)
+            if target.startswith("**"):
                 var_keyword = text
-            elif text.startswith("*"):
+            elif target.startswith("*"):
                 var_positional = text
             elif kind is inspect.Parameter.KEYWORD_ONLY or var_positional:
                 keyword_only.append(text)
@@ -220,8 +221,8 @@ class Writer:
 
     def statement(self, node: Node) -> str:
         """Write the statement that computes a node, without what frees values after it."""
-        if node._op == "call_module" and node.type is None:
-            return f"{node._name} = {self.path(node._target)}({self.call(node._args, node._kwargs)})"  # type: ignore[arg-type]
+        if node._op == "call_module":
+            return self.assignment(node)
         target = node._target
         if target is write_attribute:
             return self.write(node)
@@ -231,33 +232,54 @@ class Writer:
                 is_statement = target in STATEMENTS
             except TypeError:  # a callable object that has no hash
                 is_statement = False
-        if is_statement:
-            args = node._args
-            if target is operator.setitem and len(args) == 3:
-                text = f"{self.operand(args[0], PRIMARY)}[{self.key(args[1])}] = {self.value(args[2])}"
-                return f"{text};  {self.name(node)} = None" if node.users else text
-            if len(args) == 2 and target is not operator.setitem:
-                # The name first: the variable on the left of `+=` is rebound, and others may still read it.
-                left, right = args
-                if not node.users and type(left) is Node:  # only the write counts
-                    text = self.value(left)
-                    return f"{text} {INPLACE[target]} {self.value(right)};  {self.name(node)} = {text}"  # type: ignore[index]
-                name = self.name(node)
-                return f"{name} = {self.value(left)};  {name} {INPLACE[target]} {self.value(right)}"  # type: ignore[index]
-        if node.type is not None:
-            return f"{self.name(node)} : {annotation(node.type, self.names)} = {self.expression(node)[0]}"
-        return f"{node._name} = {self.expression(node)[0]}"
+        if is_statement and target is operator.setitem and len(node._args) == 3:
+            text = self.item_assignment(node)
+            return f"{text};  {self.name(node)} = None" if node.users else text
+        if is_statement and target is not operator.setitem and len(node._args) == 2:
+            return self.change(node)
+        return f"{self.declared(node)} = {self.expression(node)[0]}"  # `assignment`, without a call
+
+    def assignment(self, node: Node) -> str:
+        """Write that a variable gets a node's value."""
+        return f"{self.declared(node)} = {self.expression(node)[0]}"
+
+    def item_assignment(self, node: Node) -> str:
+        """Write that an item of a container gets a value."""
+        container, key, value = node._args
+        return f"{self.operand(container, PRIMARY)}[{self.key(key)}] = {self.value(value)}"
+
+    def change(self, node: Node) -> str:
+        """Write an operator that works in place, and the variable of its value."""
+        left, right = node._args
+        symbol = INPLACE[node._target]  # type: ignore[index]
+        # The name first: the variable on the left of `+=` is rebound, and others may still read it.
+        if not node.users and type(left) is Node:  # only the write counts
+            text = self.value(left)
+            return f"{text} {symbol} {self.value(right)};  {self.name(node)} = {text}"
+        return f"{self.noted(node)} = {self.value(left)};  {self.name(node)} {symbol} {self.value(right)}"
+
+    def declared(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with its type where the program says that."""
+        return node._name if node.type is None else self.annotated(node)  # type: ignore[return-value]
+
+    def annotated(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with the type that the program says."""
+        return f"{self.name(node)} : {annotation(node.type, self.names)}"
+
+    def noted(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with what is known of it where that is shown."""
+        return self.name(node)
 
     def name(self, node: Node) -> str:
         """The variable that holds a node's value."""
-        return node.name
+        return node._name  # type: ignore[return-value]
 
     def write(self, node: Node) -> str:
         """Write the statement that assigns an attribute."""
         path, value = node._args
         module, _, name = str(path).rpartition(".")
         owner = self.path(module) if module else self.root
-        if _is_plain_name(name):
+        if is_plain_name(name):
             return f"{owner}.{name} = {self.value(value)}"
         return f"{self.names.builtin('setattr')}({owner}, {name!r}, {self.value(value)})"
 
@@ -327,7 +349,7 @@ class Writer:
         """Write keyword arguments, adding to the texts of the positional ones."""
         odd: dict[str, Any] = {}  # keywords that are no names: only `**{...}` passes them
         for key, arg in kwargs.items():
-            if not _is_plain_name(key):
+            if not is_plain_name(key):
                 odd[key] = arg
                 continue
             if odd:
@@ -352,7 +374,7 @@ class Writer:
                         f"{self.operand(args[1], COMPARISON + 1)} in {self.operand(args[0], COMPARISON + 1)}",
                         COMPARISON,
                     )
-                if target is getattr and isinstance(args[1], str) and _is_plain_name(args[1]):
+                if target is getattr and isinstance(args[1], str) and is_plain_name(args[1]):
                     return f"{self.operand(args[0], PRIMARY)}.{args[1]}", PRIMARY
             elif count == 1:
                 unary = UNARY_OPERATORS.get(target)
@@ -383,7 +405,7 @@ def _parameter(placeholder: Node) -> str:
 
 
 @functools.lru_cache(65536)
-def _is_plain_name(atom: str) -> bool:
+def is_plain_name(atom: str) -> bool:
     """Tell whether source may say `.atom` and `atom=`: Python reads it as this name, inside a class body, too."""
     is_mangled = atom.startswith("__") and not atom.endswith("__")
     is_changed = not atom.isascii() and unicodedata.normalize("NFKC", atom) != atom
@@ -392,7 +414,7 @@ def _is_plain_name(atom: str) -> bool:
 
 def attribute(owner: str, atom: str, getter: str = "getattr") -> str:
     """Write the read of an attribute, by getattr where its name is none that may stand after a dot."""
-    if _is_plain_name(atom):
+    if is_plain_name(atom):
         return f"{owner}.{atom}"
     is_simple = atom.isprintable() and '"' not in atom and "\\" not in atom
     return f'{getter}({owner}, "{atom}")' if is_simple else f"{getter}({owner}, {atom!r})"

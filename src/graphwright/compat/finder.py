@@ -10,11 +10,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from graphwright.compat.paths import PATHS
+from graphwright.compat.paths import FILES, PATHS, PICKLED
 
 __all__ = ["install", "load"]
 
 _PACKAGE = __name__.partition(".")[0]
+_SAME = {**FILES, **PICKLED}
 
 
 class _CallableModule(ModuleType):
@@ -25,13 +26,13 @@ class _CallableModule(ModuleType):
 
 
 class _TableFinder(MetaPathFinder, Loader):
-    """Finds the paths of the table; asked only after the files of the package."""
+    """Finds the paths of the tables; asked only after the files of the package."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, below = fullname.partition(".")
-        if package != _PACKAGE or not (below in PATHS or _is_folder(below)):
+        if package != _PACKAGE or not (below in PATHS or below in _SAME or _is_folder(below)):
             return None
         return ModuleSpec(fullname, self, is_package=_is_folder(below))
 
@@ -40,6 +41,9 @@ class _TableFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         path = module.__name__.partition(".")[2]
+        if path in _SAME:  # a module may put another one in its place while it is executed
+            sys.modules[module.__name__] = importlib.import_module(f"{_PACKAGE}.{_SAME[path]}")
+            return
         owner = "torch.jit" if path == "jit" else "torch.fx"
         module.__doc__ = f"{owner}'s names under `{module.__name__}`; see `{_PACKAGE}.compat`."
         for room, names in PATHS.get(path, {}).items():
@@ -54,9 +58,19 @@ def _is_folder(path: str) -> bool:
 
 
 def install() -> None:
-    """Let Python import the paths of the table. Doing it again changes nothing."""
-    if not any(isinstance(finder, _TableFinder) for finder in sys.meta_path):
-        sys.meta_path.append(_TableFinder())
+    """Let Python import the paths of the tables. Doing it again changes nothing.
+
+    Of the files that are loaded already, torch.fx's paths are attributes at once, where no public name is in the way.
+    """
+    if any(isinstance(finder, _TableFinder) for finder in sys.meta_path):
+        return
+    sys.meta_path.append(_TableFinder())
+    for path, file in _SAME.items():
+        module = sys.modules.get(f"{_PACKAGE}.{file}")
+        room, _, name = path.rpartition(".")
+        if module is not None:
+            sys.modules.setdefault(f"{_PACKAGE}.{path}", module)
+            vars(sys.modules[f"{_PACKAGE}.{room}"]).setdefault(name, module)
 
 
 def load(name: str) -> ModuleType:

@@ -1,19 +1,19 @@
 """Which names tools find under torch.fx's module paths, and under `jit` those of torch.jit, and where they live here.
 
 A row per path below the package: `{"room": "Name other_name"}`. `Name=old` gives the room's `Name` under the
-name `old`. A path that is a file of a room of the same name (`passes.shape_prop`) needs no row.
+name `old`. `FILES` has the paths that lead to one file of a room, with everything in it.
 """
 
 from __future__ import annotations
 
-__all__ = ["PATHS"]
+__all__ = ["FILES", "PATHS", "PICKLED"]
 
 PATHS: dict[str, dict[str, str]] = {
     "graph": {
         "ir": "Argument Graph Namespace=_Namespace Node NodeList=_node_list Target map_arg snake_case=_snake_case",
         "ir.node": "OPCODES=_legal_ops",
         "ir.text": "short_name=_get_qualified_name type_text=_type_repr",
-        "codegen.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
+        "codegen.spelling.formats": "attribute_text=_format_target inplace_methods is_magic=_is_magic magic_methods "
         "reflectable_magic_methods",
         "codegen.details": "dtype_abbrs",
         "codegen.stack_traces": "ParsedStackTrace=_ParsedStackTrace parse_stack_trace=_parse_stack_trace",
@@ -21,7 +21,7 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "node": {
         "ir": "Argument Node Target map_aggregate map_arg",
-        "codegen.formats": "home_of=_find_module_of_method",
+        "codegen.spelling.formats": "home_of=_find_module_of_method",
         "ir.node": "ArgumentT OPCODES=_legal_ops",
         "ir.text": "argument_text=_format_arg short_name=_get_qualified_name type_text=_type_repr",
         "ops": "BASE_TYPES=base_types DECLARED_IMPURE=_side_effectful_functions has_side_effect",
@@ -52,7 +52,7 @@ PATHS: dict[str, dict[str, str]] = {
         "skip_lazy_graph_modules=_force_skip_lazy_graph_module"
     },
     "_utils": {
-        "runtime.printing": "graph_text=_format_graph_code",
+        "runtime.reporting.printing": "graph_text=_format_graph_code",
         "runtime": "lazy_graph_text=lazy_format_graph_code node_context=get_node_context "
         "first_module_stack=first_call_function_nn_module_stack",
     },
@@ -61,7 +61,7 @@ PATHS: dict[str, dict[str, str]] = {
     "proxy": {
         "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
         "capture.proxies.recording": "assert_fn",
-        "codegen.formats": "magic_methods reflectable_magic_methods",
+        "codegen.spelling.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
         "ir": "Argument Graph Node Target",
         "ir.node_meta": "INHERITED_META=_COPY_META_FIELDS",
@@ -113,15 +113,15 @@ PATHS: dict[str, dict[str, str]] = {
     "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
     "passes.utils.fuser_utils": {
-        "passes.fuser_utils": "erase_nodes fuse_as_graphmodule fuse_by_partitions insert_subgm topo_sort"
+        "passes.partitioning.fuser_utils": "erase_nodes fuse_as_graphmodule fuse_by_partitions insert_subgm topo_sort"
         " validate_partition"
     },
     "passes.utils.source_matcher_utils": {
-        "passes.source_partitions": "SourcePartition check_subgraphs_connected get_source_partitions"
+        "passes.partitioning.source_partitions": "SourcePartition check_subgraphs_connected get_source_partitions"
     },
-    "passes.infra.partitioner": {"passes.partitioner": "CapabilityBasedPartitioner Partition"},
+    "passes.infra.partitioner": {"passes.partitioning.partitioner": "CapabilityBasedPartitioner Partition"},
     "passes.dialect.common.cse_pass": {
-        "passes.cse_pass": "CSEPass get_CSE_banned_ops inplace_ops rand_ops",
+        "passes.tools.cse_pass": "CSEPass get_CSE_banned_ops inplace_ops rand_ops",
     },
     "passes.graph_drawer": {"viz": "FxGraphDrawer HAS_PYDOT"},
     "passes.graph_transform_observer": {"viz": "GraphTransformObserver"},
@@ -137,3 +137,33 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "experimental.schema_type_annotation": {"passes": "AnnotateTypesWithSchema"},
 }
+
+FILES: dict[str, str] = {
+    "passes.annotate_getitem_nodes": "passes.tools.annotate_getitem_nodes",
+    "passes.fake_tensor_prop": "passes.tools.fake_tensor_prop",
+    "passes.graph_manipulation": "passes.tools.graph_manipulation",
+    "passes.net_min_base": "passes.partitioning.net_min_base",
+    "passes.operator_support": "passes.partitioning.operator_support",
+    "passes.param_fetch": "passes.partitioning.param_fetch",
+    "passes.pass_manager": "passes.tools.pass_manager",
+    "passes.shape_prop": "passes.tools.shape_prop",
+    "passes.split_module": "passes.partitioning.split_module",
+    "passes.split_utils": "passes.partitioning.split_utils",
+    "passes.splitter_base": "passes.partitioning.splitter_base",
+    "passes.tools_common": "passes.partitioning.tools_common",
+}
+"""Files by torch.fx's paths: what is imported is the file itself, private names included."""
+
+PICKLED: dict[str, str] = {
+    "analysis.compare": "analysis.comparing.compare",
+    "analysis.costs": "analysis.costing.costs",
+    "analysis.memory": "analysis.costing.memory",
+    "passes.const_fold": "passes.tools.const_fold",
+    "passes.fuse_conv_relu": "passes.fusion.fuse_conv_relu",
+    "passes.stages": "passes.parts.stages",
+    "passes.subgraph_modules": "passes.partitioning.subgraph_modules",
+    "runtime.capture_report": "runtime.reporting.capture_report",
+    "runtime.lazy": "runtime.modules.lazy",
+    "runtime.loose_parts": "runtime.modules.loose_parts",
+}
+"""Files by the paths that pickles written before know the classes in them by."""

@@ -1,7 +1,8 @@
 """What a captured program is, as plain data: an ordered list of nodes of six opcodes.
 
 Nothing comes in but Python values; what goes out are graphs that other rooms fill, rewrite, print and run.
-Read node.py first, then graph.py. No torch in here.
+Read node.py first, then graph.py. No torch in here. These two know no file that knows graphs: methods.py binds
+what those add to `Graph`, checking, printing and copying.
 """
 
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
@@ -10,6 +11,7 @@ from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, te
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
 from graphwright.ir.meta import Meta
+from graphwright.ir.methods import bind
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
@@ -80,3 +82,5 @@ __all__ = [
     "snake_case",
     "text_to_graph",
 ]
+
+bind()

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
-from graphwright.ir.lint import lint
 from graphwright.ir.names import Namespace, candidate_for, is_reserved
 from graphwright.ir.node import (
     OPCODES,
@@ -26,10 +25,8 @@ from graphwright.ir.node import (
     nodes_in,
 )
 from graphwright.ir.order import place
-from graphwright.ir.restoring import restore_node
-from graphwright.ir.text import format_graph, format_table
 
-__all__ = ["Graph", "NodeList"]
+__all__ = ["Graph", "NodeList", "own_bodies"]
 
 _new_node = Node.__new__
 
@@ -323,7 +320,7 @@ class Graph:
         copied = self.create_node(
             node._op,
             node._target,
-            _own_bodies(map_arg(node._args, arg_transform)) if bodies_of(node) else map_arg(node._args, arg_transform),
+            own_bodies(map_arg(node._args, arg_transform)) if bodies_of(node) else map_arg(node._args, arg_transform),
             map_arg(node._kwargs, arg_transform),
             node.name,
             node.type,
@@ -521,66 +518,13 @@ class Graph:
         node._name = name
         self._edited(node)
 
-    # ---- checking and printing
+    # ---- checking, printing and copying: methods.py binds these, each from the file of its own that it has
 
-    def lint(self) -> None:
-        """Check every invariant of the graph; raise GraphError naming the first that is broken. O(n)."""
-        lint(self)
-
-    def print_tabular(self) -> None:
-        """Print the nodes as a table: opcode, name, target, args, kwargs."""
-        print(format_table(self))
-
-    def __str__(self) -> str:
-        return format_graph(self)
-
-    # ---- copies
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
-        """Copy nodes, names and meta; functions and constants in arguments are shared."""
-        if self._unnamed:
-            self._make_names()
-        other = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
-        other._writer = copy.deepcopy(self._writer)
-        other.has_bodies = self.has_bodies
-        values: dict[Node, Argument] = {}
-        for node in self.nodes:
-            meta = node._meta
-            values[node] = restore_node(
-                other,
-                node._name,  # type: ignore[arg-type]
-                node._op,
-                node._target,
-                _copied_args(node._args, values),
-                map_arg(node._kwargs, values.__getitem__) if node._kwargs else EMPTY_KWARGS,
-                node.type,
-                meta if meta is None else copy.copy(meta),
-                node._origin,
-            )
-        other._namespace = self._namespace.copy()
-        other.constants = dict(self.constants)
-        if self._meta is not None:
-            other._meta = copy.copy(self._meta)
-        if memo is not None:
-            memo[id(self)] = other
-        return other
+    lint: Callable[[], None]
+    print_tabular: Callable[[], None]
 
 
-def _copied_args(args: tuple[Argument, ...], values: dict[Node, Argument]) -> tuple[Argument, ...]:
-    """Rebuild positional arguments for the copy of a graph; flat ones without the general walk."""
-    copied = []
-    for arg in args:
-        kind = type(arg)
-        if kind is Node:
-            copied.append(values[arg])
-        elif kind in ATOMS:
-            copied.append(arg)
-        else:
-            return _own_bodies(map_arg(args, values.__getitem__))
-    return tuple(copied)
-
-
-def _own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:
+def own_bodies(args: tuple[Argument, ...]) -> tuple[Argument, ...]:
     """Copy the bodies among the arguments of a copied node: two nodes never share one."""
     return tuple([copy.deepcopy(arg) if type(arg) is Graph else arg for arg in args])
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS
+from graphwright.ir.graph import Graph
 from graphwright.ir.names import has_reserved, is_reserved
 from graphwright.ir.node import OPCODES, Node, bodies_of, nodes_in
 from graphwright.ir.text import format_node
-
-if TYPE_CHECKING:
-    from graphwright.ir.graph import Graph
 
 __all__ = ["CHECKS", "lint", "register_signature", "register_writer"]
 

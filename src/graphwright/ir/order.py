@@ -9,15 +9,24 @@ amortized O(log n) per insertion.
 from __future__ import annotations
 
 from math import inf, ulp
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from graphwright.ir.node import Node
-
-__all__ = ["place"]
+__all__ = ["Placed", "place"]
 
 
-def place(node: Node, root: Node) -> None:
+class Placed(Protocol):
+    """What stands in an order: it knows its neighbours, and gets a position."""
+
+    _position: float | None
+
+    @property
+    def _prev(self) -> Placed: ...
+
+    @property
+    def _next(self) -> Placed: ...
+
+
+def place(node: Placed, root: Placed) -> None:
     """Give a node, already linked, a position between its neighbours'."""
     before = -inf if node._prev is root else node._prev._position
     after = inf if node._next is root else node._next._position
@@ -34,7 +43,7 @@ def place(node: Node, root: Node) -> None:
             _renumber_around(node, root)
 
 
-def _renumber_around(node: Node, root: Node) -> None:
+def _renumber_around(node: Placed, root: Placed) -> None:
     first = last = node
     count, sparse = 1, 2.0**10  # sparse: how many representable numbers per node make a window worth taking
     while True:

@@ -1,17 +1,16 @@
-"""Nodes that are known to be good: those of a copy, and what pickle saved."""
+"""Nodes that are known to be good: those of a copy of a graph, and what pickle saved."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.ir.arguments import ATOMS
-from graphwright.ir.node import Argument, Node, Target, nodes_in
+from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS
+from graphwright.ir.graph import Graph, own_bodies
+from graphwright.ir.node import Argument, Node, Target, map_arg, nodes_in
 
-if TYPE_CHECKING:
-    from graphwright.ir.graph import Graph
-
-__all__ = ["restore_node"]
+__all__ = ["copied_graph", "restore_node"]
 
 _new_node = Node.__new__
 
@@ -65,3 +64,45 @@ def restore_node(
     before._next = root._prev = node
     graph._len += 1
     return node
+
+
+def copied_graph(graph: Graph) -> Graph:
+    """Copy nodes, names and meta; functions and constants in arguments are shared."""
+    if graph._unnamed:
+        graph._make_names()
+    other = Graph(tracer_cls=graph._tracer_cls, tracer_extras=graph._tracer_extras)
+    other._writer = copy.deepcopy(graph._writer)
+    other.has_bodies = graph.has_bodies
+    values: dict[Node, Argument] = {}
+    for node in graph.nodes:
+        meta = node._meta
+        values[node] = restore_node(
+            other,
+            node._name,  # type: ignore[arg-type]
+            node._op,
+            node._target,
+            _copied_args(node._args, values),
+            map_arg(node._kwargs, values.__getitem__) if node._kwargs else EMPTY_KWARGS,
+            node.type,
+            meta if meta is None else copy.copy(meta),
+            node._origin,
+        )
+    other._namespace = graph._namespace.copy()
+    other.constants = dict(graph.constants)
+    if graph._meta is not None:
+        other._meta = copy.copy(graph._meta)
+    return other
+
+
+def _copied_args(args: tuple[Argument, ...], values: dict[Node, Argument]) -> tuple[Argument, ...]:
+    """Rebuild positional arguments for the copy of a graph; flat ones without the general walk."""
+    copied = []
+    for arg in args:
+        kind = type(arg)
+        if kind is Node:
+            copied.append(values[arg])
+        elif kind in ATOMS:
+            copied.append(arg)
+        else:
+            return own_bodies(map_arg(args, values.__getitem__))
+    return tuple(copied)

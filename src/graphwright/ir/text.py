@@ -7,13 +7,11 @@ import inspect
 import sys
 from collections.abc import Iterable
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphwright.errors import GraphError
+from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, bodies_of
-
-if TYPE_CHECKING:
-    from graphwright.ir.graph import Graph
 
 __all__ = [
     "argument_text",

@@ -1,36 +1,76 @@
 """GraphModule -> GraphModule: changes to whole programs, one pass per file.
 
 A pass edits the module it is given in place and returns how many changes it made; zero means that there was
-nothing to do. Read fuse_conv_batch_norm.py first.
+nothing to do. Read fusion/fuse_conv_batch_norm.py first.
+
+    pipeline.py     passes one after the other, each checked
+    partitioning/   parts for backends, by torch.fx's tools
+    tools/          what torch.fx has for passes under these names
+    parts/          some values of a program, its stages, fewer channels
+    forms/          the same computation in another form, and back
+    fusion/         several operations become one
+    regions/        branches and loops
+    simplifying/    work left out, or done once
+    memory/         in place or anew, kept or computed again, layout and precision
+    support/        what passes ask and do in common
 """
 
-from graphwright.passes.collapse_chains import CollapseChains
-from graphwright.passes.const_fold import (
+from graphwright.passes.forms.functional_to_module import UseModules
+from graphwright.passes.forms.module_to_functional import UseFunctions
+from graphwright.passes.forms.reversible import (
+    ChangeTrueDivToMulByInverse,
+    ReversibleTransformation,
+    Transformation,
+    compose,
+)
+from graphwright.passes.forms.reversible_batch_norms import FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d
+from graphwright.passes.forms.reversible_linears import FuseBiasInLinear, MergeLinears
+from graphwright.passes.fusion.fold_batch_norm import fold_batch_norm, fold_batch_norm_before, scale_and_shift
+from graphwright.passes.fusion.fuse_activations import FuseActivations
+from graphwright.passes.fusion.fuse_conv_batch_norm import FuseConvBatchNorm, fuse_conv_batch_norm
+from graphwright.passes.fusion.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
+from graphwright.passes.fusion.merge_parallel_linears import MergeParallelLinears
+from graphwright.passes.fusion.recognize_norms import RecognizeNorms
+from graphwright.passes.fusion.use_sdpa import UseScaledDotProductAttention
+from graphwright.passes.memory.insert_checkpoints import InsertCheckpoints
+from graphwright.passes.memory.propagate_channels_last import PropagateChannelsLast
+from graphwright.passes.memory.remove_in_place import RemoveInPlace
+from graphwright.passes.memory.use_in_place import UseInPlace
+from graphwright.passes.memory.use_mixed_precision import UseMixedPrecision
+from graphwright.passes.partitioning.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
+from graphwright.passes.parts.extraction import extract
+from graphwright.passes.parts.feature_extractor import create_feature_extractor, get_graph_node_names
+from graphwright.passes.parts.pruning import prune
+from graphwright.passes.parts.splitting import split
+from graphwright.passes.parts.stages import Link, Split, Stage, Tied
+from graphwright.passes.pipeline import Pipeline, PipelineResult
+from graphwright.passes.regions.fold_conditions import FoldConditions
+from graphwright.passes.regions.hoist_invariants import HoistInvariants
+from graphwright.passes.regions.merge_conditions import MergeConditions
+from graphwright.passes.regions.unroll_loops import UnrollLoops
+from graphwright.passes.simplifying.collapse_chains import CollapseChains
+from graphwright.passes.simplifying.dead_values import RemoveDeadValues, remove_dead_values
+from graphwright.passes.simplifying.fold_constants import FoldConstants
+from graphwright.passes.simplifying.merge_subexpressions import MergeSubexpressions
+from graphwright.passes.simplifying.remove_dead_code import RemoveDeadCode
+from graphwright.passes.simplifying.remove_guards import remove_guards
+from graphwright.passes.simplifying.remove_no_ops import RemoveNoOps
+from graphwright.passes.simplifying.simplify_algebra import SimplifyAlgebra
+from graphwright.passes.support.node_names import node_names
+from graphwright.passes.tools.const_fold import (
     FoldedGraphModule,
     get_unique_attr_name_in_module,
     inline_module,
     split_const_subgraphs,
 )
-from graphwright.passes.dead_values import RemoveDeadValues, remove_dead_values
-from graphwright.passes.extraction import extract
-from graphwright.passes.feature_extractor import create_feature_extractor, get_graph_node_names
-from graphwright.passes.fold_batch_norm import fold_batch_norm, fold_batch_norm_before, scale_and_shift
-from graphwright.passes.fold_conditions import FoldConditions
-from graphwright.passes.fold_constants import FoldConstants
-from graphwright.passes.functional_to_module import UseModules
-from graphwright.passes.fuse_activations import FuseActivations
-from graphwright.passes.fuse_conv_batch_norm import FuseConvBatchNorm, fuse_conv_batch_norm
-from graphwright.passes.fuse_conv_relu import ConvAddReLU, ConvReLU, FuseConvReLU, fuse_conv_relu
-from graphwright.passes.hoist_invariants import HoistInvariants
-from graphwright.passes.insert_checkpoints import InsertCheckpoints
-from graphwright.passes.merge_conditions import MergeConditions
-from graphwright.passes.merge_matmul import are_nodes_independent, may_depend_on, merge_matmul, split_result_tensors
-from graphwright.passes.merge_parallel_linears import MergeParallelLinears
-from graphwright.passes.merge_subexpressions import MergeSubexpressions
-from graphwright.passes.module_to_functional import UseFunctions
-from graphwright.passes.node_names import node_names
-from graphwright.passes.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
-from graphwright.passes.optimize_for_inference import (
+from graphwright.passes.tools.merge_matmul import (
+    are_nodes_independent,
+    may_depend_on,
+    merge_matmul,
+    split_result_tensors,
+)
+from graphwright.passes.tools.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
+from graphwright.passes.tools.optimize_for_inference import (
     MklSubgraph,
     UnionFind,
     extract_subgraph,
@@ -45,38 +85,14 @@ from graphwright.passes.optimize_for_inference import (
     reset_modules,
     use_mkl_length,
 )
-from graphwright.passes.pass_base import PassBase, PassResult
-from graphwright.passes.pass_order import (
+from graphwright.passes.tools.pass_base import PassBase, PassResult
+from graphwright.passes.tools.pass_order import (
     this_before_that_pass_constraint,
     topological_sort_passes,
     validate_pass_schedule_constraint,
 )
-from graphwright.passes.pass_schedule import PassManager, pass_result_wrapper
-from graphwright.passes.pipeline import Pipeline, PipelineResult
-from graphwright.passes.propagate_channels_last import PropagateChannelsLast
-from graphwright.passes.pruning import prune
-from graphwright.passes.recognize_norms import RecognizeNorms
-from graphwright.passes.remove_dead_code import RemoveDeadCode
-from graphwright.passes.remove_guards import remove_guards
-from graphwright.passes.remove_in_place import RemoveInPlace
-from graphwright.passes.remove_no_ops import RemoveNoOps
-from graphwright.passes.reversible import (
-    ChangeTrueDivToMulByInverse,
-    ReversibleTransformation,
-    Transformation,
-    compose,
-)
-from graphwright.passes.reversible_batch_norms import FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d
-from graphwright.passes.reversible_linears import FuseBiasInLinear, MergeLinears
-from graphwright.passes.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
-from graphwright.passes.simplify_algebra import SimplifyAlgebra
-from graphwright.passes.splitting import split
-from graphwright.passes.stages import Link, Split, Stage, Tied
-from graphwright.passes.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
-from graphwright.passes.unroll_loops import UnrollLoops
-from graphwright.passes.use_in_place import UseInPlace
-from graphwright.passes.use_mixed_precision import UseMixedPrecision
-from graphwright.passes.use_sdpa import UseScaledDotProductAttention
+from graphwright.passes.tools.pass_schedule import PassManager, pass_result_wrapper
+from graphwright.passes.tools.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 
 __all__ = [
     "ChangeTrueDivToMulByInverse",
@@ -170,3 +186,17 @@ __all__ = [
     "use_mkl_length",
     "validate_pass_schedule_constraint",
 ]
+
+# Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
+FLOORS = (
+    "pipeline",
+    "partitioning",
+    "tools",
+    "parts",
+    "forms",
+    "fusion",
+    "regions",
+    "simplifying",
+    "memory",
+    "support",
+)

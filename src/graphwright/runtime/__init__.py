@@ -1,30 +1,26 @@
 """Running a graph: as a module with generated code, or node by node.
 
 A graph and the modules that it calls come in; a callable `nn.Module` goes out. Read graph_module.py first.
+
+    saving/           a captured module as one file of data, and back
+    modules/          kinds of captured modules beside the plain one, and edits that can be taken back
+    interpreter.py    a graph run node by node
+    debugging.py      stopping in generated code
+    graph_module.py   the captured module
+    packaging/        a captured module as a folder of source and weights
+    pickling.py       graphs for pickle
+    reporting/        what people read: of a capture, of a module, of an error
+    members/          attributes, submodules and hooks, and stand-ins that hold the same
+    entries.py        the entry points of a captured module
+    dispatch.py       which of several captures a call goes to
+    guards.py         what a capture took for granted, checked
+    objects.py        objects of the user's own classes
+    references.py     where an object is found when its module is imported
+
+Generated code, graphs as text and pickles name the modules of what they call, so guards, dispatch, objects, pickling
+and graph_module stay where they are.
 """
 
-from graphwright.runtime.attributes import (
-    assign_attribute,
-    copy_attribute,
-    delete_attribute,
-    free_path,
-    has_attribute,
-    is_compiled,
-    read_attribute,
-    read_attributes,
-)
-from graphwright.runtime.capture_report import (
-    CaptureFacts,
-    CaptureReport,
-    ReportEntry,
-    entries_of,
-    join_facts,
-    keep_facts,
-    mark_fork,
-    mark_opaque,
-    report_of,
-)
-from graphwright.runtime.captured import captured_module
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import Entry, Graphs
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
@@ -41,22 +37,44 @@ from graphwright.runtime.guards import (
     unlike_inputs,
 )
 from graphwright.runtime.interpreter import Interpreter
-from graphwright.runtime.lazy import (
+from graphwright.runtime.members.attributes import (
+    assign_attribute,
+    copy_attribute,
+    delete_attribute,
+    free_path,
+    has_attribute,
+    is_compiled,
+    read_attribute,
+    read_attributes,
+)
+from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
+from graphwright.runtime.modules.captured import captured_module
+from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
     graph_module_class,
     make_graph_module,
     skip_lazy_graph_modules,
     use_lazy_graph_modules,
 )
-from graphwright.runtime.loading import load
-from graphwright.runtime.loose_parts import BareModule, forward_from_source
+from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
+from graphwright.runtime.modules.parts import part_module
+from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import attribute_names, attributes_of, new_object
-from graphwright.runtime.parts import part_module
 from graphwright.runtime.pickling import reduce_graph, reduce_node
-from graphwright.runtime.printing import first_module_stack, lazy_graph_text, node_context
-from graphwright.runtime.saving import save
-from graphwright.runtime.shells import Shells, copy_slots, copy_tensors
-from graphwright.runtime.transaction import Snapshot, transaction
+from graphwright.runtime.reporting.capture_report import (
+    CaptureFacts,
+    CaptureReport,
+    ReportEntry,
+    entries_of,
+    join_facts,
+    keep_facts,
+    mark_fork,
+    mark_opaque,
+    report_of,
+)
+from graphwright.runtime.reporting.printing import first_module_stack, lazy_graph_text, node_context
+from graphwright.runtime.saving.loading import load
+from graphwright.runtime.saving.saving import save
 
 __all__ = [
     "CAPTURE",
@@ -120,3 +138,21 @@ __all__ = [
     "unlike_inputs",
     "use_lazy_graph_modules",
 ]
+
+# Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
+FLOORS = (
+    "saving",
+    "modules",
+    "interpreter",
+    "debugging",
+    "graph_module",
+    "packaging",
+    "pickling",
+    "reporting",
+    "members",
+    "entries",
+    "dispatch",
+    "guards",
+    "objects",
+    "references",
+)

@@ -19,18 +19,18 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
-from graphwright.runtime.attributes import assign_attribute, copy_attribute, has_attribute
-from graphwright.runtime.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.entries import STATE, Entry, Graphs
-from graphwright.runtime.failures import note_origin, print_failure
-from graphwright.runtime.folder import write_package
 from graphwright.runtime.guards import Guard, guards_of
-from graphwright.runtime.hooks import Hooks, register
+from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
+from graphwright.runtime.members.hooks import Hooks, register
+from graphwright.runtime.members.shells import copy_slots
+from graphwright.runtime.members.submodules import add_submodule, delete_submodule, delete_unused_submodules
+from graphwright.runtime.members.yielding import yielding
+from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
-from graphwright.runtime.printing import class_text
-from graphwright.runtime.shells import copy_slots
-from graphwright.runtime.submodules import add_submodule, delete_submodule, delete_unused_submodules
-from graphwright.runtime.yielding import yielding
+from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
+from graphwright.runtime.reporting.failures import note_origin, print_failure
+from graphwright.runtime.reporting.printing import class_text
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 

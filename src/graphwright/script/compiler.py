@@ -8,17 +8,17 @@ from types import FunctionType
 from typing import Any
 
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.arithmetic import augmented, comparison
-from graphwright.script.calls import call, sizes, spread
-from graphwright.script.conditions import Known, condition
-from graphwright.script.context import Context, Kinds
-from graphwright.script.expressions import expression, key_of
-from graphwright.script.lookups import wrap
-from graphwright.script.modules import module_items
-from graphwright.script.special import classes_of
-from graphwright.script.statements import assign, block, declared, with_type
+from graphwright.script.calls.calls import call, sizes, spread
+from graphwright.script.calls.modules import module_items
+from graphwright.script.calls.special import classes_of
+from graphwright.script.expressions.arithmetic import augmented, comparison
+from graphwright.script.expressions.conditions import Known, condition
+from graphwright.script.expressions.expressions import expression, key_of
+from graphwright.script.expressions.lookups import wrap
+from graphwright.script.program.context import Context, Kinds
+from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
+from graphwright.script.statements.statements import assign, block, declared, with_type
 from graphwright.script.types import ANY, OptionalType, Type, resolved, without_none
-from graphwright.script.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
 
 __all__ = ["Compiler"]
 

@@ -23,13 +23,13 @@ from graphwright.errors import CaptureError, Problem, ScriptError
 from graphwright.ir import Graph
 from graphwright.runtime import CaptureFacts, Entry, GraphModule, copy_tensors, expect_kinds, keep_facts
 from graphwright.script.annotations import type_from_annotation, type_of_constant
+from graphwright.script.calls.inlining import declared_type, inline, modifier_of
 from graphwright.script.compiler import Compiler
-from graphwright.script.context import Context
-from graphwright.script.frames import Code, Frame, Scope, code_of
-from graphwright.script.inlining import modifier_of
+from graphwright.script.program.context import Context
+from graphwright.script.program.frames import Code, Frame, Scope, code_of
+from graphwright.script.program.values import BAD, ModuleRef, Runtime, Value, constant
 from graphwright.script.tidying import tidy
 from graphwright.script.types import NONE, STR, TENSOR, DictType, ListType, OptionalType, Type, accepts
-from graphwright.script.values import BAD, ModuleRef, Runtime, Value, constant
 
 __all__ = ["script"]
 
@@ -209,8 +209,6 @@ def _run(
     c: Context, frame: Frame, plain: Any, original: Any, code: Code, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """Compile the function of the entry point."""
-    from graphwright.script.inlining import declared_type, inline
-
     if plain is not original:
         for arg in (code.definition.args.vararg, code.definition.args.kwarg):
             if arg is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -61,10 +61,10 @@ class Ambient:
         self._open.append(_Region(key, node))
         return self._open[-1]
 
-    def _is_open(self, key: Any) -> bool:
+    def _is_open(self, key: Hashable) -> bool:
         return any(region.key == key for region in self._open)
 
-    def _leave(self, key: Any) -> None:
+    def _leave(self, key: Hashable) -> None:
         """Leave a region and those inside it."""
         while self._is_open(key):
             self._recorder.node("call_function", exit_context, (self._open.pop().node,), {})
@@ -101,7 +101,7 @@ class Ambient:
             self._set_by_function(key, flag)
         torch._C._set_grad_enabled(enabled)
 
-    def _set_by_function(self, key: Any, flag: Any) -> None:
+    def _set_by_function(self, key: Hashable, flag: bool) -> None:
         """`torch.set_grad_enabled(flag)`, also where it goes on as a context; one may set what was before another."""
         last = self._open[-1] if self._open else None
         if last is not None and last.restores is not None and last.restores is flag:
@@ -111,7 +111,7 @@ class Ambient:
             before = torch.is_grad_enabled()
             self._enter(key, torch.set_grad_enabled, flag).restores = before
 
-    def _enter_made(self, key: Any, flag: Any) -> None:
+    def _enter_made(self, key: Hashable, flag: bool) -> None:
         """A `set_grad_enabled` turns out to be a context: it has set the grad mode when it was made."""
         if self._left is not None and self._left[0] == key:  # and left no region by that
             self._enter(("grad", None), torch.set_grad_enabled, self._left[1]).restores = flag

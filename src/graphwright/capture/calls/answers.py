@@ -15,6 +15,7 @@ from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Target
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["asked", "data_of", "measure", "read_property"]
 
 
-def asked(recorder: TypedCapture, name: str, function: Any, op: str, target: Any, args: Any, kwargs: Any) -> Any:
+def asked(
+    recorder: TypedCapture,
+    name: str,
+    function: Callable[..., Any],
+    op: str,
+    target: Target,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
     values = [*args, *kwargs.values()]
     if name == "numel":
@@ -30,7 +39,8 @@ def asked(recorder: TypedCapture, name: str, function: Any, op: str, target: Any
     if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
         return _place_in_memory(recorder, name, args, kwargs)
     if name not in TRUTHS:
-        recorder.kinds_asked |= any(isinstance(value, TensorProxy) for value in values)
+        if any(isinstance(value, TensorProxy) for value in values):
+            recorder.note_kind_asked()
         return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
@@ -39,7 +49,7 @@ def asked(recorder: TypedCapture, name: str, function: Any, op: str, target: Any
     return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
 
 
-def _place_in_memory(recorder: TypedCapture, name: str, args: Any, kwargs: Any) -> Any:
+def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer strides and offsets, which sizes decide, with numbers of the program."""
     value = getattr(torch.Tensor, name)(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
@@ -49,7 +59,7 @@ def _place_in_memory(recorder: TypedCapture, name: str, args: Any, kwargs: Any) 
     return tuple([as_number(number(recorder.item_node(node, i, ""), item)) for i, item in enumerate(value)])
 
 
-def read_property(recorder: TypedCapture, name: str, function: Any, args: tuple[Any, ...]) -> Any:
+def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Answer the read of an attribute of a tensor, or record that one is set."""
     owner = args[0]
     if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
@@ -68,14 +78,12 @@ def read_property(recorder: TypedCapture, name: str, function: Any, args: tuple[
     if name == "ndim":
         return measure(recorder, owner, "dim", (), {})
     if name == "device":
-        device = torch.device(str(owner.example.device))  # an object of its own: its identity tells its tensor
-        recorder.devices[id(device)] = device, owner
-        return device
+        return recorder.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):
         return recorder.record("call_function", getattr, getattr, (owner, name), {})
-    recorder.kinds_asked = True
+    recorder.note_kind_asked()
     return value
 
 
@@ -86,7 +94,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()
     if name in ("dim", "ndimension"):
-        recorder.kinds_asked = True
+        recorder.note_kind_asked()
         return rank
     if name == "__len__":
         return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))

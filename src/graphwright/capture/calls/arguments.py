@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Callable
 from types import FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     return None
 
 
-def _closes_over_values(function: Any) -> bool:
+def _closes_over_values(function: Callable[..., Any]) -> bool:
     """Tell whether a function holds values of the program: none of another run."""
     if isinstance(function, MethodType):
         owner = function.__self__

@@ -6,7 +6,7 @@ leaves none: there the `forward` of a known autograd function is what tells of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, CodeType, FrameType, MethodType
 from typing import Any
 
@@ -22,7 +22,7 @@ APPLY: CodeType | None = getattr(_apply, "__code__", None)
 _forwards: CodeTable[Any] = CodeTable()  # whose forward a code object is, None for others
 
 
-def is_apply(function: Any) -> bool:
+def is_apply(function: Callable[..., Any]) -> bool:
     """Tell whether a function is the `apply` of an autograd function, and none of the program's own."""
     owner = getattr(function, "__self__", None)
     if type(function) is MethodType:
@@ -52,6 +52,6 @@ def _all_functions(kind: Any) -> Iterator[Any]:
         yield from _all_functions(each)
 
 
-def _forward_code(kind: Any) -> CodeType | None:
+def _forward_code(kind: type) -> CodeType | None:
     forward = vars(kind).get("forward")
     return getattr(getattr(forward, "__func__", forward), "__code__", None)

@@ -8,7 +8,7 @@ recorded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -53,7 +53,11 @@ class CountingMode(TorchFunctionMode):
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         with torch._C.DisableTorchFunction():
             result = function(*args, **(kwargs or {}))

@@ -10,7 +10,7 @@ import torch
 
 from graphwright.capture.proxies.spellings import name_of_target
 from graphwright.capture.state.symbols import Symbol, is_symbolic, leaves, symbol_of
-from graphwright.ir import Node, nodes_in
+from graphwright.ir import Node, Target, nodes_in
 from graphwright.ops import (
     cond,
     enter_context,
@@ -53,7 +53,7 @@ _OURS = ("torch", "_operator", "math", "builtins", "graphwright")
 _MAY_FAIL = ("linalg", "cholesky", "inverse", "multinomial", "one_hot", "embedding", "index", "gather", "take", "lu_")
 
 
-def errors_of(op: str, target: Any, args: Any) -> Errors:
+def errors_of(op: str, target: Target, args: tuple[Any, ...]) -> Errors:
     """The classes of errors that a node may raise where the program runs; none for what surely works."""
     if op in ("get_attr", "placeholder", "output"):
         return ()
@@ -84,7 +84,7 @@ def errors_of(op: str, target: Any, args: Any) -> Errors:
     return _of_name(name_of_target(target), args)
 
 
-def _of_name(name: str, args: Any) -> Errors:
+def _of_name(name: str, args: tuple[Any, ...]) -> Errors:
     if name == "item":
         return _NUMBER
     if name in _ELEMENTWISE:
@@ -103,7 +103,7 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor | Node)
 
 
-def fails_by_data(recorder: TypedCapture, target: Any, args: Any) -> bool:
+def fails_by_data(recorder: TypedCapture, target: Target, args: tuple[Any, ...]) -> bool:
     """Tell whether data, rather than sizes, may decide that an operation fails."""
     name = target if isinstance(target, str) else str(getattr(target, "__name__", target))
     if any(part in name for part in _MAY_FAIL) or target in (int, float) or name == "item":

@@ -18,7 +18,7 @@ from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import Node
+from graphwright.ir import Node, Target
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -34,7 +34,9 @@ __all__ = [
 ]
 
 
-def record_leaf_module(recorder: TypedCapture, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+def record_leaf_module(
+    recorder: TypedCapture, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Record the call of a leaf module."""
     shell = module if recorder.shells is None else recorder.shells.shell(module)
     if any(getattr(shell, table).keys() != getattr(module, table).keys() for table in _HOOKS):
@@ -85,12 +87,16 @@ def _owner_of(recorder: TypedCapture, method: Any) -> tuple[str, nn.Module]:
     )
 
 
-def record_outlined_module(recorder: TypedCapture, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+def record_outlined_module(
+    recorder: TypedCapture, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Record the call of a module whose forward cannot be traced."""
     return record_opaque(recorder, "call_module", path, recorder.examples.module(module), args, kwargs)
 
 
-def record_leaf_function(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def record_leaf_function(
+    recorder: TypedCapture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Record the call of a function of the user's as one node."""
     owner = getattr(function, "__self__", None)
     shells = recorder.shells
@@ -118,11 +124,7 @@ def record_foreign_call(
     """
     if not recorder.examples.is_real and any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
         raise NeedsRealValues("an array is made of the data of a tensor")
-    recorder.gives_data = True
-    try:
-        return recorder.record("call_function", function, run or function, args, kwargs)
-    finally:
-        recorder.gives_data = False
+    return recorder.record("call_function", function, run or function, args, kwargs, gives_data=True)
 
 
 def holds_values(value: Any) -> bool:
@@ -135,10 +137,10 @@ def holds_values(value: Any) -> bool:
 def record_opaque(
     recorder: TypedCapture,
     op: str,
-    target: Any,
+    target: Target,
     run: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     owner: tuple[Node, ...] = (),
 ) -> Any:
     """Record a call: what it gives depends on who knows what."""
@@ -150,12 +152,11 @@ def record_opaque(
         with torch._C._EnableTorchFunction(), counting:
             return run(*args, **kwargs)
 
-    recorder.gives_data = True
-    recorder.counting = None if is_torch(target) else counting
+    if is_torch(target):
+        return recorder.record(op, target, run, args, kwargs, owner, gives_data=True)
     try:
-        return recorder.record(op, target, run if recorder.counting is None else counted, args, kwargs, owner)
+        return recorder.record(op, target, counted, args, kwargs, owner, True, lambda: counting.count)
     finally:
-        recorder.gives_data, recorder.counting = False, None
         recorder.calls.hidden += counting.count
 
 

@@ -37,12 +37,12 @@ _PACKING_NAMES = frozenset(function.__name__ for function in _PACKING)
 _SIGNATURE = inspect.signature(torch.func.functional_call)
 
 
-def is_whole(function: Any) -> bool:
+def is_whole(function: Callable[..., Any]) -> bool:
     """Tell whether a function is the `apply` of an autograd function, or one that TorchScript has compiled."""
     return is_apply(function) or isinstance(function, torch._C.ScriptFunction)
 
 
-def whole_call(recorder: TypedCapture, function: Any) -> Callable[..., Any] | None:
+def whole_call(recorder: TypedCapture, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
     if type(function) is FunctionType:
         recording = _IN_PYTHON.get(function)
@@ -56,14 +56,14 @@ def packs(code: CodeType) -> bool:
     return not _PACKING_NAMES.isdisjoint(code.co_names)
 
 
-def _packing(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _packing(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Record a call that packs or unpacks sequences."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
     return recorder.record("call_function", function, function, args, kwargs)
 
 
-def _scripted(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _scripted(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Record a call of a function that TorchScript has compiled."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
@@ -105,6 +105,6 @@ _IN_PYTHON: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-def inline(function: Any, args: Any, kwargs: Any) -> Any:
+def inline(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what is not recorded as a whole; the calls around it are known."""
     return function(*args, **kwargs)

@@ -154,8 +154,7 @@ class Holder(Growing):
 
         In a loop this way through it may be one that only a later iteration goes: it is captured again then.
         """
-        if self.recorder.region.is_in_loop():
-            self.recorder.reads_early = True
+        if self.recorder.region.note_early_read():
             return Raised()
         return stopping(Unlike(f"{self.name or 'a list'} is read before anything is in it"))
 

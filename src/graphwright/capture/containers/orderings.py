@@ -152,12 +152,12 @@ class _Ordering:
         """The keys of a list of the program, computed in a graph that is not kept."""
         recorder = self._recorder
         region = Region(recorder.region, sys._getframe(), self._place)
-        recorder.region, before, mark = region, recorder.region, recorder.mark()
-        try:
-            return [self._call(self._key, value) for value in self._values]
-        finally:
-            recorder.region = before
-            recorder.back_to(mark)
+        mark = recorder.mark()
+        with recorder.writing(region):
+            try:
+                return [self._call(self._key, value) for value in self._values]
+            finally:
+                recorder.back_to(mark)
 
     def _kind(self) -> Any:
         """What all values are like. Raises Unlike."""
@@ -176,19 +176,17 @@ class _Ordering:
         recorder, name = self._recorder, _parameter(self._key)
         region = Region(recorder.region, sys._getframe(), self._place)
         region.transform = _ORDERINGS[self._function]
-        before, recorder.region = recorder.region, region
         try:
-            node = region.graph.create_node("placeholder", name, (), {}, name)
-            node._target = node.name
-            key = self._call(self._key, value_of_kind(recorder, kind, node, name, self._place))
-            given = recorder.lifted(recorder.argument(key))
-            last = region.graph._root.prev
-            region.graph.output(given)._origin = last._origin or recorder.site()
+            with recorder.writing(region):
+                node = region.graph.create_node("placeholder", name, (), {}, name)
+                node._target = node.name
+                key = self._call(self._key, value_of_kind(recorder, kind, node, name, self._place))
+                given = recorder.lifted(recorder.argument(key))
+                last = region.graph._root.prev
+                region.graph.output(given)._origin = last._origin or recorder.site()
         except Raised:
             message = f"the key of {_ORDERINGS[self._function]} raises an exception whatever it is given"
             raise refusal(CaptureError(message, at=recorder.where())) from None
-        finally:
-            recorder.region = before
         return region
 
     # ---- the example

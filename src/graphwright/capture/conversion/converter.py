@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import re
+from collections.abc import Callable
 from typing import Any
 
 from graphwright.capture.conversion.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
@@ -475,7 +476,7 @@ class Converter(ast.NodeTransformer):
             return self.generic_visit(node)
         return self._folded(node, "and_then" if isinstance(node.op, ast.And) else "or_else", self.visit)
 
-    def _folded(self, node: ast.BoolOp, name: str, convert: Any) -> Any:
+    def _folded(self, node: ast.BoolOp, name: str, convert: Callable[..., Any]) -> Any:
         *first, last = [convert(value) for value in node.values]
         for value in reversed(first):
             last = self._call(name, node, value, lambda_of(last))
@@ -592,7 +593,7 @@ class Converter(ast.NodeTransformer):
         parts = self._parts_of(generator, self._truth)
         return None if parts is None else self._call("decided", node, self.visit(node.func), *parts)
 
-    def _parts_of(self, node: ast.ListComp | ast.GeneratorExp, convert: Any) -> list[Any] | None:
+    def _parts_of(self, node: ast.ListComp | ast.GeneratorExp, convert: Callable[..., Any]) -> list[Any] | None:
         """What a comprehension goes over, its target, and functions of an item; None where it has to stay as it is."""
         loop = node.generators[0]
         parts, is_simple = [node.elt, *loop.ifs], len(node.generators) == 1 and bool(plain_names(loop.target))

@@ -15,6 +15,7 @@ from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.source.syntax import PREFIX
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "set_cell"]
@@ -123,7 +124,7 @@ class State:
         for now, before in (*self._containers, *self._apart):
             refill(now, before)
 
-    def write(self, values: list[Any], where: str | None, place: Any, result: Any = None) -> None:
+    def write(self, values: list[Any], where: str | None, place: Place | None, result: Any = None) -> None:
         """Give the variables and containers their values after the branch, whose own value is the result."""
         count = len(self.names)
         for name, value in zip(self.names, values[:count], strict=True):

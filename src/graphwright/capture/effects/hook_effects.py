@@ -67,7 +67,7 @@ class HookEffects:
         return is_changed
 
 
-def _known_to(hook: Any) -> Iterator[Any]:
+def _known_to(hook: Callable[..., Any]) -> Iterator[Any]:
     """Iterate over what a hook is bound to, closes over, or may find in its global variables."""
     function = _function(hook)
     yield getattr(hook, "__self__", None)
@@ -78,12 +78,12 @@ def _known_to(hook: Any) -> Iterator[Any]:
                 yield function.__globals__[name]
 
 
-def _function(hook: Any) -> Any:
+def _function(hook: Callable[..., Any]) -> Any:
     inner = hook.__func__ if isinstance(hook, MethodType) else hook
     return inner if isinstance(inner, FunctionType) else None
 
 
-def _reaches(shells: Shells, hook: Any) -> bool:
+def _reaches(shells: Shells, hook: Callable[..., Any]) -> bool:
     """Tell whether a hook knows a module of the program."""
     return any(isinstance(value, nn.Module) and shells.path(value) is not None for value in _known_to(hook))
 

@@ -97,10 +97,10 @@ class _Table:
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
-        now = _as_dict(self.now)
+        now = self.now if isinstance(self.now, dict) else _as_dict(self.now)
         for key, value in now.items():
             before = self.before.get(key, _ABSENT)
-            if not is_same(before, value):
+            if before is not value and not is_same(before, value):
                 yield key, before, value
         for key, before in self.before.items():
             if key not in now:
@@ -108,8 +108,9 @@ class _Table:
 
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over (key, value) of what has changed since it was written last."""
-        for key, value in _as_dict(self.now).items():
-            if not is_same(self.written.get(key, self.before.get(key, _ABSENT)), value):
+        for key, value in (self.now if isinstance(self.now, dict) else _as_dict(self.now)).items():
+            known = self.written[key] if key in self.written else self.before.get(key, _ABSENT)
+            if known is not value and not is_same(known, value):
                 yield key, value
 
     def name(self, key: Any) -> str:
@@ -156,7 +157,7 @@ class Keeping:
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
         """Put live values into a container, and note what is in it."""
         table = _Table(self._kind_of_module, owner, path, keys, container, {})
-        for key, value in list(_as_dict(container).items()):
+        for key, value in list((container if isinstance(container, dict) else _as_dict(container)).items()):
             if keys is None and key in _MODULE_ATTRIBUTES and key != "training":
                 table.before[key] = value
                 continue
@@ -255,13 +256,10 @@ class Keeping:
         """Read an attribute: before the program's branches, for none of them writes it."""
         recorder = self._recorder
         path, keys = place
-        before, recorder.region = recorder.region, recorder.root
-        try:
+        with recorder.writing(recorder.root):
             node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
             for key in keys:
                 node = recorder.node("call_function", operator.getitem, (node, key), {}, "kept")
-        finally:
-            recorder.region = before
         return node
 
     def _item(self, make: Callable[[], Node], key: Any, is_attribute: bool = False) -> Callable[[], Node]:
@@ -399,13 +397,8 @@ class Keeping:
 
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
-        recorder = self._recorder
-        before, recorder.is_finishing = recorder.is_finishing, True
-        objects, recorder.objects = recorder.objects, recorder.objects.copy()
-        try:
+        with self._recorder.finishing():
             self.write()
-        finally:
-            recorder.is_finishing, recorder.objects = before, objects
 
     def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Any) -> bool:
         """Write a new attribute on a side of a branch, after which it holds what `after` stands for.

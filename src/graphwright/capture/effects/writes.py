@@ -13,6 +13,7 @@ import torch
 from graphwright.capture.proxies.spellings import is_setitem, written_argument
 from graphwright.capture.state.symbols import Symbol, leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Target
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -30,14 +31,14 @@ class Writes:
         self._reads: list[tuple[Symbol, Any, Region]] = []
         self._round = 0  # of loops: what was known before one may be otherwise in its next iteration
 
-    def read(self, symbol: Symbol, tensor: Any) -> Symbol:
+    def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:
         """Note that a number is read from a tensor: as of now."""
         if isinstance(tensor, TensorProxy):
             symbol.key = (symbol.function, id(tensor), *self.stamp(tensor))
             self._reads.append((symbol, _memory(tensor), self._recorder.region))
         return symbol
 
-    def before(self, op: str, target: Any, args: Any, kwargs: Any) -> None:
+    def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written: make the nodes of numbers that it would change."""
         written = args[0] if is_setitem(target) else written_argument(op, target, args, kwargs)
         for tensor in leaves(written):
@@ -50,11 +51,8 @@ class Writes:
         around = list(recorder.region.all())
         for symbol, read_from, region in self._reads:
             if read_from == memory and region in around:
-                recorder.region, inside = region, recorder.region
-                try:
+                with recorder.writing(region):
                     recorder.numbers.node_of_symbol(symbol)
-                finally:
-                    recorder.region = inside
         self._reads = [read for read in self._reads if read[1] != memory]
 
     def start_loop(self) -> None:

@@ -101,18 +101,16 @@ class AttemptRegion:
         region = Region(recorder.region, sys._getframe(), self._entry.place)
         region.is_data, region.is_taken = True, None
         depth, has_raised, left = recorder.ambient.depth, False, None
-        recorder.region, before = region, recorder.region
         self._kept.region = region
-        try:
-            left = self._attempts.within(self._entry, self._tried)
-            recorder.ambient.notice()
-        except Raised:
-            has_raised = True
-        except (Exception, Refusal) as error:
-            self._ended_by(error)
-            has_raised = True
-        finally:
-            recorder.region = before
+        with recorder.writing(region):
+            try:
+                left = self._attempts.within(self._entry, self._tried)
+                recorder.ambient.notice()
+            except Raised:
+                has_raised = True
+            except (Exception, Refusal) as error:
+                self._ended_by(error)
+                has_raised = True
         if recorder.pending is not None:
             raise recorder.pending
         if recorder.ambient.depth != depth:
@@ -143,11 +141,8 @@ class AttemptRegion:
         recorder, _entry = self._recorder, self._entry
         leaves: list[tuple[Any, Any]] = []
         made = [] if has_raised else leaving(recorder, region, values, [EMPTY, *self._state.values_before()], leaves)
-        before, recorder.region = recorder.region, region
-        try:
+        with recorder.writing(region):
             outputs = tuple([recorder.lifted(recorder.argument(value)) for value, _ in leaves])
-        finally:
-            recorder.region = before
         region.graph.output(outputs)._origin = recorder.site()
         _keep_computing(region)
         self._kept.close()

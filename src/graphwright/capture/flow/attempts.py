@@ -79,6 +79,7 @@ class Attempts(MadeErrors):
         self._is_noting = False
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
         self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
+        self._without_handlers: dict[int, CodeType] = {}  # functions met on the stack, by id
 
     # ---- statements
 
@@ -233,7 +234,7 @@ class Attempts(MadeErrors):
             return False
         return self.raised(self.original(error))
 
-    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any, may_be_size: bool) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's.
 
         Else raises the error. Where the program catches it, the sizes are guarded; on real values, data may decide.
@@ -242,9 +243,10 @@ class Attempts(MadeErrors):
         if isinstance(error, IndexError):
             is_other_way = any(region.is_taken is False for region in recorder.region.all())
             if as_first_index(args, kwargs):
-                return recorder.examples.run(run, recorder.to_examples(args), recorder.to_examples(kwargs))
+                given = recorder.to_examples(args, may_be_size), recorder.to_examples(kwargs, may_be_size)
+                return recorder.examples.run(run, *given)
             if run is operator.getitem and is_other_way:
-                subject, index = recorder.to_examples(args)
+                subject, index = recorder.to_examples(args, may_be_size)
                 return recorder.examples.run(run, (subject, nearest(index, subject)), {})
         if recorder.questions.is_caught_outside():
             if recorder.examples.is_real and fails_by_data(recorder, run, args):
@@ -350,9 +352,13 @@ class Attempts(MadeErrors):
         if self._recorder.plan.control_flow != "stage":
             return False
         at: FrameType | None = frame
+        plain = self._without_handlers
         while at is not None and at.f_code is not RUN:
-            if _tried_lines(at.f_code):
-                return True
+            code = at.f_code
+            if id(code) not in plain:
+                if _tried_lines(code):
+                    return True
+                plain[id(code)] = code
             at = at.f_back
         return False
 

@@ -155,11 +155,8 @@ def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, p
         for side, mine, its in (sides[0], *held), (sides[1], *reversed(held)):
             for key in [key for key in mine if key not in its and key not in before]:
                 unbound = Unbound(key, where, place)
-                outer, recorder.region = recorder.region, side.region
-                try:
+                with recorder.writing(side.region):
                     is_written = recorder.keeping.write_new(container, key, mine[key], unbound)
-                finally:
-                    recorder.region = outer
                 if is_written:
                     del mine[key]
                     for values in held:
@@ -197,24 +194,24 @@ def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], An
     depth = recorder.ambient.depth
     raised = False
     result = None
-    recorder.region, before = region, recorder.region
     questions, known = recorder.questions, recorder.questions.known
-    questions.known = known | questions.conditions.facts(subject, value)
-    bound = _bind(recorder, subject, value, state)
-    try:
-        result = run()
-        recorder.ambient.notice()
-    except Raised:
-        raised = True
-    except (Exception, Refusal) as error:
-        is_certain = recorder.questions.reads_unassigned(error) or divides_by_zero(error)
-        is_waiting = recorder.plan.ways.get(place) == "wait"
-        if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
-            raise _failed(recorder, subject, value, error, place) from error
-        recorder.questions.write_raise(error)
-        raised = True
-    finally:
-        recorder.region, questions.known = before, known
+    with recorder.writing(region):
+        questions.known = known | questions.conditions.facts(subject, value)
+        bound = _bind(recorder, subject, value, state)
+        try:
+            result = run()
+            recorder.ambient.notice()
+        except Raised:
+            raised = True
+        except (Exception, Refusal) as error:
+            is_certain = recorder.questions.reads_unassigned(error) or divides_by_zero(error)
+            is_waiting = recorder.plan.ways.get(place) == "wait"
+            if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
+                raise _failed(recorder, subject, value, error, place) from error
+            recorder.questions.write_raise(error)
+            raised = True
+        finally:
+            questions.known = known
     if recorder.ambient.depth != depth:
         recorder.ambient.forget(depth)
         raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
@@ -278,13 +275,10 @@ def _finish(
 ) -> list[Any]:
     """Write the outputs of both bodies and the branch itself; return its values."""
     for number, side in enumerate(sides):
-        before, recorder.region = recorder.region, side.region
-        try:
+        with recorder.writing(side.region):
             outputs = [
                 recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves
             ]
-        finally:
-            recorder.region = before
         result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
         side.region.graph.output(result)._origin = recorder.site()
     operands = list(dict.fromkeys(outside for side in sides for outside in side.region.lifted))

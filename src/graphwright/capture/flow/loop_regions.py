@@ -7,10 +7,12 @@ one iteration to the next is then exactly what the loop carries. What one run le
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,13 +65,17 @@ class _Run:
     item: Node
     test: Any = None  # the argument that says whether there is a further iteration
     test_region: Region | None = None
-    outer: Region | None = None  # while it runs
     entry: list[Any]
     after: list[Any]
     before: list[Any]  # the state before the loop
     template: list[Any]
     stop: Any = False
     goes_on: bool | None = None  # what the condition is for the example
+
+    @property
+    def reads_early(self) -> bool:
+        """Whether an item of a list is read before the list is known to have any."""
+        return self.region.reads_early or (self.test_region is not None and self.test_region.reads_early)
 
 
 class LoopRegion:
@@ -140,14 +146,12 @@ class LoopRegion:
         mark = recorder.mark()
         for _ in range(_MOST_RUNS):
             recorder.back_to(mark)
-            kinds, recorder.reads_early = [grown.kind for grown, _ in self._grown], False
+            kinds = [grown.kind for grown, _ in self._grown]
             run = self._run(template)
             grows = any(grown.kind is not kind for (grown, _), kind in zip(self._grown, kinds, strict=True))
-            reads_early, recorder.reads_early = recorder.reads_early, False
-            if reads_early and not grows:
-                if not recorder.region.is_in_loop():
+            if run.reads_early and not grows:
+                if not recorder.region.note_early_read():  # a loop around this one fills it
                     raise Unlike("an item is read of a list or dict in which there never is one")
-                recorder.reads_early = True  # a loop around this one fills it
                 raise _Empty
             template = [*template, *run.before[len(template) :]]
             names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
@@ -183,57 +187,71 @@ class LoopRegion:
 
     def _run(self, template: list[Any], index: int = 0) -> _Run:
         """Run the body once, on stand-ins of what it finds."""
-        recorder, state = self._recorder, self._state
         run = _Run()
-        try:
-            if self._test is not None:
-                run.test_region = self._enter(template, run, index == 0)
-                value = held(self._test())
-                recorder.ambient.notice()
-                run.goes_on = recorder.questions.of_example(value) if is_open(value) else bool(value)
-                run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
-                if not all(map(is_same, state.read(), run.entry)):
-                    raise Unlike("the condition of the loop changes values")
-                self._leave(run)
-            run.region = self._enter(template, run, index == 0)
-            depth = recorder.ambient.depth
-            has_raised = False
-            try:
-                run.stop = self._body() if self._items is None else self._body(self._item(run, index))
-                recorder.ambient.notice()
-                recorder.attempts.flush(run.region)
-            except Raised:
-                has_raised = True
-            if recorder.ambient.depth != depth:
-                recorder.ambient.forget(depth)
-                raise Unlike("a context is entered or left in the loop")
-            why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-            if why is not None:
-                raise recorder.questions.restart(why)
-            run.after = list(run.entry) if has_raised else state.read()
-            run.before = state.values_before()
-            run.entry += run.before[len(run.entry) :]
-            run.after += run.before[len(run.after) :]
-        except (Unlike, Grows):
-            raise
-        except (Exception, Refusal) as error:
-            raise self._failed(error) from error
-        finally:
-            self._leave(run)
+        if self._test is not None:
+            with self._iteration(template, run, index == 0, sys._getframe()) as run.test_region:
+                self._ask(run)
+        with self._iteration(template, run, index == 0, sys._getframe()) as run.region:
+            self._go(run, index)
         return run
+
+    def _ask(self, run: _Run) -> None:
+        """Run the condition of a `while`."""
+        recorder = self._recorder
+        assert self._test is not None
+        value = held(self._test())
+        recorder.ambient.notice()
+        run.goes_on = recorder.questions.of_example(value) if is_open(value) else bool(value)
+        run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
+        if not all(map(is_same, self._state.read(), run.entry)):
+            raise Unlike("the condition of the loop changes values")
+
+    def _go(self, run: _Run, index: int) -> None:
+        """Run the body itself."""
+        recorder, state = self._recorder, self._state
+        depth, has_raised = recorder.ambient.depth, False
+        try:
+            run.stop = self._body() if self._items is None else self._body(self._item(run, index))
+            recorder.ambient.notice()
+            recorder.attempts.flush(run.region)
+        except Raised:
+            has_raised = True
+        if recorder.ambient.depth != depth:
+            recorder.ambient.forget(depth)
+            raise Unlike("a context is entered or left in the loop")
+        why = None if recorder.keeping is None else recorder.keeping.learn_growth()
+        if why is not None:
+            raise recorder.questions.restart(why)
+        run.after = list(run.entry) if has_raised else state.read()
+        run.before = state.values_before()
+        run.entry += run.before[len(run.entry) :]
+        run.after += run.before[len(run.after) :]
 
     def _item(self, run: _Run, index: int) -> Any:
         assert self._items is not None
         return self._items.item(self._recorder, run.item, targets_in(self._target), index)
 
-    def _enter(self, template: list[Any], run: _Run, is_first: bool) -> Region:
-        """Start to write to a graph of its own, with the state that an iteration finds."""
-        recorder = self._recorder
-        region = Region(recorder.region, sys._getframe(1), self._place)
+    @contextlib.contextmanager
+    def _iteration(self, template: list[Any], run: _Run, is_first: bool, frame: FrameType) -> Iterator[Region]:
+        """Write to a graph of its own, with the state that an iteration finds; then put the state back."""
+        region = Region(self._recorder.region, frame, self._place)
         region.is_loop = True
         region.is_data = self._items is None or self._items.is_data
         region.plain_way = self._plain_way()
-        run.outer, recorder.region = recorder.region, region
+        with self._recorder.writing(region):
+            try:
+                self._enter(template, run, is_first)
+                yield region
+            except (Unlike, Grows):
+                raise
+            except (Exception, Refusal) as error:
+                raise self._failed(error) from error
+            finally:
+                self._state.restore()
+
+    def _enter(self, template: list[Any], run: _Run, is_first: bool) -> None:
+        """Give the state what an iteration finds: stand-ins, which are inputs of its graph."""
+        recorder, region = self._recorder, self._recorder.region
         recorder.writes.start_loop()
         if self._items is not None:
             run.item = _input(region, self._target if self._target.isidentifier() else "item")
@@ -248,13 +266,6 @@ class LoopRegion:
             grown.set_content(content)
             if isinstance(grown, LoopDict | LoopSet):
                 grown.is_certain = True
-        return region
-
-    def _leave(self, run: _Run) -> None:
-        """Go back to the graph around the loop and to the state before it."""
-        if run.outer is not None:
-            self._recorder.region, run.outer = run.outer, None
-            self._state.restore()
 
     def _repeat_content(self) -> None:
         """Fill the lists that grow with as many items as the example has."""
@@ -483,11 +494,8 @@ class LoopRegion:
     def _close(self, region: Region, result: Callable[[], Any]) -> None:
         """Write the output of a body."""
         recorder = self._recorder
-        before, recorder.region = recorder.region, region
-        try:
+        with recorder.writing(region):
             output = recorder.lifted(result())
-        finally:
-            recorder.region = before
         region.graph.output(output)._origin = recorder.site()
 
     def _outcome(self, tree: Any, slots: list[Slot], stop: Any) -> Any:

@@ -134,11 +134,9 @@ class Loops:
         recorder = self._recorder
         state = State((test,), (), ())
         region = Region(recorder.region, sys._getframe(), place)
-        recorder.region, before, mark = region, recorder.region, recorder.mark()
-        try:
+        mark = recorder.mark()
+        with recorder.writing(region):
             value = test()
-        finally:
-            recorder.region = before
         if is_open(value) or any(node.op != "placeholder" for node in region.graph.nodes):
             state.restore()
             recorder.back_to(mark)

@@ -156,7 +156,7 @@ class Questions:
             symbols = [] if symbol is None else [symbol]
             if isinstance(value, TensorProxy):
                 capture = with_examples(self._recorder)
-                capture.kinds_asked = True
+                capture.note_kind_asked()
                 symbols = [capture.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
             for symbol in symbols:
                 if symbol.has_value and not symbol.is_data and symbol.function != "constant":

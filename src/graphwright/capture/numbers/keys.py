@@ -11,7 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.origins import CallSite, user_frame
+from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def _roots(symbol: Symbol) -> Any:
 
 def site_of(symbol: Symbol) -> Any:
     """Where the program reads a size, and which."""
-    origin = CallSite.resolve(symbol.site)
+    assert symbol.site is not None
+    origin = symbol.site.resolve()
     return (
         origin.file, origin.line, origin.column, _NUMBERS.sub("*", origin.module), origin.call, symbol.function,
         *symbol.args[1:],

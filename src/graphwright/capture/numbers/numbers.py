@@ -237,7 +237,7 @@ class Numbers:
             return as_number(symbols[0])
         return as_number(self.computed_symbol(function, tuple(symbols)))
 
-    def _number_of(self, tensor: TensorProxy | ObjectProxy, kind: Any) -> Symbol:
+    def _number_of(self, tensor: TensorProxy | ObjectProxy, kind: type) -> Symbol:
         """`int(tensor)` or `float(tensor)`."""
         with torch._C.DisableTorchFunction():
             example = self._recorder.to_examples(tensor)
@@ -268,7 +268,7 @@ class Numbers:
         return self._recorder.argument(as_number(truth_of) if isinstance(truth_of, Symbol) else truth_of)
 
 
-def _identity(function: Any, args: tuple[Symbol, ...]) -> Symbol | None:
+def _identity(function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol | None:
     """`n + 0`, `n * 1` and their like are n."""
     if len(args) != 2:
         return None

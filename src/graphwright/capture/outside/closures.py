@@ -38,7 +38,7 @@ class Reached:
         made: Callable[..., Any] = (copy.object if is_plain_object(self._function) else copy.value)(self._function)
         return made
 
-    def _collect(self, function: Any) -> None:
+    def _collect(self, function: Callable[..., Any]) -> None:
         if id(function) in self._seen:
             return
         self._seen.add(id(function))
@@ -67,7 +67,7 @@ class Reached:
         self._names[id(module)] = name
 
 
-def _variables(function: Any) -> Iterator[tuple[str, Any]]:
+def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """The variables that a function reads from outside, and what they are."""
     if isinstance(function, functools.partial):
         yield "function", function.func

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -28,7 +29,7 @@ MAKERS = frozenset(maker.__name__ for maker in _MAKERS)  # what a function menti
 _NO_DRAWS = frozenset({"seed", "getstate", "setstate", "get_state", "set_state", "shuffle", "spawn"})
 
 
-def is_draw(function: Any) -> bool:
+def is_draw(function: Callable[..., Any]) -> bool:
     """Tell whether calling a function draws from a generator of Python's or NumPy's, or makes one."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, GENERATORS):

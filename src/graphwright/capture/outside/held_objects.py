@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -25,7 +26,7 @@ _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
 class HeldObjects:
     """What the objects in the attributes of modules, and the one that a function belongs to, hold as a pass starts."""
 
-    def __init__(self, shells: Shells | None, function: Any) -> None:
+    def __init__(self, shells: Shells | None, function: Callable[..., Any]) -> None:
         self._found: list[tuple[str, Any, Any]] = []
         self._seen: set[int] = set()
         hooks = [] if shells is None else [hook for module, _ in shells.all() for hook in hooks_of(module)]

@@ -23,7 +23,9 @@ def is_outside_call(frame: FrameType, shells: Shells | None) -> bool:
     return isinstance(module, nn.Module) and (shells is None or shells.path(module) is None)
 
 
-def call_outside(module: nn.Module, converted: Callable[[Any], Any], args: Any, kwargs: Any) -> Any:
+def call_outside(
+    module: nn.Module, converted: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call a module that has no shell. `converted` gives what to call in place of its forward."""
     forward: Any = module.forward
     stand_in: nn.Module = object.__new__(type(module))

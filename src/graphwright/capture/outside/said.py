@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(const)
 
 
-def warn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`warnings.warn(...)` of a converted function."""
     recorder = running()
     if recorder is None or function is not warnings.warn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.source.origins import user_frame
@@ -22,7 +22,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["GrowingDict", "GrowingList", "Growing", "is_growing"]
+__all__ = ["Growing", "GrowingDict", "GrowingList", "is_growing"]
 
 _MISSING: Any = object()
 
@@ -84,7 +84,7 @@ class Growing:
         name = self.recorder.target_name() or method
         return self.recorder.node("call_method", method, (self._read(), *arguments), {}, name=name)
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: Hashable) -> Any:
         if is_symbolic(key):
             return self.recorder.argument(key)
         return key
@@ -123,33 +123,33 @@ class GrowingDict(Growing, dict):  # type: ignore[type-arg]
     def _known_length(self) -> int:
         return dict.__len__(self)
 
-    def has(self, key: Any) -> Any:
+    def has(self, key: Hashable) -> Any:
         """`key in self`: a bool of the program; False as long as no pass has shown that the program stores it."""
         if key not in self.kinds:
             return dict.__contains__(self, key)
         node = self.recorder.node("call_function", operator.contains, (self._read(), key), {}, "contains")
         return as_number(with_examples(self.recorder).numbers.input_symbol(node, dict.__contains__(self, key)))
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return bool(self.has(key))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Hashable) -> Any:
         if key not in self.kinds:
             return dict.__getitem__(self, key)  # just stored, for the first time
         node = self.recorder.node("call_function", operator.getitem, (self._read(), key), {}, "getitem")
         return self._item(self.kinds[key], node, f"{self.name}[{key!r}]")
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: Any = None) -> Any:
         if key not in self.kinds:
             return default
         return self[key] if self.has(key) else default
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: Any) -> None:
         arguments = (self._read(), key, self.recorder.argument(value))
         self.recorder.node("call_function", operator.setitem, arguments, {})
         dict.__setitem__(self, key, value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Hashable) -> None:
         self.recorder.node("call_function", operator.delitem, (self._read(), key), {})
 
     def update(self, *others: Any, **items: Any) -> None:

@@ -43,7 +43,7 @@ def note_output(module: nn.Module, path: str) -> None:
 
 
 def _hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
-    def note(module: nn.Module, args: Any, value: Any) -> None:
+    def note(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
         for leaf in leaves(value):
             if isinstance(leaf, TensorProxy):
                 recorder = leaf.recorder

@@ -8,7 +8,7 @@ example's real data to learn what comes out; a tensor that comes back from there
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -61,10 +61,12 @@ class ObjectProxy:
         recorder, example, _ = _parts(self)
         return recorder.record("call_method", "__call__", type(example).__call__, (self, *args), kwargs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         return _parts(self)[0].record("call_function", function, function, args, kwargs)
 
-    def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, function: Callable[..., Any], method: str, *args: Any, **kwargs: Any) -> Any:
         recorder = _parts(self)[0]
         if method == "__call__":
             return recorder.record("call_function", function, function, args, kwargs)
@@ -179,7 +181,7 @@ def holds_objects(*values: Any) -> bool:
     return any(type(leaf) is ObjectProxy for leaf in leaves(values))
 
 
-def is_foreign(function: Any) -> bool:
+def is_foreign(function: Callable[..., Any]) -> bool:
     """Tell whether a function takes arrays, which a tensor of the program is none of."""
     home = getattr(function, "__module__", None) or type(function).__module__
     return str(home).partition(".")[0] == "numpy"

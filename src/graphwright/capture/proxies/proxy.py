@@ -10,7 +10,7 @@ import abc
 import contextlib
 import copy
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -107,7 +107,7 @@ class Proxy:
     def __torch_function__(
         cls,
         orig_method: Callable[..., Any],
-        types: Any,
+        types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -193,7 +193,7 @@ class MetaProxy(Proxy):
     def __torch_function__(
         cls,
         orig_method: Callable[..., Any],
-        types: Any,
+        types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:

@@ -11,7 +11,7 @@ import enum
 import opcode
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -98,7 +98,7 @@ class TracerBase:
         args: tuple[Argument, ...],
         kwargs: dict[str, Argument],
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Node:
         """Make a node from arguments that `create_arg` made, with the place in the user's program it comes from."""
         if self.check_mutable_operations and kind == "call_function":
@@ -153,7 +153,7 @@ class TracerBase:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:
         """Record one operation on the user's values and return the proxy of its result."""
@@ -272,7 +272,7 @@ class TracerBase:
             return a
         raise NotImplementedError(f"argument of type: {kind}")
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: Hashable) -> Any:
         if type(key) in ATOMS:
             return key
         made = self.create_arg(key)

@@ -19,6 +19,7 @@ import torch.overrides
 from torch.overrides import is_tensor_method_or_property
 
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Target
 
 __all__ = [
     "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "PUBLIC", "RESHAPES_IN_PLACE",
@@ -58,7 +59,7 @@ RESHAPES_IN_PLACE = frozenset({
 })  # fmt: skip
 
 
-def spoken(function: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def spoken(function: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of a call of a function of torch's but those that are None, False or private by default.
 
     >>> spoken(torch.nn.functional.softmax, {"dim": 1, "_stacklevel": 3, "dtype": None})
@@ -119,14 +120,14 @@ _UNARY_OPCODES = frozenset(code for name, code in opcode.opmap.items() if name.s
 _known_methods: dict[Any, str | None] = {}
 
 
-def property_name(function: Any) -> str | None:
+def property_name(function: Callable[..., Any]) -> str | None:
     """The property of Tensor that a getter or setter reads or writes, None for other functions."""
     if type(function) is MethodWrapperType and function.__name__ in ("__get__", "__set__"):
         return function.__self__.__name__  # type: ignore[attr-defined,no-any-return]
     return None
 
 
-def tensor_method_name(function: Any) -> str | None:
+def tensor_method_name(function: Callable[..., Any]) -> str | None:
     """The name of a method of Tensor, None for other functions."""
     try:
         return _known_methods[function]
@@ -163,12 +164,12 @@ def operator_call(
 IN_PLACE_FUNCTIONS = frozenset({*_IN_PLACE.values(), operator.imatmul})
 
 
-def name_of_target(target: Any) -> str:
+def name_of_target(target: Target) -> str:
     """The name of a function or method."""
     return target if isinstance(target, str) else getattr(target, "__name__", "")
 
 
-def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
+def written_argument(op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The argument that an operation writes to and gives back, if it does."""
     if "out" in kwargs:
         return kwargs["out"]
@@ -186,7 +187,7 @@ def written_argument(op: str, target: Any, args: Any, kwargs: Any) -> Any:
     return args[0] if is_in_place else None
 
 
-def is_setitem(target: Any) -> bool:
+def is_setitem(target: Target) -> bool:
     """Tell whether a target writes an item: `x[i] = y`."""
     return name_of_target(target) in ("setitem", "__setitem__")
 

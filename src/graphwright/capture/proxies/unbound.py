@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
 
 __all__ = ["BoundIf", "OneSided", "Unbound"]
 
@@ -13,7 +16,7 @@ __all__ = ["BoundIf", "OneSided", "Unbound"]
 class OneSided(CaptureError):
     """A variable is used that has a value on only one side of the branch of this place."""
 
-    def __init__(self, name: str, where: str | None, place: Any) -> None:
+    def __init__(self, name: str, where: str | None, place: Place | None) -> None:
         super().__init__(
             f"the variable {name!r} has a value on only one side of a branch",
             at=where,
@@ -25,7 +28,7 @@ class OneSided(CaptureError):
 class Unbound:
     """Stands for a variable that only one side of a branch assigned; where it is used, the branch forks instead."""
 
-    def __init__(self, name: str, where: str | None, place: Any) -> None:
+    def __init__(self, name: str, where: str | None, place: Place | None) -> None:
         object.__setattr__(self, "_about", (name, where, place))
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
@@ -46,7 +49,7 @@ class Unbound:
 class BoundIf(Unbound):
     """Stands for a variable that has a value where a loop was left: on that side of a branch it is that value."""
 
-    def __init__(self, name: str, where: str | None, place: Any, value: Any, decider: Any) -> None:
+    def __init__(self, name: str, where: str | None, place: Place | None, value: Any, decider: Any) -> None:
         super().__init__(name, where, place)
         object.__setattr__(self, "_held", (value, decider))
 

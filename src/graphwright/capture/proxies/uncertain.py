@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
@@ -25,7 +25,7 @@ SEVERAL: Any = (set, frozenset, collections.deque, type({}.values()), type({}.it
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, torch.Tensor})
 
 
-def only_moves(function: Any, args: tuple[Any, ...]) -> bool:
+def only_moves(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """Tell whether a builtin passes values on as they are, or asks only what holds them."""
     if any(function is asking for asking in _ASKS):
         return not any(map(is_uncertain, args))
@@ -46,7 +46,7 @@ _STORING: dict[type, frozenset[str]] = {
 _STORING[collections.OrderedDict] = _STORING[collections.defaultdict] = _STORING[dict]
 
 
-def uncertain_in(values: Any) -> TensorProxy | None:
+def uncertain_in(values: Iterable[Any]) -> TensorProxy | None:
     """A tensor that may be something else among values, and in what their objects hold; None without one.
 
     Of a module that is what it holds itself, not its submodules.

@@ -190,29 +190,27 @@ class Transforms:
     ) -> Any:
         """Run the function of the program once, recording into the region; return what it gives."""
         recorder = self._recorder
-        before, recorder.region = recorder.region, region
         try:
-            marks = _marks(name, options, len(inputs))
-            narrow = _slice if name == _VMAP else _require_grad
-            feed = _Feed(recorder, region, narrow)
-            given = [
-                feed.input(parameter, value, mark)
-                for parameter, value, mark in zip(_parameters(function, len(inputs)), inputs, marks, strict=True)
-            ]
-            named = {key: feed.input(key, value, 0 if name == _VMAP else None) for key, value in kwargs.items()}
-            result = call(function, *given, **named)
-            last = region.graph._root.prev
-            output = region.graph.output(recorder.lifted(recorder.argument(result)))
-            code = _code_of(function)
-            if code is not None:
-                output._origin = CallSite(code, 0, recorder.scope)
-                if last._origin is not None and isinstance(last._origin, CallSite) and last._origin.code is code:
-                    output._origin = last._origin
+            with recorder.writing(region):
+                marks = _marks(name, options, len(inputs))
+                narrow = _slice if name == _VMAP else _require_grad
+                feed = _Feed(recorder, region, narrow)
+                given = [
+                    feed.input(parameter, value, mark)
+                    for parameter, value, mark in zip(_parameters(function, len(inputs)), inputs, marks, strict=True)
+                ]
+                named = {key: feed.input(key, value, 0 if name == _VMAP else None) for key, value in kwargs.items()}
+                result = call(function, *given, **named)
+                last = region.graph._root.prev
+                output = region.graph.output(recorder.lifted(recorder.argument(result)))
+                code = _code_of(function)
+                if code is not None:
+                    output._origin = CallSite(code, 0, recorder.scope)
+                    if last._origin is not None and isinstance(last._origin, CallSite) and last._origin.code is code:
+                        output._origin = last._origin
         except Raised:
             message = f"the function given to {name} raises an exception whatever its inputs are"
             raise refusal(CaptureError(message, at=recorder.where())) from None
-        finally:
-            recorder.region = before
         return result
 
     def example_of(self, node: Node, region: Region | None) -> Any:
@@ -301,11 +299,8 @@ def _item(recorder: TypedCapture, region: Region, make: Callable[[], Node], key:
 
     @functools.cache
     def item() -> Node:
-        before, recorder.region = recorder.region, region
-        try:
+        with recorder.writing(region):
             return recorder.item_node(make(), key)
-        finally:
-            recorder.region = before
 
     return item
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
@@ -30,7 +31,7 @@ def cache_around(frame: FrameType) -> Any:
     return next((value for value in held if type(value) is _CACHE and _leads_to(value, code)), None)
 
 
-def without_cache(function: Any) -> Any:
+def without_cache(function: Callable[..., Any]) -> Any:
     """What a cached function calls when it has to compute; other functions are answered as they are."""
     if type(function) is _CACHE:
         return function.__wrapped__

@@ -11,6 +11,7 @@ import copy
 import inspect
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ class Scope:
         return self.kind
 
     @module_type.setter
-    def module_type(self, kind: Any) -> None:
+    def module_type(self, kind: type) -> None:
         self.kind = kind
 
     def stack(self) -> tuple[tuple[str, Any], ...]:
@@ -249,7 +250,7 @@ def _find_place(code: CodeType, instruction: int) -> Place:
     return Place(line, column, end_column, statement.lineno, text, target, () if target else tuple(targets))
 
 
-def definition_line(function: Any) -> str:
+def definition_line(function: Callable[..., Any]) -> str:
     """The line where a function is defined, as "file.py:3: def f(x):"; empty where there is no source."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:

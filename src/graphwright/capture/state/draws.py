@@ -6,6 +6,7 @@ the same numbers twice: so that is done for operations alone that take no genera
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ class OwnDraws(TorchDispatchMode):
         self._generators: dict[Any, torch.Generator] = {}
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, function: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in function.tags:

@@ -89,12 +89,14 @@ class Examples:
         with torch._C.DisableTorchFunction(), torch.enable_grad():
             return made.requires_grad_().view_as(made) if example.requires_grad else made
 
-    def repeat(self, function: Callable[..., Any], args: Any, kwargs: Any, is_opaque: bool) -> Any:
+    def repeat(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool
+    ) -> Any:
         """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
         self.replays.is_spoiled |= is_opaque
         return self.run(function, args, kwargs) if self.is_real else self.replays.run(function, args, kwargs, self.run)
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
         if self.between is not None and not self.is_running:
             self.between[0]()

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from graphwright.ir import Argument
+
 __all__ = ["ExportFlags", "filtering_logs", "standing_in", "uncompiled", "unreported", "watching"]
 
 _thread = threading.local()
@@ -145,7 +147,7 @@ def watching(
     codes = {code for function in functions if (code := getattr(function, "__code__", None)) is not None}
     before = sys.getprofile()
 
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
+    def profile(frame: FrameType, event: str, argument: Argument) -> None:
         if event == "call":
             if codes and frame.f_code in codes and frame.f_back is not None:
                 called(frame.f_back)

@@ -42,11 +42,17 @@ def leaf_predicate(leaf_modules: LeafModules) -> IsLeaf:
             f"leaf_modules holds {unknown[0]!r}", fix="use classes, class names, dotted paths, patterns of paths"
         )
 
+    of_class: dict[type, bool] = {}  # whether all modules of a class are leaves
+
     def is_leaf(module: nn.Module, path: str) -> bool:
         kind = type(module)
-        if isinstance(module, classes) or path in names or any(base.__name__ in names for base in kind.__mro__):
+        known = of_class.get(kind)
+        if known is None:
+            is_named = isinstance(module, classes) or any(base.__name__ in names for base in kind.__mro__)
+            known = of_class[kind] = is_named or is_torch_layer(module)
+        if known or path in names:
             return True
-        return is_torch_layer(module) or any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+        return bool(patterns) and any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
     return is_leaf
 

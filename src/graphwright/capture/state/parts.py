@@ -404,7 +404,7 @@ class Attempts(Protocol):
 class TypedAttempts(Attempts, Protocol):
     """The `try` statements of one capture."""
 
-    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any, may_be_size: bool) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's."""
 
     def look(self, frame: FrameType, op: str, target: Any, args: Any) -> None:

@@ -12,13 +12,16 @@ import linecache
 import os
 import time
 from types import CodeType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphwright.capture.source.positions import qualname_of
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.obstacles import Obstacles
 from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
 
 __all__ = ["Conversions", "Log", "Plan", "Restart"]
 
@@ -120,7 +123,7 @@ class Plan:
         names = sorted(qualname_of(code).rpartition("<locals>.")[2] for code in codes)
         return Restart(f"converted {', '.join(names)}")
 
-    def change(self, place: Any, way: Way, why: str) -> Restart:
+    def change(self, place: Place | None, way: Way, why: str) -> Restart:
         """Have one question answered another way."""
         self.ways[place] = way
         self.reasons[place] = why

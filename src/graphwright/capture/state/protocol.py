@@ -9,6 +9,7 @@ numbers there are, what is joined how.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,13 +50,18 @@ __all__ = ["Capture", "SymbolicCapture", "TypedCapture", "with_examples"]
 class Capture(Protocol):
     """One capture: the graph that is written, the plan of this pass, and the parts that know one thing each."""
 
-    region: Region  # the graph that is being written to
     pending: BaseException | None  # what ends the capture, as long as the program has not let it through
-    reads_early: bool  # whether a loop reads an item of a list before it is known to have any
 
     @property
     def root(self) -> Region:
         """The program's own graph."""
+
+    @property
+    def region(self) -> Region:
+        """The graph that is being written to, and what is known in it."""
+
+    def writing(self, region: Region) -> AbstractContextManager[Region]:
+        """What to enter to write to a region."""
 
     @property
     def graph(self) -> Graph:
@@ -170,8 +176,8 @@ class Capture(Protocol):
     def value(self, value: Any) -> Any:
         """A tensor that the program has as one whose data only a run knows; other values as they are."""
 
-    def to_examples(self, value: Any) -> Any:
-        """A value of the program with the examples of what only a run has."""
+    def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
+        """A value of the program with the examples of what only a run has; any number does for what is no size."""
 
     # ---- places
 
@@ -199,11 +205,12 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
-    counting: Any  # the mode that counts in the running operation, where that is not looked into
-    kinds_asked: bool  # whether the program asked for a dtype or rank
-    gives_data: bool  # whether numbers that the running operation gives are other ones in each run
-    is_finishing: bool  # whether the program has ended: nothing changes lists, dicts and objects any more
-    objects: dict[int, Callable[[], Node]]  # those of the user's classes among the inputs, by id
+    @property
+    def kinds_asked(self) -> bool:
+        """Whether the program asked for the dtype or rank of a tensor."""
+
+    def note_kind_asked(self) -> None:
+        """Note that the program asks for the dtype or rank of a tensor."""
 
     @property
     def examples(self) -> Examples:
@@ -234,8 +241,15 @@ class TypedCapture(Capture, Protocol):
         """Regions of ambient state."""
 
     @property
-    def devices(self) -> dict[int, tuple[torch.device, TensorProxy]]:
-        """Devices that were read from tensors, by id."""
+    def is_finishing(self) -> bool:
+        """Whether the program has ended: nothing changes lists, dicts and objects any more."""
+
+    def finishing(self) -> AbstractContextManager[None]:
+        """What to enter to write values as they are at the end of the program, or of a way through it."""
+
+    @property
+    def objects(self) -> dict[int, Callable[[], Node]]:
+        """The objects of the user's classes among the inputs, by id."""
 
     @property
     def generators(self) -> dict[int, Any]:
@@ -249,6 +263,8 @@ class TypedCapture(Capture, Protocol):
         args: Any,
         kwargs: Any,
         owner: tuple[Node, ...] = (),
+        gives_data: bool = False,
+        hidden: Callable[[], int] | None = None,
     ) -> Any:
         """Run an operation on the examples, make its node, and give the results as values of the program."""
 
@@ -263,6 +279,9 @@ class TypedCapture(Capture, Protocol):
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
+
+    def device_of(self, tensor: TensorProxy) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
     def is_leaf(self, module: nn.Module, path: str) -> bool:
         """Tell whether a module is one node."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from graphwright.capture.state.symbols import Symbol
 from graphwright.ir import Graph, Node
 
-__all__ = ["Region", "made_once"]
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
+
+__all__ = ["Region", "Writing", "first_operation", "made_once"]
 
 
 def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
@@ -24,6 +27,14 @@ def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
     return get
 
 
+def first_operation(graph: Graph) -> Node | None:
+    """The first node of a graph that is no input."""
+    node = graph._root._next
+    while node._op == "placeholder":
+        node = node._next
+    return None if node is graph._root else node
+
+
 class Region:
     """One graph being written, and the nodes known in it.
 
@@ -34,7 +45,7 @@ class Region:
         self,
         outer: Region | None = None,
         frame: FrameType | None = None,
-        place: Any = None,
+        place: Place | None = None,
         graph: Graph | None = None,
     ) -> None:
         self.graph = Graph() if graph is None else graph
@@ -42,6 +53,7 @@ class Region:
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
         self.is_loop = False
+        self.reads_early = False  # whether an item of a list is read there before the list is known to have any
         self.plain_way: Any = None  # how a loop can be run plainly, as the plan knows it
         self.is_taken: bool | None = True  # whether the example comes here; None where that is not known
         self.transform = ""  # the function of torch that the body is given to
@@ -61,9 +73,22 @@ class Region:
         """Tell whether this is the body of a loop, or inside one."""
         return any(region.is_loop for region in self.all())
 
+    def note_early_read(self) -> bool:
+        """Note that an item of a list is read before that is known to have any; False where no loop can fill it."""
+        loop = next((region for region in self.all() if region.is_loop), None)
+        if loop is not None:
+            loop.reads_early = True
+        return loop is not None
+
     def number(self, symbol: Symbol) -> Node | None:
         """The node that computes a number, here or in a region around."""
-        return next((region.numbers[symbol] for region in self.all() if symbol in region.numbers), None)
+        region: Region | None = self
+        while region is not None:
+            node = region.numbers.get(symbol)
+            if node is not None:
+                return node
+            region = region.outer
+        return None
 
     def lift(self, node: Node) -> Node:
         """Return the node that stands for a value in this region."""
@@ -75,7 +100,7 @@ class Region:
         inside = self.lifted.get(outside)
         if inside is None:
             graph = self.graph
-            first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+            first = first_operation(graph)
             with graph.inserting_before(first) if first is not None else graph.inserting_after():
                 inside = graph.create_node("placeholder", outside.name, (), {}, outside.name)
             inside._target = inside.name
@@ -85,7 +110,28 @@ class Region:
     def take(self, operands: list[Node]) -> None:
         """Have exactly these inputs, in this order."""
         inputs = [self.lifted[node] if node in self.lifted else self.lift(node) for node in operands]
-        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        first = first_operation(self.graph)
         for node in inputs:
             if first is not None:
                 first.prepend(node)
+
+
+class _Writer(Protocol):
+    region: Region
+
+
+class Writing:
+    """While it is entered, a capture writes to a region; then again to the one that it wrote to before."""
+
+    __slots__ = ("_before", "_capture", "_region")
+
+    def __init__(self, capture: _Writer, region: Region) -> None:
+        self._capture, self._region = capture, region
+
+    def __enter__(self) -> Region:
+        self._before = self._capture.region
+        self._capture.region = self._region
+        return self._region
+
+    def __exit__(self, *error: object) -> None:
+        self._capture.region = self._before

@@ -6,7 +6,7 @@ fake tensors takes most of the time of recording it; what it gave is remembered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -36,7 +36,9 @@ class Replays:
         """Begin a pass."""
         self._counts = {}
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, call: Callable[..., Any]) -> Any:
+    def run(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    ) -> Any:
         """Give what `call(function, args, kwargs)` gave in an earlier pass, or call it."""
         self.is_spoiled |= isinstance(function, nn.Module) and not type(function).__module__.startswith("torch.nn.")
         key = None if self.is_spoiled else _key(function, args, kwargs)
@@ -45,9 +47,10 @@ class Replays:
         known = self._results.setdefault(key, [])
         if key is not None and count < len(known):
             return known[count]
-        before = _versions(args, kwargs)
+        tensors = _tensors(args, kwargs)
+        before = _versions(tensors)
         result = call(function, args, kwargs)
-        if _writes(function) or before != _versions(args, kwargs):
+        if _writes(function) or before != _versions(tensors):
             self.is_spoiled = True
         elif key is not None and count == len(known):
             known.append(result)
@@ -55,7 +58,7 @@ class Replays:
         return result
 
 
-def _writes(function: Any) -> bool:
+def _writes(function: Callable[..., Any]) -> bool:
     """Tell whether an operation changes what kind of tensor its argument is, as no version counter does."""
     name = getattr(function, "__name__", "")
     return function is setattr or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_"))
@@ -65,16 +68,30 @@ class _Unknown(Exception):
     """A value that cannot be part of a key."""
 
 
-def _key(function: Any, args: Any, kwargs: Any) -> Any:
+def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         key = (
-            function, _frozen(args), _frozen(kwargs), torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-            torch._C._is_any_autocast_enabled(),
+            function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(), torch._C._is_any_autocast_enabled(),
         )  # fmt: skip
         hash(key)
     except (_Unknown, TypeError):
         return None
     return key
+
+
+def _all_frozen(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What tells values from others; those that operations mostly take without a further call."""
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind in _PLAIN:
+            found.append((kind, value))
+        elif isinstance(value, torch.Tensor):
+            found.append(("tensor", id(value)))
+        else:
+            found.append(_frozen(value))
+    return tuple(found)
 
 
 def _frozen(value: Any) -> Any:
@@ -84,25 +101,29 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return "tensor", id(value)
     if isinstance(value, tuple | list):
-        return kind, tuple([_frozen(item) for item in value])
+        return kind, _all_frozen(value)
     if kind is dict:
-        return kind, tuple([(key, _frozen(item)) for key, item in value.items()])
+        return kind, tuple(value), _all_frozen(value.values())
     if kind is slice:
         return kind, _frozen((value.start, value.stop, value.step))
     raise _Unknown
 
 
-def _versions(args: Any, kwargs: Any) -> list[int]:
-    """How often each tensor among the arguments was written to."""
+def _tensors(*values: Any) -> list[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    found, waiting = [], [*values]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, tuple | list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+    return found
+
+
+def _versions(tensors: list[torch.Tensor]) -> list[int]:
+    """How often each tensor was written to."""
     with torch._C.DisableTorchFunction():
-        return [0 if tensor.is_inference() else tensor._version for tensor in _tensors((args, kwargs))]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]

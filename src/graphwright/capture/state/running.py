@@ -21,7 +21,7 @@ __all__ = ["BOUNDARIES", "RUN", "Refusal", "capturing", "refusal", "run", "runni
 _thread = threading.local()
 
 
-def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the program: the frame of this is where a capture begins."""
     return function(*args, **kwargs)
 

@@ -18,6 +18,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
 
 if TYPE_CHECKING:
+    from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
@@ -43,24 +44,28 @@ class Symbol:
         hint: Number,
         function: Callable[..., Any] | str,
         args: tuple[Any, ...],
-        site: Any,
+        site: CallSite | None,
         kind: type | None = None,
     ) -> None:
         self.recorder = recorder
         self._hint = hint
         self.kind = kind or type(hint)
         self.sample = hint  # a number to run operations on examples with; an arbitrary one where there is no hint
-        self.is_data: bool = kind is not None or any(isinstance(arg, Symbol) and arg.is_data for arg in args)
         self.function = function  # a function, or the name of a method of the first argument
         self.args = args  # symbols, nodes and plain values
         self.site = site  # where the program computed it
         self.name = ""  # what the program's source calls it
         self.dim: Any = None  # of the size of a tensor: what tells it from sizes that may be others
         # What tells it from other numbers; tensors and nodes by id, for comparing them would be an operation.
-        self.key: tuple[Any, ...] = (
-            function,
-            *(arg.key if isinstance(arg, Symbol) else id(arg) for arg in args),
-        )
+        keys: list[Any] = [function]
+        self.is_data: bool = kind is not None
+        for arg in args:
+            if isinstance(arg, Symbol):
+                keys.append(arg.key)
+                self.is_data |= arg.is_data
+            else:
+                keys.append(id(arg))
+        self.key: tuple[Any, ...] = tuple(keys)
 
     @property
     def hint(self) -> Number:
@@ -238,9 +243,9 @@ def as_number(symbol: Symbol) -> Any:
     """Wrap a symbol as the torch number that the user's program computes with."""
     if symbol.function == "constant":
         return symbol.hint
-    if symbol.is_int():
+    if symbol.kind is int:
         return IntProxy(symbol)  # type: ignore[no-untyped-call]
-    kind = FloatProxy if symbol.is_float() else BoolProxy
+    kind = FloatProxy if symbol.kind is float else BoolProxy
     return kind(symbol)
 
 
@@ -268,7 +273,7 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def as_first_index(args: Any, kwargs: Any) -> bool:
+def as_first_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Have numbers that only a run knows be 0 where an example is needed, if they may be other indices than those."""
     symbols = [symbol for leaf in leaves((args, kwargs)) if (symbol := symbol_of(leaf)) is not None]
     sampled = [symbol for symbol in symbols if symbol.kind is int and not symbol.has_value and symbol.sample != 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -117,7 +117,11 @@ class TensorProxy(torch.Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         recorder = running()
         if recorder is not None:
@@ -132,7 +136,11 @@ class TensorProxy(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
-        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         proxy = next(leaf for leaf in tree_leaves((args, kwargs)) if type(leaf) is TensorProxy)
         raise proxy.recorder.callers.reached_cpp(function)

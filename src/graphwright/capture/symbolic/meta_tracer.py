@@ -17,7 +17,7 @@ from graphwright.capture.proxies.proxy import Attribute, Proxy
 from graphwright.capture.state.interception import standing_in
 from graphwright.capture.symbolic.tracer import Tracer
 from graphwright.capture.symbolic.wrap import recording
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, Target
 from graphwright.runtime import GraphModule
 
 __all__ = ["MetaAttribute", "MetaDeviceAttribute", "MetaProxy", "MetaTracer", "proxys_to_metas", "symbolic_trace"]
@@ -115,11 +115,11 @@ class MetaTracer(Tracer):
     def create_proxy(
         self,
         kind: str,
-        target: Any,
+        target: Target,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:
         """Record an operation, and compute what its result looks like where that of its arguments is known."""

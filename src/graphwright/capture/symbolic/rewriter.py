@@ -7,6 +7,7 @@ import copy
 import functools
 import inspect
 import textwrap
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +31,7 @@ class RewritingTracer(Tracer):
     ['x', 'sum_1', 'gt', '_assert', 'output']
     """
 
-    def _converted(self, function: Any) -> Any:
+    def _converted(self, function: Callable[..., Any]) -> Any:
         return _rewritten(function) if isinstance(function, FunctionType) else function
 
 

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
 from graphwright.capture.proxies.recording import trace_error_and
@@ -77,7 +78,7 @@ class _InputTracer(Protocol):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Any: ...
 
     def _proxy_placeholder(
@@ -86,7 +87,10 @@ class _InputTracer(Protocol):
 
 
 def make_inputs(
-    tracer: _InputTracer, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any
+    tracer: _InputTracer,
+    root_fn: Callable[..., Any],
+    is_module: bool,
+    concrete_args: Mapping[str, Any] | tuple[Any, ...] | None,
 ) -> tuple[Callable[..., Any], list[Any]]:
     """Make the placeholders of a program; return a function and the arguments to call it with, by position."""
     analyzed = inspect.unwrap(root_fn)
@@ -169,7 +173,7 @@ def placeholder_for(
     name: str,
     concrete_args: Mapping[str, Any] | None,
     signature: inspect.Signature | None,
-    function: Any,
+    function: Callable[..., Any],
 ) -> Any:
     """Make the placeholder of one parameter; answer with its proxy, or with the value it is specialized to."""
     if name[0] == "*":
@@ -213,7 +217,7 @@ def _specialized(tracer: _InputTracer, name: str, default: tuple[Any, ...], stru
     return pytree.tree_map(leaf, structure)
 
 
-def not_a_function(root: Any) -> TraceError:
+def not_a_function(root: nn.Module | Callable[..., Any]) -> TraceError:
     """The error for what has no Python signature that could tell its inputs."""
     return trace_error_and(AssertionError)(
         f"Expected FunctionType, got {type(root)}",
@@ -251,7 +255,7 @@ def without_stars(function: Callable[..., Any]) -> Callable[..., Any]:
     return FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
 
 
-def annotations_of(function: Any) -> dict[str, Any]:
+def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of a function, evaluated where they are strings; those that cannot be are left out."""
     function = inspect.unwrap(function)
     raw = getattr(function, "__annotations__", None) or {}

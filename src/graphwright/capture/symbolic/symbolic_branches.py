@@ -31,7 +31,7 @@ from graphwright.capture.proxies.spellings import is_setitem, written_argument
 from graphwright.capture.source.origins import CallSite, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.plan import Plan
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
 from graphwright.capture.state.samples import Sample, Unlike, Verdict
 from graphwright.capture.state.side_ended import Raised
@@ -48,7 +48,6 @@ class SymbolicRecorder:
     """One run of a program under a tracer: the region that is being written to, and the questions asked so far."""
 
     def __init__(self, tracer: Tracer, plan: Plan) -> None:
-        self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
         self.listed: list[Any] = []  # items of lists that loops make longer, and what they held
         self.tracer = tracer
         self.typed = None
@@ -88,6 +87,10 @@ class SymbolicRecorder:
         self.tracer.graph = region.graph
         self.tracer._lift = None if region.outer is None else self.lift
         self.tracer.parameter_proxy_cache = self._parameters[region]
+
+    def writing(self, region: Region) -> Writing:
+        """What to enter to write to a region."""
+        return Writing(self, region)
 
     @property
     def graph(self) -> Graph:
@@ -185,7 +188,7 @@ class SymbolicRecorder:
         """Nodes of symbolic tracing are not called as the source calls their values."""
         return ()
 
-    def to_examples(self, value: Any) -> Any:
+    def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
         """There are no examples."""
         return value
 

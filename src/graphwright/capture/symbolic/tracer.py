@@ -14,7 +14,7 @@ import math
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
@@ -184,7 +184,10 @@ class Tracer(TracerBase):
         return f"{prefix}{number}"
 
     def create_args_for_root(
-        self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
+        self,
+        root_fn: Callable[..., Any],
+        is_module: bool,
+        concrete_args: Mapping[str, Any] | tuple[Any, ...] | None = None,
     ) -> tuple[Callable[..., Any], list[Any]]:
         """Make the placeholders of a program. Returns a function, and the arguments to call it with by position.
 
@@ -278,7 +281,12 @@ class Tracer(TracerBase):
                 output.origin = output.prev.origin if is_returned(output.prev) else None
             return self.graph
 
-    def _run(self, root: Any, concrete_args: Any, plan: Plan | None = None) -> Graph:
+    def _run(
+        self,
+        root: nn.Module | Callable[..., Any],
+        concrete_args: Mapping[str, Any] | tuple[Any, ...] | None,
+        plan: Plan | None = None,
+    ) -> Graph:
         """Run the program on proxies once."""
         self._forget()
         self.graph = Graph(tracer_cls=type(self))
@@ -351,7 +359,7 @@ class Tracer(TracerBase):
         finally:
             self.scope = outer
 
-    def _converted(self, function: Any) -> Any:
+    def _converted(self, function: Callable[..., Any]) -> Any:
         """Return what runs instead of a function of the program: the root's own, and the `forward` of its modules."""
         return function if self._recorder is None else self._recorder.questions.converted(function)
 
@@ -448,7 +456,9 @@ class Tracer(TracerBase):
         return other
 
 
-def _module_of(root: Any, name: str) -> tuple[nn.Module | None, str, Callable[[Any], Any] | None]:
+def _module_of(
+    root: nn.Module | Callable[..., Any], name: str
+) -> tuple[nn.Module | None, str, Callable[[Any], Any] | None]:
     """The module of a program that is one, its method or a partial of these; the method; and what binds arguments."""
     if isinstance(root, nn.Module):
         return root, name, None
@@ -476,7 +486,7 @@ def _forward_of(shell: nn.Module) -> Callable[..., Any]:
     return forward
 
 
-def _wrapped_in(root: Any) -> list[Callable[..., Any]]:
+def _wrapped_in(root: nn.Module | Callable[..., Any]) -> list[Callable[..., Any]]:
     """The functions that captured modules inside call as wrapped ones: traced again, they stay so."""
     parts = [part for part in root.modules() if isinstance(part, GraphModule)] if isinstance(root, nn.Module) else []
     nodes = [node for part in parts for node in graph_of(part).nodes if node.op == "call_function"]
@@ -504,7 +514,11 @@ class _AmbientMode(TorchFunctionMode):
         self._tracer = tracer
 
     def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if not types:  # nothing but this mode asked: torch.einsum unpacks a list of proxies, and then asks them
             tracer = None

@@ -303,7 +303,12 @@ class _Asking:
         return self._make(graph, cond, (before, *bodies, tuple(operands)))
 
     def _make(
-        self, graph: Graph, function: Any, args: Any = (), kwargs: Any = EMPTY_KWARGS, target: str = "misfit"
+        self,
+        graph: Graph,
+        function: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] = EMPTY_KWARGS,
+        target: str = "misfit",
     ) -> Node:
         node = graph.create_node("call_function", function, args, dict(kwargs), "misfit")
         node._origin = _named(self.origin, target)

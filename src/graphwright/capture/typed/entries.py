@@ -123,7 +123,7 @@ def as_example(wanted: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return _example(wanted, "check_inputs")
 
 
-def _check_method(root: Any, name: str) -> None:
+def _check_method(root: nn.Module | Callable[..., Any], name: str) -> None:
     if not isinstance(root, nn.Module):
         raise CaptureError(
             f"methods names entry points of a module, and this is a {type(root).__name__}",

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -118,7 +118,7 @@ class Inputs:
         plan = self._recorder.plan
         options = _Options(options.is_static or path in plan.static, options.is_dynamic or path in plan.dynamic)
 
-        def inner(key: Any, item: Any, make_item: Callable[[], Node]) -> Any:
+        def inner(key: Hashable, item: Any, make_item: Callable[[], Node]) -> Any:
             return self._item(path_to(path, key), item, make_item, options)
 
         if isinstance(value, torch.Tensor):
@@ -201,7 +201,7 @@ class Inputs:
             return self.objects.remember(collections.deque(items, value.maxlen), make)
         return self.objects.remember(type(value)(items), make)
 
-    def _item_maker(self, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
+    def _item_maker(self, make: Callable[[], Node], key: Hashable) -> Callable[[], Node]:
         return made_once(lambda: self._call(operator.getitem, make(), key))
 
     def _field_maker(self, make: Callable[[], Node], name: str) -> Callable[[], Node]:

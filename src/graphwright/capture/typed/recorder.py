@@ -6,10 +6,11 @@ results `TensorProxy`s; calls of modules arrive through the shells.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -21,7 +22,6 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
-from graphwright.capture.calls.counting import CountingMode
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -49,6 +49,7 @@ from graphwright.capture.proxies.spellings import (
     PUBLIC,
     RESHAPES_IN_PLACE,
     TRUTHS,
+    is_setitem,
     module_name,
     name_of_target,
     operator_call,
@@ -65,13 +66,14 @@ from graphwright.capture.source.origins import CallSite, Scope, is_returned, pla
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.plan import Log, Plan
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.errors import CaptureError, GraphError
-from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
+from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 
@@ -84,7 +86,8 @@ class Recorder:
     """One capture: the graph being written, the shells it runs on, and the example values."""
 
     def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool], plan: Plan) -> None:
-        self.root = self.region = Region()
+        self.root: Region = Region()
+        self.region = self.root  # the graph that is being written to
         self.plan = plan
         self.examples = examples
         self.typed = self
@@ -105,21 +108,15 @@ class Recorder:
         self.transforms = Transforms(self)
         self.callers = Callers(self)
         self._calls: dict[str, int] = {}
-        self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
+        self._tensors = HeldTensors(self)
         self.is_running = False
         self.has_objects = False  # whether there are values outside of torch
-        self.gives_data = False  # whether numbers that the running operation gives are other ones in each run
-        self.counting: CountingMode | None = None  # of the running operation, where that is not looked into
-        self.takes_no_size = False  # whether the running operation takes no sizes
-        self.devices: dict[int, tuple[torch.device, TensorProxy]] = {}
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
-        self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
         self.is_finishing = False
         self.log: Log | None = None  # of the capture, where there is one
-        self.reads_early = False  # whether a loop reads an item of a list before it is known to have any
         self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -128,9 +125,17 @@ class Recorder:
         """The graph that is being written to."""
         return self.region.graph
 
+    def writing(self, region: Region) -> Writing:
+        """What to enter to write to a region."""
+        return Writing(self, region)
+
+    def note_kind_asked(self) -> None:
+        """Note that the program asks for the dtype or rank of a tensor."""
+        self.kinds_asked = True
+
     # ---- running
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
@@ -170,7 +175,7 @@ class Recorder:
             for table in tables:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
-                        self._paths.setdefault(id(value), prefix + name)
+                        self._tensors.note(value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -179,15 +184,25 @@ class Recorder:
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
-        self.is_finishing = True  # nothing changes lists, dicts and objects any more
-        writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
-        value = self.argument(result)
-        if self.keeping is not None:
-            self.keeping.write()
-        for function, args in writes:
-            self.node("call_function", function, args, {}, function.__name__)
+        with self.finishing():
+            writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
+            value = self.argument(result)
+            if self.keeping is not None:
+                self.keeping.write()
+            for function, args in writes:
+                self.node("call_function", function, args, {}, function.__name__)
         output = graph.create_node("output", "output", (value,))
         output.origin = last.origin if is_returned(last) else None
+
+    @contextlib.contextmanager
+    def finishing(self) -> Iterator[None]:
+        """While it lasts, nothing changes lists, dicts and objects any more: they are written as they are then."""
+        before, objects = self.is_finishing, self.objects
+        self.is_finishing, self.objects = True, objects.copy()
+        try:
+            yield
+        finally:
+            self.is_finishing, self.objects = before, objects
 
     def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
@@ -220,11 +235,7 @@ class Recorder:
 
     def opaque_items(self, value: Any, node: Node) -> Any:
         """Give what an operation that is not looked into computes: its numbers are those of a run."""
-        before, self.gives_data = self.gives_data, True
-        try:
-            return self._items(value, node)
-        finally:
-            self.gives_data = before
+        return self._items(value, node, (), True)
 
     # ---- calls of torch
 
@@ -275,39 +286,40 @@ class Recorder:
     # ---- nodes
 
     def record(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...] = ()
+        self,
+        op: str,
+        target: Target,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        owner: tuple[Node, ...] = (),
+        gives_data: bool = False,
+        hidden: Callable[[], int] | None = None,
     ) -> Any:
         """Run an operation on the examples, make its node, and give the results as proxies.
 
-        `owner` comes before the arguments of the node: the object whose method is called.
+        `owner` comes before the arguments of the node: the object whose method is called. `gives_data` says that
+        numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
-        self.takes_no_size = getattr(target, "__module__", None) == "_operator"
-        before, self.gives_data = self.gives_data, self.gives_data or (self.has_objects and holds_objects(args, kwargs))
-        try:
-            return self._recorded(op, target, run, args, kwargs, owner)
-        finally:
-            self.gives_data = before
-
-    def _recorded(
-        self, op: str, target: Any, run: Callable[..., Any], args: Any, kwargs: Any, owner: tuple[Node, ...]
-    ) -> Any:
-        self.writes.before(op, target, args, kwargs)
-        example = self._on_examples(run, args, kwargs)
-        node_args = (*owner, *[self.argument(arg) for arg in args])
-        node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()}
+        gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
+        written = written_argument(op, target, args, kwargs)
+        if written is not None or is_setitem(target):
+            self.writes.before(op, target, args, kwargs)
+        example = self._on_examples(run, args, kwargs, gives_data, getattr(target, "__module__", None) != "_operator")
+        node_args = (*owner, *map(self.argument, args))
+        node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()} if kwargs else {}
         name = ""  # a value must not have the name of the function that the code calls for it
-        if target == "numpy" or (op == "call_function" and self.gives_data):
+        if target == "numpy" or (op == "call_function" and gives_data):
             name = self.target_name() or ("array" if target == "numpy" else "value")
         node = self.node(op, target, node_args, node_kwargs, name=name)
-        if self.counting is not None:
-            mark_opaque(node, self.counting.count)
+        if hidden is not None:
+            mark_opaque(node, hidden())
         elif op != "call_module":
             self.calls.recorded += 1
-        changed = written_argument(op, target, args, kwargs)
-        is_mixed = type(changed) is TensorProxy and changed.is_mixed and target in IN_PLACE_FUNCTIONS
-        if isinstance(changed, torch.Tensor) and example is self.to_examples(changed) and not is_mixed:
-            return changed
+        is_mixed = type(written) is TensorProxy and written.is_mixed and target in IN_PLACE_FUNCTIONS
+        if isinstance(written, torch.Tensor) and example is self.to_examples(written) and not is_mixed:
+            return written
         if isinstance(example, torch.Tensor):
             proxy = TensorProxy.make(self, example, node)
             proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
@@ -322,22 +334,31 @@ class Recorder:
                 if not is_count_known(self, name_of_target(target), args, kwargs):
                     self._expect_count(node, len(example))
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
-        return self._items(example, node, names)
+        return self._items(example, node, names, gives_data)
 
     def _expect_count(self, node: Node, count: int) -> None:
         """Guard how many pieces a node gives."""
         length = self.node("call_function", len, (node,), {}, "len")
         self.node("call_function", expect, (length, count, self.where() or ""), {}, name="guard")
 
-    def _on_examples(self, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _on_examples(
+        self,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        is_opaque: bool = False,
+        may_be_size: bool = True,
+    ) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
-        given = self.to_examples(args), self.to_examples(kwargs)
+        given = self.to_examples(args, may_be_size), self.to_examples(kwargs, may_be_size) if kwargs else {}
         try:
-            return self.examples.repeat(run, *given, self.gives_data)
+            return self.examples.repeat(run, *given, is_opaque)
         except Exception as error:
-            return self.attempts.run_again(error, run, args, kwargs)
+            return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
-    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+    def node(
+        self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
+    ) -> Node:
         """Make a node for the user's running line.
 
         Its value is called what the user's statement assigns it to; `name` overrides that. `part` is the name of a
@@ -355,7 +376,7 @@ class Recorder:
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         return node
 
-    def _create(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None) -> Node:
+    def _create(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None) -> Node:
         region = self.region
         try:
             if region.outer is not None:
@@ -373,7 +394,7 @@ class Recorder:
             args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
             return region.graph.create_node(op, target, args, kwargs, name)
 
-    def _items(self, value: Any, node: Node, names: Sequence[str] = ()) -> Any:
+    def _items(self, value: Any, node: Node, names: Sequence[str] = (), gives_data: bool = False) -> Any:
         """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
 
         Each item gets a node at once; those that nothing uses are erased at the end.
@@ -382,13 +403,13 @@ class Recorder:
             return TensorProxy.make(self, value, node)
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
-        if self.gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+        if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
             items = [
-                self._items(item, self.item_node(node, i, named[i]))
-                if _holds_tensors(item) or self.gives_data or type(item) in (int, float, bool)
+                self._items(item, self.item_node(node, i, named[i]), (), gives_data)
+                if _holds_tensors(item) or gives_data or type(item) in (int, float, bool)
                 else item
                 for i, item in enumerate(value)
             ]
@@ -397,8 +418,10 @@ class Recorder:
                 return kind(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, dict):
-            return type(value)((key, self._items(item, self.item_node(node, key))) for key, item in value.items())
-        if isinstance(value, numpy.ndarray | numpy.generic) or (self.gives_data and not isinstance(value, _KINDS)):
+            return type(value)(
+                (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
+            )
+        if isinstance(value, numpy.ndarray | numpy.generic) or (gives_data and not isinstance(value, _KINDS)):
             return self._object(value, node)
         return value
 
@@ -423,7 +446,7 @@ class Recorder:
         """Forget what was counted after a mark: it is captured once more."""
         self.calls, self._calls = mark[0].copy(), dict(mark[1])
 
-    def item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+    def item_node(self, owner: Node, key: Hashable, name: str = "") -> Node:
         return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
 
     def unpacked_names(self) -> Sequence[str]:
@@ -437,7 +460,7 @@ class Recorder:
         if kind in ATOMS:
             return value
         if kind is TensorProxy:
-            node = value.node_of()
+            node = value._node or value.node_of()
             return node if self.region is self.root else self.transforms.note(node, value.example)
         symbol = symbol_of(value)
         if symbol is not None:
@@ -447,13 +470,12 @@ class Recorder:
         if kind is RunText:
             return value.node
         if isinstance(value, torch.Tensor):
-            return self._attribute_node(value)
+            return self._tensors.node(value)
         whole = self.transforms.node_of_whole(value)
         if whole is not None:
             return whole
         if kind is torch.device:
-            known = self.devices.get(id(value))
-            return value if known is None else self._device_node(known[1])
+            return self._tensors.device_node(value)
         if kind is tuple:
             return tuple([self.argument(item) for item in value])
         if isinstance(value, torch.Size):
@@ -468,7 +490,7 @@ class Recorder:
         if isinstance(value, numpy.generic):
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
-            return self._array_node(value)
+            return self._tensors.array_node(value)
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -484,48 +506,13 @@ class Recorder:
             return value.argument(self)
         return made_again(self, value)
 
-    def _device_node(self, tensor: TensorProxy) -> Node:
-        node = self.region.attributes.get(id(tensor))
-        if node is None:
-            node = self.node("call_function", getattr, (self.argument(tensor), "device"), {}, "device")
-            self.region.attributes[id(tensor)] = node
-            self.keep.append(tensor)
-        return node
-
-    def _attribute_node(self, tensor: torch.Tensor) -> Node:
-        """The node that reads a tensor of the module, or a constant that no module has."""
-        path = self._paths.get(id(tensor))
-        if path is None:
-            path = f"_tensor_constant{len(self.root.graph.constants)}"
-            with torch._C.DisableTorchFunction():
-                is_leaf = tensor.requires_grad and tensor.is_leaf  # its gradient is the user's
-                self.root.graph.constants[path] = tensor if is_leaf else tensor.detach()
-            self._paths[id(tensor)] = path
-            self.keep.append(tensor)
-        node = self.region.attributes.get(path)
-        if node is None:
-            node = self.region.attributes[path] = self.node("get_attr", path, (), {}, module_name(path))
-        return node
-
     def value(self, value: Any) -> Any:
         """A tensor that the program has as one whose data only a run knows; other values as they are."""
         if not isinstance(value, torch.Tensor) or type(value) is TensorProxy:
             return value
-        return TensorProxy.make(self, self.examples.of(value), self._attribute_node(value))
+        return TensorProxy.make(self, self.examples.of(value), self._tensors.node(value))
 
-    def _array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
-        """The node that gives an array which the program holds: a constant tensor that shares its memory."""
-        known = self._arrays.get(id(array))
-        if known is None:
-            try:
-                known = self._arrays[id(array)] = array, torch.from_numpy(array)
-            except TypeError as refused:
-                error = CaptureError(f"cannot write this array into the graph: {refused}", at=self.where())
-                self.questions.refuse(error, "value")
-                return None
-        return self.node("call_method", "numpy", (self._attribute_node(known[1]),), {}, "array")
-
-    def to_examples(self, value: Any) -> Any:
+    def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
         kind = type(value)
         if kind in ATOMS:
             return value
@@ -534,8 +521,8 @@ class Recorder:
         symbol = symbol_of(value)
         if symbol is not None:
             # Any number does for arithmetic, and for what is no size.
-            may_be_size = symbol.kind is int and not self.takes_no_size
-            return symbol.hint if symbol.has_value or may_be_size else symbol.sample
+            has_to_be_it = symbol.has_value or (may_be_size and symbol.kind is int)
+            return symbol.hint if has_to_be_it else symbol.sample
         if kind is ObjectProxy:
             return object_example(value)
         if kind is RunText:
@@ -547,22 +534,25 @@ class Recorder:
         if is_growing(value) and value.is_local:
             return value.example()
         if isinstance(value, tuple):
-            items = [self.to_examples(item) for item in value]
+            items = [self.to_examples(item, may_be_size) for item in value]
             if kind is tuple:
                 return tuple(items)
             return kind(*items) if hasattr(kind, "_fields") else kind(items)
         if isinstance(value, list):
-            return [self.to_examples(item) for item in list.__iter__(value)]
+            return [self.to_examples(item, may_be_size) for item in list.__iter__(value)]
         if isinstance(value, dict):
-            return {key: self.to_examples(item) for key, item in value.items()}
+            return {key: self.to_examples(item, may_be_size) for key, item in value.items()}
         if kind is slice:
-            return slice(*map(self.to_examples, (value.start, value.stop, value.step)))
+            return slice(*[self.to_examples(part, may_be_size) for part in (value.start, value.stop, value.step)])
         return value
 
-    def _mentions_tensor(self, args: Any, kwargs: Any) -> bool:
+    def _mentions_tensor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                return True
         return any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
 
-    def _makes_tensor(self, function: Any, args: Any, kwargs: Any) -> bool:
+    def _makes_tensor(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
         example = self._on_examples(function, args, kwargs)
         return any(isinstance(value, torch.Tensor) for value in leaves(example))
@@ -584,8 +574,12 @@ class Recorder:
         """The example of a tensor of the program."""
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
 
-    def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def _answer(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.examples.run(function, self.to_examples(args), self.to_examples(kwargs))
+
+    def device_of(self, tensor: TensorProxy) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
+        return self._tensors.device_of(tensor)
 
     # ---- errors and places
 
@@ -611,7 +605,11 @@ class _RecordingMode(TorchFunctionMode):
         return _RecordingMode
 
     def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return self._recorder.torch_function(function, args, kwargs or {})
 

@@ -139,7 +139,7 @@ def trace(
 
 
 def _check(
-    root: Any,
+    root: nn.Module | Callable[..., Any],
     module: GraphModule,
     entries: list[Entry],
     points: list[EntryPoint],

@@ -1,0 +1,76 @@
+"""Running single nodes of a captured module on fake tensors, its parameters and modules replaced by copies."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from graphwright.analysis.shapes.fake_modules import with_fake_tensors
+from graphwright.analysis.values import tensors_in
+from graphwright.ir import Graph, Node
+from graphwright.runtime import Interpreter, read_attribute
+
+__all__ = ["StandIns"]
+
+
+class StandIns(Interpreter):
+    """Calls what the nodes of a module call, on fake tensors; nothing is computed, and the module is left alone.
+
+    `env` is to hold the values of the nodes read. `body_runner` gives what stands for a body of a node, and `written`
+    holds the attributes that the program has assigned.
+    """
+
+    def __init__(self, gm: nn.Module, body_runner: Callable[[Graph, Node], Any]) -> None:
+        super().__init__(gm, garbage_collect_values=False)
+        self.extra_traceback = False
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.written: dict[str, Any] = {}
+        self._body_runner = body_runner
+        self._known: dict[int, tuple[Any, Any]] = {}  # id -> (tensor or module, what stands for it)
+
+    def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Copy the arguments of a call, with fake tensors in place of tensors."""
+        given = args, kwargs
+        return copy.deepcopy(given, {id(tensor): self.of_tensor(tensor) for tensor in tensors_in(given)})
+
+    def of_tensor(self, tensor: Tensor) -> Tensor:
+        """The fake tensor that stands for a tensor."""
+        if isinstance(tensor, FakeTensor) and tensor.fake_mode is self.mode:
+            return tensor
+        known = self._known.get(id(tensor))
+        if known is None:
+            with torch.inference_mode(False):
+                known = self._known[id(tensor)] = tensor, self.mode.from_tensor(tensor)
+        return known[1]
+
+    def forget(self) -> None:
+        """Take modules and attributes to be others than they were."""
+        self._known.clear()
+
+    def body(self, body: Graph, n: Node) -> Any:
+        """Return what stands for the body of a branch, loop or transform."""
+        return self._body_runner(body, n)
+
+    def fetch_attr(self, target: str) -> Any:
+        """Read an attribute: of tensors what stands for them, of modules copies with such."""
+        if target in self.written:
+            return self.written[target]
+        value: Any = read_attribute(self.module, target)
+        if isinstance(value, Tensor):
+            return self.of_tensor(value)
+        if not isinstance(value, nn.Module):
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            with torch.inference_mode(False):
+                known = self._known[id(value)] = value, with_fake_tensors(value, self.mode)
+        return known[1]
+
+    def write_attribute(self, path: str, value: Any) -> None:
+        """Keep what the program assigns to an attribute."""
+        self.written[path] = value

@@ -1,0 +1,82 @@
+"""The tensors, arrays and devices that a program has, and the nodes that read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from graphwright.capture.proxies.spellings import module_name
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["HeldTensors"]
+
+
+class HeldTensors:
+    """What the program of one capture holds: tensors of its modules by path, others as constants of the graph."""
+
+    def __init__(self, recorder: TypedCapture) -> None:
+        self._recorder = recorder
+        self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
+        self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
+        self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
+
+    def note(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is; one that is in several places is at the first."""
+        self._paths.setdefault(id(tensor), path)
+
+    def node(self, tensor: torch.Tensor) -> Node:
+        """The node that reads a tensor of the module, or a constant that no module has."""
+        recorder = self._recorder
+        path = self._paths.get(id(tensor))
+        if path is None:
+            constants = recorder.root.graph.constants
+            path = f"_tensor_constant{len(constants)}"
+            with torch._C.DisableTorchFunction():
+                is_leaf = tensor.requires_grad and tensor.is_leaf  # its gradient is the user's
+                constants[path] = tensor if is_leaf else tensor.detach()
+            self._paths[id(tensor)] = path
+            recorder.keep.append(tensor)
+        known = recorder.region.attributes
+        node = known.get(path)
+        if node is None:
+            node = known[path] = recorder.node("get_attr", path, (), {}, module_name(path))
+        return node
+
+    def array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
+        """The node that gives an array which the program holds: a constant tensor that shares its memory."""
+        recorder = self._recorder
+        known = self._arrays.get(id(array))
+        if known is None:
+            try:
+                known = self._arrays[id(array)] = array, torch.from_numpy(array)
+            except TypeError as refused:
+                error = CaptureError(f"cannot write this array into the graph: {refused}", at=recorder.where())
+                recorder.questions.refuse(error, "value")
+                return None
+        return recorder.node("call_method", "numpy", (self.node(known[1]),), {}, "array")
+
+    def device_of(self, tensor: TensorProxy) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
+        device = torch.device(str(tensor.example.device))
+        self._devices[id(device)] = device, tensor
+        return device
+
+    def device_node(self, device: torch.device) -> Node | torch.device:
+        """The node that reads a device from the tensor that it is of; a device that the program has made is itself."""
+        recorder, held = self._recorder, self._devices.get(id(device))
+        if held is None:
+            return device
+        tensor, known = held[1], recorder.region.attributes
+        node = known.get(id(tensor))
+        if node is None:
+            node = recorder.node("call_function", getattr, (recorder.argument(tensor), "device"), {}, "device")
+            known[id(tensor)] = node
+            recorder.keep.append(tensor)
+        return node

@@ -1,0 +1,480 @@
+"""The writer of a body: expressions inside one another, statements, and the bodies of branches and loops.
+
+It knows the parts that write branches, loops and the like; they know it by the interface in writer.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import re
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from graphwright.codegen.function import Writer, attribute, is_plain_name
+from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
+from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
+from graphwright.codegen.readable.endings import NextRound, Tests
+from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
+from graphwright.codegen.readable.loops import loop_block, name_initial_values
+from graphwright.codegen.readable.nesting import is_statement, statements_of
+from graphwright.codegen.readable.sources import is_from_if
+from graphwright.codegen.readable.splits import (
+    Outside,
+    Slot,
+    Split,
+    ends_by_raising,
+    returns_from_loop,
+    split_at_end,
+    values_of,
+)
+from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
+from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.variables import named_in_place, reassigned
+from graphwright.codegen.readable.writer import Block, Ending, Statement
+from graphwright.codegen.regions import region_exits
+from graphwright.codegen.spelling.arguments import argument
+from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
+from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
+from graphwright.ops import cond, evaluated, is_loop, raise_error, transformed, write_attribute
+
+__all__ = ["BodyWriter"]
+
+
+class BodyWriter(Writer):
+    """Writes expressions inside one another, containers by subscript, and statements with comments."""
+
+    equals = "="
+
+    def __init__(self, graph: Graph, root: str, owner: Any) -> None:
+        super().__init__(graph, root, short=True)
+        self.owner = owner
+        self.ending: Ending | None = None
+        self.slots: Sequence[Slot] = ()
+        self.is_outermost = True
+        self.is_test = False
+        self._prepare()
+        name_initial_values(self)
+
+    def _prepare(self) -> None:
+        self.constants: dict[Node, Any] = {}  # inputs that stand for a value that is no node
+        self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
+        self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
+        # How inputs of a body are written, and names that are not node.name.
+        self.texts: dict[Node, tuple[str, int]] = {}
+        self.exits = region_exits(self.nodes)
+        self.plan: list[Statement] = []
+        self.appended: dict[Node, str] = {}  # calls of `append`, each with what it appends
+        self.result_code: tuple[str, int] = Expression("None")  # what a body returns
+        self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
+        self.kept: set[Node] = set()  # values that are variables around the body, or share one
+        self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
+        self.never: set[Node] = set()  # what is False where the end is reached: a loop would have returned
+        self.decided: dict[Node, Node] = {}  # loops, each with the branch after it that is written with it
+        self.renewed: set[Node] = set()  # values of branches that have the variable of what they leave as it is
+        self.lists = comprehensions(self.nodes)  # loops, each with the list that it makes as a comprehension
+        last = self.nodes[-1] if self.nodes else None
+        self.output = last if last is not None and last._op == "output" else None
+        value = last._args[0] if self.output is not None and last is not None and last._args else None
+        # The value that the function returns, where that is all that is done with it.
+        is_last = type(value) is Node and len(value.users) == 1 and value._next is last
+        self.returned = value if self.ending is None and is_last else None
+        self.split: Split | None = None  # the branch whose sides end the body
+        if self.output is not None and not ends_by_raising(self.graph):
+            if self.ending is None:
+                self.split = returns_from_loop(self.output)
+            elif self.slots and not self.is_test:
+                self.split = split_at_end(self.output, self._values(), self.ending.conditions)
+        if self.split is not None:
+            self.skipped.update(self.split.items, self.split.unread)
+
+    def _reassign(self, node: Node) -> None:
+        """Let variables hold what an `if` makes of them."""
+        if self.returned is node or (self.split is not None and self.split.branch is node):
+            return
+        for item, before in reassigned(node):
+            is_own = before._op != "placeholder" or self.is_outermost
+            is_named = item in self.texts or item in self.kept or item in self.skipped
+            if is_own and not is_named and before not in self.inside and before not in self.skipped:
+                if self._is_overwritten(item, node, self.name(before)):
+                    continue
+                self.texts[item] = self.name(before), ATOM
+                self.kept.add(before)
+                self.renewed.add(item)
+                if self.ending is not None and self.name(item) in dict(self.ending.pairs(self._values())):
+                    self.kept.add(item)  # the variable goes on to what comes after the body
+
+    def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
+        """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
+        last = max(item.users, default=node)
+        while node is not last:
+            node = node._next
+            if node is not item and node is not last and node in self.texts and self.texts[node][0] == name:
+                return True
+        return False
+
+    @contextlib.contextmanager
+    def shadowing(self, body: Graph, operands: Sequence[Any]) -> Iterator[None]:
+        """Let the variables of an expression that has its own be called as some around it that it does not read."""
+        read = {word for operand in nodes_in(operands) for word in re.findall(r"\w+", self.value(operand))}
+        wishes = {node.name for node in body.nodes if node._op == "placeholder" or node._target is operator.getitem}
+        hidden = [name for name in wishes if name in self.names and not {name} & {*read, self.root, *self.names.values}]
+        for name in hidden:
+            self.names.share(name)
+        try:
+            yield
+        finally:
+            for name in hidden:
+                self.names.take(name)
+
+    def make_plan(self) -> None:
+        """Cut the body into statements, writing each."""
+        self.plan = statements_of(self)
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether the body is nothing but the value that it gives."""
+        return [statement.node._op for statement in self.plan] == ["output"]
+
+    def written(self) -> list[Statement]:
+        """The statements that have code."""
+        return [statement for statement in self.plan if statement.code]
+
+    def readers(self, node: Node) -> list[Node]:
+        """The nodes that read a value by its name: not the output, where a branch at the end decides instead."""
+        readers = [user for user in node.users if user not in self.skipped]
+        split = self.split
+        if split is None or self.ending is None or node is not split.branch._args[0] or self.output not in readers:
+            return readers
+        if any(slot == Outside(node) for slot in split.slots[True]):
+            return readers
+        return [user for user in readers if user is not self.output]
+
+    def ends_with_test(self, value: Node) -> bool:
+        """Tell whether all that is left to do in a round of a loop is to end it where a value is true."""
+        if not isinstance(self.ending, NextRound) or self.split is not None:
+            return False
+        stop, *_ = values = self._values()
+        named = [(target, self.texts.get(given, (None,))[0]) for target, given in self.ending.pairs(values)]
+        return stop is value and values.count(value) == 1 and all(target == text for target, text in named)
+
+    def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]:
+        """The values that a block reads for what it writes with it: the branch after a loop, the end of the body."""
+        branch = self.decided.get(block)
+        read = [] if branch is None else [*nodes_in(branch._args)]
+        if self.split is not None and self.output is not None and self.split.branch in (block, branch):
+            read += nodes_in(self.output._args)
+        unwritten = {*held, *self.skipped, *([] if self.split is None else [self.split.branch])}
+        return [used for used in read if used not in unwritten and used < block]
+
+    def is_and_or(self, node: Node) -> bool:
+        """Tell whether a branch is written as `p and a` or `p or a`."""
+        is_end = self.split is not None and self.split.branch is node
+        return not is_end and is_and_or(self, node)
+
+    def fresh(self, wish: str) -> str:
+        """Take a name for a variable that no value of the graph has."""
+        name = self.names.new(wish)
+        self.names.take(name)
+        return name
+
+    def result(self, node: Node) -> str | Block:
+        """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
+        if self.ending is None:
+            self.result_code = self._input(node._args[0] if node._args else None)
+        if ends_by_raising(self.graph):
+            return ""
+        if self.ending is None:
+            return f"return {self.result_code[0]}"
+        values = [False if type(value) is Node and value in self.never else value for value in self._values()]
+        return self.ending.write(self, values)
+
+    def _values(self) -> list[Any]:
+        """The values that a body ends with."""
+        return [] if self.output is None else values_of(self.output, self.slots)
+
+    def comprehension(self, loop: Node, made: Node) -> tuple[str, int] | None:
+        """Write the list that a loop makes as an expression; None where that takes statements."""
+        return comprehension(self, loop, made)
+
+    def block(self, node: Node) -> Block | None:
+        """Write a region as a compound statement; None where it is an expression."""
+        if node._target is cond:
+            self._reassign(node)
+        if node._target is cond and not self._is_if_that_returns(node) and branch_expression(self, node) is not None:
+            return None
+        if is_loop(node):
+            return loop_block(self, node)
+        if takes_key(node):
+            expression = key_expression(self, node)
+            if expression is not None:
+                self.expressions[node] = expression
+                return None
+        return transform_block(self, node) if node._target is transformed else branch_block(self, node)
+
+    def _is_if_that_returns(self, node: Node) -> bool:
+        """Tell whether the source has an `if` statement whose sides return."""
+        return self.returned is node and is_from_if(node)
+
+    def negation(self, pred: Any) -> str:
+        """Write that a condition does not hold."""
+        if isinstance(pred, Expression):
+            return f"not {pred.text}" if pred.text.isidentifier() else f"not ({pred.text})"
+        if pred in self.inside and pred in self.negated:
+            return self.negated[pred]
+        condition = self.node(pred) if type(pred) is Node else None
+        if isinstance(condition, Negation):
+            return in_place(condition.inner, NOT)
+        return f"not {self.operand(pred, NOT)}"
+
+    def body(
+        self,
+        graph: Graph,
+        inputs: Sequence[Any],
+        ending: Ending | None,
+        slots: Sequence[Slot] = (),
+        names: dict[Node, str] | None = None,
+    ) -> BodyWriter:
+        """Make the writer of a body, whose inputs are written as `inputs` are here.
+
+        `ending` is what becomes of the values in the `slots` of what the body gives; None where it returns that.
+        `names` are those of nodes that are written elsewhere.
+        """
+        writer = object.__new__(BodyWriter)
+        graph._make_names()
+        writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
+        writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
+        writer.ending, writer.slots, writer.is_outermost = ending, slots, False
+        writer.is_test = isinstance(ending, Tests) or (self.is_test and ending is None)
+        writer._prepare()
+        writer._take_inputs(inputs, self)
+        for node, name in (names or {}).items():
+            writer.skipped.add(node)
+            writer._hold(node, name)
+        for node, name in writer._named_in_place().items():
+            writer._hold(node, name)
+        name_initial_values(writer)
+        local = writer._name_the_rest()
+        writer.make_plan()
+        for name in local:  # what comes after the body may have them, too
+            self.names.share(name)
+        return writer
+
+    def _take_inputs(self, inputs: Sequence[Any], around: BodyWriter) -> None:
+        """Let the inputs of the body be written as these values are around it."""
+        given = iter(inputs)
+        for node in self.nodes:
+            if node._op != "placeholder":
+                continue
+            value = next(given)
+            if isinstance(value, Expression):
+                self.texts[node] = value
+                continue
+            self.texts[node] = around._input(value)
+            if type(value) is not Node:
+                self.constants[node] = value
+            elif value in around.constants:
+                self.constants[node] = around.constants[value]
+
+    def _hold(self, node: Node, name: str) -> None:
+        """Let a variable that is there around the body hold a node's value."""
+        self.texts[node] = name, ATOM
+        self.kept.add(node)
+
+    def _name_the_rest(self) -> list[str]:
+        """Take a name for every other value of the body, and return these names."""
+        local = []
+        for node in self.nodes:
+            if node._op not in ("output", "placeholder") and node not in self.texts:
+                name = self.names.new(node.name)
+                if name != node.name:
+                    self.texts[node] = name, ATOM
+                self.names.take(name)
+                local.append(name)
+        return local
+
+    def _named_in_place(self) -> dict[Node, str]:
+        """The nodes that are computed into the variables that get the body's values."""
+        if self.ending is None or self.output is None or ends_by_raising(self.graph):
+            return {}
+        pairs = self.ending.pairs(self._values())
+        left_out = {*self.skipped, *self.exits, *([self.split.branch] if self.split is not None else [])}
+
+        def text(value: Any) -> str | None:
+            if isinstance(value, Expression):
+                return value.text
+            return self.texts[value][0] if type(value) is Node and value in self.texts else None
+
+        return named_in_place(self.nodes, text, pairs, left_out)
+
+    def _input(self, value: Any) -> tuple[str, int]:
+        return self.node(value) if type(value) is Node else argument(value, self.names, self.node)
+
+    def name(self, node: Node) -> str:
+        """The variable that holds a node's value."""
+        return self.texts[node][0] if node in self.texts else node.name
+
+    def declared(self, node: Node) -> str:
+        """Write the variable that gets a node's value, with its type where the program says that."""
+        return self.name(node) if node.type is None else self.annotated(node)
+
+    def statement(self, node: Node) -> str:
+        """Write the statement that computes a node, without what frees values after it."""
+        if node in self.exits:
+            return f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
+        if node._target is raise_error and node._args:
+            error, cause = self.value(node._args[0]), node._kwargs.get("cause")
+            made = f"{error}({self.call(node._args[1:], {})})" if node._args[1:] else error
+            return f"raise {made}" if cause is None else f"raise {made} from {self.value(cause)}"
+        if node._target is write_attribute:
+            return self.write(node)
+        if node._target is evaluated:
+            return self.value(node._args[0])
+        items = unpacked_items(node)
+        if items:
+            return f"{self.unpacking_targets(items)} = {self.value(node._args[0])}"
+        if node.users:
+            return super().statement(node)
+        if is_statement(node) and node._target in INPLACE and len(node._args) == 2:
+            left, right = node._args
+            if self.may_assign(left):
+                return f"{self.value(left)} {INPLACE[node._target]} {self.value(right)}"
+            return self.function_call(node._target, node._args, {})[0]
+        if is_statement(node) and node._target is operator.setitem and len(node._args) == 3:
+            return self.item_assignment(node)
+        # Nothing reads the value: only the effect counts.
+        return self.expression(node)[0] if node.type is None else self.assignment(node)
+
+    def unpacking_targets(self, items: Sequence[Node | None]) -> str:
+        """Write the variables that the items of a value get, as they stand before `=`."""
+        unused = self.names.new("_") if None in items else ""
+        left = ", ".join(unused if item is None else self.name(item) for item in items)
+        return left + ("," if len(items) == 1 else "")
+
+    def may_assign(self, left: Any) -> bool:
+        """Tell whether `left += ...` does what calling `operator.iadd` does, as far as the graph needs it.
+
+        What a capture recorded (it has an origin) changes in place, so that naming the result `left` again changes
+        nothing; another value may be a number, which `left` would then stand for no longer.
+        """
+        if type(left) is not Node or left.origin is None:
+            return False
+        if left not in self.inside:
+            return True
+        return left._op == "get_attr" and self._path(str(left._target))[1]
+
+    # ---- expressions
+
+    def node(self, node: Node) -> tuple[str, int]:
+        """Write a use of a node: its expression where that was kept to stand inside, else its name."""
+        return self.inside.get(node) or self.texts.get(node) or (node.name, ATOM)
+
+    def value(self, arg: Any) -> str:
+        """Write an argument where any expression may stand."""
+        return self.node(arg)[0] if type(arg) is Node else super().value(arg)
+
+    def operand(self, arg: Any, strength: int) -> str:
+        """Write an argument as an operand, in parentheses where it binds less tightly than its place."""
+        if type(arg) is not Node:
+            return self.literal_operand(arg, type(arg), strength)
+        text, binds = self.node(arg)
+        return text if binds >= strength else f"({text})"
+
+    def expression(self, node: Node) -> tuple[str, int]:
+        """Write what a node computes, and say how tightly the text binds."""
+        if node._target is cond:
+            return branch_expression(self, node) or super().expression(node)
+        if node in self.expressions:
+            return self.expressions[node]
+        if node._op == "call_method" and node._target == "append" and len(node._args) == 2 and not node._kwargs:
+            self.appended[node] = self.value(node._args[1])
+        if node._op == "call_method" and node._target == "__call__" and node._args:
+            return f"{self.operand(node._args[0], PRIMARY)}({self.call(node._args[1:], node._kwargs)})", PRIMARY
+        if node._op == "call_method" and node._target == "__getitem__" and len(node._args) == 2 and not node._kwargs:
+            return f"{self.operand(node._args[0], PRIMARY)}[{self.key(node._args[1])}]", PRIMARY
+        return super().expression(node)
+
+    def keep_inside(self, node: Node) -> None:
+        """Write what a node computes and keep it to stand inside another, where `not` may stand before it."""
+        self.inside[node] = self.expression(node)
+        if (node._target is operator.is_ or node._target is operator.contains) and len(node._args) == 2:
+            symbol, step = _NEGATED[node._target]
+            left, right = node._args[::step]
+            self.negated[node] = f"{self.operand(left, COMPARISON + 1)} {symbol} {self.operand(right, COMPARISON + 1)}"
+
+    def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
+        """Write a call of a function, as the operator that it is where it is one."""
+        if target is operator.not_ and len(args) == 1:
+            inner = args[0]
+            if type(inner) is Node and inner in self.inside:
+                found = self.inside[inner]
+                if isinstance(found, AnyNot):
+                    return found.opposite, PRIMARY
+                if inner in self.negated:
+                    return self.negated[inner], COMPARISON
+            return Negation.of(self.node(inner) if type(inner) is Node else (self.operand(inner, NOT), NOT))
+        if target is bool and len(args) == 1 and not kwargs and type(args[0]) is Node:
+            return Truth.of(self.names.function(bool), self.value(args[0]))
+        if type(target) is types.MethodDescriptorType and args:
+            return f"{self.operand(args[0], PRIMARY)}.{target.__name__}({self.call(args[1:], kwargs)})", PRIMARY
+        is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node
+        if is_one and args[0] in self.inside and args[0] in self.lists.values():
+            return self.inside[args[0]]  # the list that a comprehension makes, not another one
+        if (target is list or target is dict) and not kwargs and not (args and type(args[0]) is not _DISPLAYS[target]):
+            return (self.value(args[0]) if args else _EMPTY[target]), ATOM
+        return super().function_call(target, args, kwargs)
+
+    def call(self, args: Any, kwargs: Any) -> str:
+        """Write the arguments of a call."""
+        texts = [self.value(arg) for arg in args]
+        self.keywords(kwargs, texts)
+        return ", ".join(texts)
+
+    def key(self, key: Any) -> str:
+        """Write a subscript with Python's own slices: `x[1:, None, ..., ::2]`."""
+        if type(key) is tuple and key:
+            return ", ".join(self._key_part(part) for part in key) + ("," if len(key) == 1 else "")
+        return self._key_part(key)
+
+    def _key_part(self, part: Any) -> str:
+        if part is ...:
+            return "..."
+        if type(part) is not slice:
+            return self.value(part)
+        start, stop, step = ("" if bound is None else self.value(bound) for bound in (part.start, part.stop, part.step))
+        return f"{start}:{stop}" + (f":{step}" if step else "")
+
+    def path(self, target: str) -> str:
+        """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
+        return self._path(target)[0]
+
+    def _path(self, target: str) -> tuple[str, bool]:
+        """Write a dotted path from the root, and tell whether it ends with a name after a dot."""
+        text, value, is_name = self.root, self.owner, True
+        for atom in target.split("."):
+            subscript = None if value is None or value is self.owner or atom.isidentifier() else _subscript(value, atom)
+            text = f"{text}[{subscript}]" if subscript else attribute(text, atom, self.getattr)
+            is_name = not subscript and is_plain_name(atom)
+            value = None if value is None else getattr(value, atom, None)
+        return text, is_name
+
+
+_DISPLAYS: dict[Any, type] = {list: immutable_list, dict: immutable_dict}  # `list([a, b])` is `[a, b]`
+_EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
+
+
+def _subscript(container: Any, atom: str) -> str | None:
+    """The subscript by which a container module gives its child of this name, or None."""
+    if not hasattr(type(container), "__getitem__") or (
+        atom.isdigit() and list(container._modules) != [str(i) for i in range(len(container._modules))]
+    ):
+        return None  # with gaps between its places, `[1]` need not mean "1"
+    key: int | str = int(atom) if atom.isdigit() else atom
+    try:
+        return repr(key) if container[key] is getattr(container, atom) else None
+    except Exception:  # a user's container may raise anything for a key that it does not know
+        return None
+
+
+_NEGATED: dict[Any, tuple[str, int]] = {operator.is_: ("is not", 1), operator.contains: ("not in", -1)}

@@ -1,0 +1,189 @@
+"""Branches as `if` statements and as expressions.
+
+A branch whose bodies are single expressions is an expression, `a if p else b`, `p and a`. The variables that a
+branch gives values to are assigned inside it; where it is the last thing that its body does, its sides end the body:
+they return, break or go on themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, expression_of
+from graphwright.codegen.readable.expressions import Expression, Negation, in_place
+from graphwright.codegen.readable.splits import Outside, Slot, ends_by_raising
+from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
+from graphwright.codegen.spelling.operators import AND_THEN, NOT, OR_ELSE, TERNARY
+from graphwright.errors import GraphError
+from graphwright.ir import Graph, Node
+
+__all__ = ["branch_block", "branch_expression", "is_and_or", "is_empty", "leaves", "side_of", "targets_of"]
+
+_LONGEST_EXPRESSION = 88
+
+
+def is_and_or(writer: ReadableWriter, node: Node) -> bool:
+    """Tell whether a branch is written as `p and a` or `p or a`, with its condition once."""
+    pred, *bodies, operands = node._args
+    if not node.users or unpacked_items(node) or not all(isinstance(body, Graph) for body in bodies):
+        return False
+    bare = [_is_operand(body, operands, pred) and len(body.nodes) == len(operands) + 1 for body in bodies]
+    if sum(bare) != 1 or list(operands).count(pred) != 1:
+        return False
+    other = bodies[bare.index(False)]
+    inputs = [inner for inner in other.nodes if inner._op == "placeholder"]
+    if inputs[list(operands).index(pred)].users:
+        return False
+    return writer.body(other, operands, None).is_expression
+
+
+def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | None:
+    """Write a branch as an expression, where both its bodies are expressions; else None."""
+    known = writer.expressions.get(node)
+    if known is not None:
+        return known
+    pred, true, false, operands = node._args
+    if unpacked_items(node) or not node.users or not isinstance(true, Graph) or not isinstance(false, Graph):
+        return None
+    if writer.split is not None and writer.split.branch is node:
+        return None
+    sides = []
+    for body in (true, false):
+        inner = writer.body(body, operands, None)
+        if not inner.is_expression:
+            return None
+        sides.append(inner)
+    test = writer.value(pred)
+    then, other = (in_place(inner.result_code, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
+    bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
+    if bare[1] and not bare[0]:  # `p and a`
+        text = f"{writer.operand(pred, AND_THEN)} and {in_place(sides[0].result_code, NOT)}", AND_THEN
+    elif bare[0] and not bare[1]:
+        text = f"{writer.operand(pred, OR_ELSE)} or {in_place(sides[1].result_code, AND_THEN)}", OR_ELSE
+    elif writer.name(node) in (then, other) and (
+        node in writer.kept or node in writer.renewed
+    ):  # `x = a if p else x`: only one side assigns
+        return None
+    else:
+        text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY
+    is_long = len(text[0]) > _LONGEST_EXPRESSION or len(test) > _LONGEST_EXPRESSION
+    if is_long and not (pred in operands and type(pred) is Node and pred in writer.inside):
+        return None
+    writer.expressions[node] = text
+    return text
+
+
+_STRENGTHS = (OR_ELSE, TERNARY)  # of what stands before `if` and after `else`
+
+
+def _is_operand(body: Graph, operands: Any, wanted: Any) -> bool:
+    """Tell whether a body gives back one of its inputs, and that is the wanted value."""
+    inputs = [node for node in body.nodes if node._op == "placeholder"]
+    value = body.output_node()._args[0]
+    return type(value) is Node and value in inputs and operands[inputs.index(value)] is wanted
+
+
+def branch_block(writer: ReadableWriter, node: Node) -> Block:
+    """Write a branch as an `if` statement."""
+    pred = node._args[0]
+    if not all(isinstance(body, Graph) for body in node._args[1:3]):
+        raise GraphError(f"{node.name!r} has bodies that are no graphs: they cannot be written", at=node.origin)
+    test = _test(writer, pred)
+    targets = targets_of(writer, node)
+    then, other = (side_of(writer, node, is_true, targets) for is_true in (True, False))
+    if writer.returned is node:
+        return Block([Clause("if", test, [then]), plain(other)], leaves=True)
+    is_at_end = writer.split is not None and writer.split.branch is node
+    if is_at_end and leaves(then):
+        after = [] if is_empty(other) else [plain(other)]
+        return Block([Clause("if", test, [then]), *after], leaves=leaves(other))
+    if is_at_end and leaves(other):
+        rest = [] if is_empty(then) else [plain(then)]
+        return Block([Clause("if", writer.negation(pred), [other]), *rest])
+    if is_empty(then) and not is_empty(other):
+        if is_at_end and isinstance(writer.ending, NextRound) and _is_long(other):
+            return Block([Clause("if", test, ["continue"]), plain(other)])
+        return Block([Clause("if", writer.negation(pred), [other])])
+    if is_empty(other):
+        return Block([Clause("if", test, [then])])
+    return Block([Clause("if", test, [then]), Clause("else", "", [other])])
+
+
+def _test(writer: ReadableWriter, pred: Any) -> str:
+    """Write a condition where only its truth counts: `a` for `not not a`."""
+    condition = writer.node(pred) if type(pred) is Node else None
+    inner = condition.inner if isinstance(condition, Negation) else None
+    return in_place(inner.inner, NOT) if isinstance(inner, Negation) else writer.value(pred)
+
+
+def side_of(
+    writer: ReadableWriter,
+    node: Node,
+    is_true: bool,
+    targets: list[str],
+    instead: Callable[[Any], Any] = lambda value: value,
+) -> ReadableWriter:
+    """Write one side of a branch; where it does not end the body around it, `targets` get its values.
+
+    `instead` gives what stands for a value from around the branch.
+    """
+    body, operands = node._args[1 if is_true else 2], [instead(value) for value in node._args[3]]
+    if writer.returned is node:
+        return writer.body(body, operands, None)
+    split = writer.split
+    if split is not None and split.branch is node:
+        ending = writer.ending
+        if ending is None:
+            assert writer.output is not None
+            ending = Returns(writer.output._args[0], split.items)
+        return writer.body(body, operands, ending, [_written(writer, slot, instead) for slot in split.slots[is_true]])
+    slots: list[Slot] = [*range(len(targets))] if unpacked_items(node) else [None] * len(targets)
+    return writer.body(body, operands, Assigns(targets), slots)
+
+
+def _written(writer: ReadableWriter, slot: Slot, instead: Callable[[Any], Any]) -> Slot:
+    if not isinstance(slot, Outside):
+        return slot
+    value = instead(slot.value)
+    if isinstance(value, Expression | bool | int | float | None):
+        return Outside(value)
+    written = expression_of(writer, value)
+    return Outside(written if isinstance(written, Expression) else Expression(*written))
+
+
+def targets_of(writer: ReadableWriter, node: Node) -> list[str]:
+    """The variables that a branch gives values to."""
+    if writer.returned is node:
+        writer.names.release(writer.name(node))  # no variable holds the value
+        return []
+    if not node.users or (writer.split is not None and writer.split.branch is node):
+        return []
+    items = unpacked_items(node)
+    if items is None:
+        return [writer.name(node)]
+    return [writer.fresh("_") if item is None else writer.name(item) for item in items]
+
+
+# ---- what has been written
+
+
+def is_empty(writer: ReadableWriter) -> bool:
+    """Tell whether a body does nothing."""
+    return not writer.written()
+
+
+def leaves(writer: ReadableWriter) -> bool:
+    """Tell whether nothing that comes after a body is ever reached."""
+    if ends_by_raising(writer.graph) or writer.ending is None:
+        return True
+    last = writer.written()[-1:]
+    return any(isinstance(statement.code, Block) and statement.code.leaves for statement in last)
+
+
+def _is_long(writer: ReadableWriter) -> bool:
+    """Tell whether a body is more than one simple statement."""
+    statements = writer.written()
+    blocks = [statement.code for statement in statements if isinstance(statement.code, Block)]
+    return len(statements) > 1 or any(clause.keyword for block in blocks for clause in block.clauses)

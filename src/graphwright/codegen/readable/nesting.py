@@ -1,0 +1,261 @@
+"""Which operations are written inside which: the graph's straight line cut into statements.
+
+An operation stands inside another one where the source wrote it so, as far as the graph tells: the source gives its
+value no name, one operation reads it, and both come from one statement. Evaluation stays in the order of the nodes:
+operations wait on a stack, and only its top, in order, may go inside the next one.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
+from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
+from graphwright.codegen.spelling.operators import STATEMENTS
+from graphwright.ir import Node, Origin, nodes_in
+from graphwright.ops import (
+    cond,
+    enter_context,
+    exit_context,
+    for_loop,
+    is_region,
+    raise_error,
+    transformed,
+    unpack,
+    while_loop,
+    write_attribute,
+)
+
+__all__ = ["is_statement", "statement_key", "statements_of"]
+
+_LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
+
+
+def statements_of(writer: ReadableWriter) -> list[Statement]:
+    """Cut a graph into statements, writing each."""
+    return _Statements(writer).all()
+
+
+class _Statements:
+    """The statements of a body so far, and the expressions that wait to go inside a later one.
+
+    Invariant: `waiting` has what `writer.inside` has that this body computes, in the order of evaluation.
+    """
+
+    def __init__(self, writer: ReadableWriter) -> None:
+        self._writer = writer
+        self._plan: list[Statement] = []
+        self._waiting: list[Node] = []
+        self._reads: dict[Node, list[Node]] = {}  # of those waiting, the named values that each reads
+        self._unpacked: set[Node] = set()  # written with the value that they are items of
+        self._lists = set(writer.lists.values())  # written by the loops that make them
+
+    def all(self) -> list[Statement]:
+        """Write the nodes in their order."""
+        for node in self._writer.nodes:
+            if node._op == "placeholder":
+                self._parameter(node)
+            elif node not in self._unpacked and node not in self._writer.skipped and node not in self._lists:
+                self._operation(node)
+                if node._op == "output":
+                    break
+        self._settle(len(self._waiting))
+        return self._plan
+
+    def _parameter(self, node: Node) -> None:
+        if node in self._writer.texts:  # the input of a body
+            return
+        renamed = self._writer.bind_parameter(node)
+        if renamed:
+            self._plan.append(Statement(node, renamed, []))
+
+    def _operation(self, node: Node) -> None:
+        writer = self._writer
+        mentioned = list(dict.fromkeys(_in_order_of_evaluation(node)))
+        held = _held(self._waiting, mentioned, node, writer)
+        if node in writer.lists and self._comprehension(node, mentioned, held):
+            return
+        block: Block | None = None
+        if is_region(node) or node._target is transformed:
+            self._settle(len(self._waiting) - len(held))
+            block = writer.block(node)
+        if block is None and _may_stand_inside(node, writer):
+            self._wait(node, mentioned, held)
+        else:
+            self._state(node, block, mentioned, held)
+
+    def _comprehension(self, loop: Node, mentioned: list[Node], held: list[Node]) -> bool:
+        """Write a loop as a comprehension; answer whether it takes no statements."""
+        writer, made = self._writer, self._writer.lists[loop]
+        self._settle(len(self._waiting) - len(held))
+        written = writer.comprehension(loop, made)
+        if written is None:
+            if made._target is list:
+                self._plan.append(Statement(made, writer.statement(made), []))
+            return False
+        writer.skipped.add(loop)
+        read = [used for used in self._named(mentioned, held) if used is not made]
+        self._take(held)
+        if _may_stand_inside(made, writer):
+            writer.inside[made], self._reads[made] = written, read
+            self._waiting.append(made)
+        else:
+            self._plan.append(Statement(made, f"{writer.name(made)} = {written[0]}", read))
+        return True
+
+    def _wait(self, node: Node, mentioned: list[Node], held: list[Node]) -> None:
+        """Keep an expression to go inside another; only what it reads by name must have one."""
+        writer, waiting = self._writer, self._waiting
+        named = [waiting.index(used) for used in mentioned if used in writer.inside and used not in held]
+        self._settle(max(named, default=-1) + 1)
+        read = self._named(mentioned, held)
+        writer.keep_inside(node)
+        self._take(held)
+        self._reads[node] = read
+        waiting.append(node)
+        if len(writer.inside[node][0]) > _LONGEST_INSIDE and node.origin is not None:
+            self._settle(len(waiting))
+
+    def _state(self, node: Node, block: Block | None, mentioned: list[Node], held: list[Node]) -> None:
+        """Write a node as a statement of its own."""
+        writer = self._writer
+        if not _commutes(node, self._waiting):
+            self._settle(len(self._waiting) - len(held))
+        read = self._named(mentioned, held)
+        if block is not None:
+            read += writer.read_with(node, held)
+        if node._op == "output":
+            self._end(node, read, held)
+        else:
+            self._plan.append(Statement(node, block or writer.statement(node), read))
+            unpacking = node if block is None or node._target is not transformed else unpacking_of(node)
+            if unpacking is not None:
+                items = unpacked_items(unpacking) or ()
+                self._unpacked.update(item for item in (unpacking, *items) if item is not None)
+        self._take(held)
+
+    def _end(self, output: Node, read: list[Node], held: list[Node]) -> None:
+        """Write how the body ends, where what is written before it has not said that."""
+        last = self._plan[-1].code if self._plan else ""
+        if (isinstance(last, Block) and last.leaves) or self._writer.split is not None:
+            return
+        # A round that ends with a test stands in the place of that.
+        end = held[0] if held and self._writer.ends_with_test(held[0]) else output
+        self._plan.append(Statement(end, self._writer.result(output), read))
+
+    # ---- the expressions that wait
+
+    def _settle(self, count: int) -> None:
+        """Make statements of the expressions that have waited longest."""
+        for node in self._waiting[:count]:
+            text, _ = self._writer.inside.pop(node)
+            self._plan.append(Statement(node, f"{self._writer.name(node)} = {text}", self._reads.pop(node)))
+        del self._waiting[:count]
+
+    def _named(self, mentioned: list[Node], held: list[Node]) -> list[Node]:
+        """The named values that a statement reads, itself and by what goes inside it."""
+        return [name for used in mentioned for name in (self._reads.pop(used) if used in held else [used])]
+
+    def _take(self, held: list[Node]) -> None:
+        """Let the last expressions wait no longer: they have gone inside another."""
+        for used in held:
+            del self._writer.inside[used]
+        del self._waiting[len(self._waiting) - len(held) :]
+
+
+def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: ReadableWriter) -> list[Node]:
+    """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
+    if node._target is transformed:  # what a key orders is evaluated where it stands, what the key uses, later
+        mentioned = [used for used in nodes_in(node._args[2]) if used not in node._args[3]]
+        mentioned = mentioned if node._args[0] in _ORDERINGS else []
+    elif is_region(node):  # only the condition: operands are used inside, once, more often or not at all
+        mentioned = [used for used in mentioned[:1] if used is node._args[0]] if node._target is not while_loop else []
+    if node._op == "output" and waiting and writer.ends_with_test(waiting[-1]):
+        return waiting[-1:]
+    order = {used: i for i, used in enumerate(mentioned)}
+    held: list[Node] = []
+    for used in reversed(waiting):
+        if (
+            used not in order
+            or not (writer.is_test or _same_statement(used, node))
+            or (held and order[used] > order[held[0]] and not _may_wait_for(used, held))
+        ):
+            break
+        held.insert(0, used)
+    return held
+
+
+def _may_wait_for(node: Node, others: list[Node]) -> bool:
+    """Tell whether an item may be taken after attributes are read: `self.table[path[-1]]`."""
+    return node._target is operator.getitem and all(other._op == "get_attr" for other in others)
+
+
+def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
+    """Tell whether a node is an expression that the source does not name and exactly one place reads."""
+    if node.type is not None or not node.users or is_statement(node) or node._op == "output":
+        return False
+    readers = list(node.users) if len(node.users) == 1 else writer.readers(node)
+    if len(readers) != 1:
+        return False
+    if node._target is unpack and unpacked_items(node):  # `a, = value`
+        return False
+    (user,) = readers
+    times = sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs)))
+    is_test = writer.is_test and user._op == "output"  # which gives the test alone
+    if times != 1 and not is_test and not (times == 2 and user._target is cond and writer.is_and_or(user)):
+        return False
+    origin = node.origin
+    if origin is None:  # what the capture itself made: the object that is returned
+        is_made = user._op == "output" and isinstance(node._target, type)
+        return is_made or writer.is_test or _is_iterator(node, user)
+    return not origin.target
+
+
+def _is_iterator(node: Node, user: Node) -> bool:
+    """Tell whether a node makes what a loop goes through: `range(n)`, or `zip(x, y)` in `enumerate(zip(x, y))`."""
+    return node._target in _ITERATORS and (user._target is for_loop or user._target in _ITERATORS)
+
+
+_ORDERINGS = ("sorted", "max", "min")
+_ITERATORS = (range, enumerate, zip, reversed)
+_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute}
+
+
+def is_statement(node: Node) -> bool:
+    """Tell whether a node is written as a statement, not as an expression."""
+    try:
+        is_own = node._op == "call_function" and node._target in _OWN_STATEMENTS
+        return is_own and (not node._kwargs or node._target in (enter_context, raise_error))
+    except TypeError:  # a callable object that has no hash
+        return False
+
+
+def _commutes(node: Node, waiting: list[Node]) -> bool:
+    """Tell whether a node may be computed before the waiting ones: the read of a size before reads of attributes."""
+    is_read = (node._op == "call_method" and node._target == "size") or node._target is getattr
+    if not is_read or any(other._op != "get_attr" for other in waiting):
+        return False
+    return not set(waiting) & set(nodes_in(node._args))
+
+
+def _in_order_of_evaluation(node: Node) -> list[Node]:
+    """The nodes whose values a statement reads, as Python comes to them: `a[k] = v` evaluates v first."""
+    args = node._args
+    if node._target is operator.setitem and is_statement(node):
+        args = (args[-1], *args[:-1])
+    elif node._target is operator.contains:  # `k in a` evaluates k first
+        args = args[::-1]
+    return [*nodes_in(args), *nodes_in(node._kwargs)]
+
+
+def _same_statement(one: Node, other: Node) -> bool:
+    a, b = one.origin, other.origin
+    if a is None:
+        return other._op == "output" or _is_iterator(one, other)
+    return b is not None and statement_key(a) == statement_key(b)
+
+
+def statement_key(origin: Origin) -> tuple[Any, ...]:
+    """What tells one run of one statement of the user's program from others."""
+    return origin.file, origin.function, origin.statement, origin.module, origin.call

@@ -1,0 +1,63 @@
+"""A graph as Python that a person would write: the form of captures that know their source.
+
+    # BertSelfOutput.forward (modeling_bert.py), encoder.layer.0.output
+    # 294: hidden_states = self.dense(hidden_states)
+    hidden_states = self.encoder.layer[0].output.dense(context);  del context
+
+Statements follow the user's: values are named as the source names them, and an operation whose value the source does
+not name, and which one other operation of the same statement reads, is written inside that one (nesting.py). The order
+of evaluation is exactly the order of the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphwright.codegen.python_code import PythonCode
+from graphwright.codegen.readable.body_writer import BodyWriter
+from graphwright.codegen.readable.lines import lines_of
+from graphwright.codegen.spelling.wrapping import wrap
+from graphwright.ir import Graph, Node
+
+__all__ = ["graph_to_readable_source", "readable_source"]
+
+
+def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forward", owner: Any = None) -> PythonCode:
+    """Write a graph as the source of a function, statements grouped and commented as in the user's program.
+
+    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`.
+    """
+    writer = BodyWriter(graph, root, owner)
+    writer.make_plan()
+    lines = lines_of(writer)
+    header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
+    nodes: list[Node | None] = []
+    for line in lines:
+        nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
+    body = "".join(f"{line.comment}{line.text}\n" for line in lines)
+    return PythonCode(
+        f"{header}{body or '    pass'}",
+        writer.names.values,
+        _prologue_start=4,
+        first=header.count("\n") + 1,
+        statements=nodes,
+        nodes=writer.nodes,
+    )
+
+
+def readable_source(gm: Any, path: str, root: str = "self") -> str:
+    """Return the generated lines of one submodule: those whose operations ran inside the module at this path.
+
+    Raises ValueError where no operation of the graph ran there.
+    """
+    writer = BodyWriter(gm.graph, root, gm)
+    writer.make_plan()
+    chosen = [line.comment + line.text for line in lines_of(writer) if _is_inside(line.node, path)]
+    if not chosen:
+        raise ValueError(f"no operation of the graph ran inside {path!r}")
+    return "\n".join(chosen).lstrip("\n")
+
+
+def _is_inside(node: Node, path: str) -> bool:
+    origin = node.origin
+    return origin is not None and (origin.module == path or origin.module.startswith(path + "."))

@@ -1,0 +1,52 @@
+"""Values that are taken apart right after they are made: `a, b = value`."""
+
+from __future__ import annotations
+
+import operator
+
+from graphwright.ir import Graph, Node
+from graphwright.ops import cond, is_attempt, is_region, unpack
+
+__all__ = ["unpacked_items", "unpacking_of"]
+
+
+def unpacked_items(node: Node) -> list[Node | None] | None:
+    """The items of a node with several values, None for unused ones, where taking them is all that is done with it.
+
+    That is so of `unpack`, written as `a, b = value`, and of branches and loops.
+    """
+    count = _count_of_values(node)
+    if count is None or not node.users:
+        return None
+    items: list[Node | None] = [None] * count
+    following = node
+    for user in node.users:
+        following = following._next
+        index = user._args[1] if user._target is operator.getitem else None
+        if user is not following or type(index) is not int or not 0 <= index < len(items) or items[index] is not None:
+            return None
+        items[index] = user
+    return items if len(items) > 1 or node._target is unpack or is_region(node) or is_attempt(node) else None
+
+
+def unpacking_of(node: Node) -> Node | None:
+    """The node after this one that only takes its value apart, where that is all that is done with it."""
+    if is_attempt(node):
+        return node if unpacked_items(node) is not None else None
+    following = node._next
+    is_alone = list(node.users) == [following] and following._target is unpack
+    return following if is_alone and unpacked_items(following) else None
+
+
+def _count_of_values(node: Node) -> int | None:
+    if is_attempt(node):
+        return 1 + int(node._args[4]["count"])
+    if node._target is unpack and len(node._args) == 2 and type(node._args[1]) is int:
+        return node._args[1]
+    if node._target is cond and all(isinstance(body, Graph) for body in node._args[1:3]):
+        values = [body.output_node()._args[0] for body in node._args[1:3]]
+        if all(type(value) is tuple for value in values) and len(values[0]) == len(values[1]):
+            return len(values[0])
+    if is_region(node) and node._target is not cond:
+        return len(node._args[2])
+    return None

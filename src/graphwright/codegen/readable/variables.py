@@ -1,0 +1,172 @@
+"""Which values share a variable: `x = f(x)` where the old `x` is not read any more."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from graphwright.codegen.readable.expressions import Expression
+from graphwright.codegen.readable.sources import is_from_if
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ops import cond, is_loop, is_region, raise_error
+
+__all__ = ["base_of", "is_read", "named_in_place", "reads_after", "reassigned"]
+
+
+def base_of(name: str) -> str:
+    """A name without the number that tells it from others: `x` for `x_1`."""
+    return re.sub(r"_\d+$", "", name)
+
+
+def named_in_place(
+    nodes: Sequence[Node], text: Callable[[Any], str | None], pairs: Sequence[tuple[str, Any]], left_out: set[Node]
+) -> dict[Node, str]:
+    """The nodes of a body that may be computed into the variables that are to get their values.
+
+    `text` says which variable holds a value so far; `pairs` are the variables, each with what it gets in the end. A
+    variable may also hold values on the way: `x = f(x)`, `x = g(x)`.
+    """
+    wanted: dict[Node, str] = {}
+    for target, value in pairs:
+        if type(value) is Node and value._op != "placeholder" and value not in left_out:
+            wanted.setdefault(value, target)
+    by_base: dict[str, str] = {base_of(target): target for target, _ in pairs}
+    named: dict[Node, str] = {}
+
+    def holds(value: Any) -> str | None:
+        return named.get(value) or text(value)
+
+    for i, node in enumerate(nodes):
+        wish: str | None = wanted.get(node)
+        if wish is None and node._op not in ("placeholder", "output") and node._name and node not in left_out:
+            wish = by_base.get(base_of(node._name)) if node.users else None
+        if wish is None:
+            continue
+        start = i + 1
+        region = node._args[0] if node._target is operator.getitem else None
+        if type(region) is Node and is_region(region):  # its items get their values when it runs
+            start = nodes.index(region) + 1
+            if is_loop(region) and any(holds(used) == wish for used in nodes_in(region._args[3])):
+                continue
+        if not _is_read_later(nodes[start:], wish, node, holds, pairs):
+            named[node] = wish
+    return named
+
+
+def _is_read_later(
+    later: Sequence[Node],
+    target: str,
+    node: Node,
+    holds: Callable[[Any], str | None],
+    pairs: Sequence[tuple[str, Any]],
+) -> bool:
+    """Tell whether what a variable holds before a node is read after it."""
+    for reader in later:
+        if reader._op == "output":
+            given = dict(pairs).get(target)
+            for used in nodes_in(reader._args):
+                if used is not node and used is not given and holds(used) == target:
+                    return True
+            if given is not node and isinstance(given, Node | Expression) and holds(given) == target:
+                return True
+            if any(other != target and value is not node and holds(value) == target for other, value in pairs):
+                return True
+        elif any(
+            used is not node and holds(used) == target for used in (*nodes_in(reader._args), *nodes_in(reader._kwargs))
+        ):
+            return True
+    return False
+
+
+def reads_after(node: Node, value: Node) -> bool:
+    """Tell whether anything that comes after a node reads a value."""
+    return any(not (user is node or user < node) for user in value.users)
+
+
+def is_read(node: Node, output: Node, allowed: set[int | None]) -> bool:
+    """Tell whether a body does more with one of its values than to give it back at the allowed places.
+
+    A place is the number of an item of what the body gives, or None for all of it.
+    """
+    for user in node.users:
+        if user is output:
+            value = output._args[0]
+            if value is node:
+                if None not in allowed:
+                    return True
+            elif not isinstance(value, tuple | list) or any(
+                not (item is node and i in allowed) and node in nodes_in(item) for i, item in enumerate(value)
+            ):
+                return True
+        elif user._target is cond and user._args[0] is not node and all(isinstance(b, Graph) for b in user._args[1:3]):
+            passed: set[int | None] = set()
+            for item in user.users:
+                if item is output:
+                    if not is_read(user, output, allowed):
+                        passed.add(None)
+                elif type(item._args[-1]) is int and not is_read(item, output, allowed):
+                    passed.add(item._args[-1])
+            for body in user._args[1:3]:
+                inputs = [inner for inner in body.nodes if inner._op == "placeholder"]
+                for inner, operand in zip(inputs, user._args[3], strict=True):
+                    if operand is node and (
+                        body._root._prev._op != "output" or is_read(inner, body.output_node(), passed)
+                    ):
+                        return True
+        else:
+            return True
+    return False
+
+
+def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
+    """The values of an `if` of which one side leaves a variable as it is, each with what that holds before.
+
+    Where nothing reads the old value any more, the variable may hold the new one: `if bias: x = x + bias`.
+    """
+    if not node.users or not all(isinstance(body, Graph) for body in node._args[1:3]):
+        return
+    if not is_from_if(node):
+        return
+    operands = list(node._args[3])
+    ends = [(body, body._root._prev) for body in node._args[1:3]]
+    ends = [(body, last) for body, last in ends if last._op == "output" and last._prev._target is not raise_error]
+    is_whole = not any(isinstance(last._args[0], tuple | list) for _, last in ends)
+    items: dict[int, Node] = {}
+    for user in () if is_whole else node.users:
+        if user._target is not operator.getitem or type(user._args[1]) is not int:
+            return
+        items[user._args[1]] = user
+    for body, last in ends:
+        given = [last._args[0]] if is_whole else last._args[0]
+        for i, value in enumerate(given if isinstance(given, tuple | list) else ()):
+            item = node if is_whole else items.get(i)
+            for before in _left_as_they_are(value, body, operands) if item is not None else ():
+                assert item is not None
+                if type(before) is not Node:  # a literal: no variable holds it
+                    continue
+                may = base_of(before.name) == base_of(item.name) and operands.count(before) == 1
+                if may and before is not node._args[0] and not reads_after(node, before):
+                    yield item, before
+
+
+def _left_as_they_are(value: Any, body: Graph, operands: Sequence[Any]) -> Iterator[Node]:
+    """The operands that some way through a body gives back as this value."""
+    if type(value) is not Node:
+        return
+    inputs = [inner for inner in body.nodes if inner._op == "placeholder"]
+    if value in inputs:
+        yield operands[inputs.index(value)]
+        return
+    is_item = value._target is operator.getitem and type(value._args[0]) is Node and type(value._args[1]) is int
+    node = value._args[0] if is_item else value
+    if node._target is not cond or not all(isinstance(side, Graph) for side in node._args[1:3]):
+        return
+    for side in node._args[1:3]:
+        last = side._root._prev
+        if last._op == "output" and last._prev._target is not raise_error:
+            given = last._args[0][value._args[1]] if is_item else last._args[0]
+            for inner in _left_as_they_are(given, side, node._args[3]):
+                if inner in inputs:
+                    yield operands[inputs.index(inner)]

@@ -1,0 +1,192 @@
+"""What the parts of the readable form ask of the writer of a body, and the statements that they make.
+
+A branch holds bodies, a body holds loops, and each is written by its own part: they know this interface, and only
+`readable.py`, which implements it, knows them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from graphwright.codegen.readable.splits import Slot, Split
+from graphwright.codegen.spelling.arguments import Globals
+from graphwright.ir import Graph, Node
+
+__all__ = ["Block", "Clause", "Ending", "ReadableWriter", "Statement", "plain"]
+
+
+@dataclasses.dataclass(slots=True)
+class Clause:
+    """`if test:` or the like with the body that it opens; without a keyword, lines that stand there by themselves."""
+
+    keyword: str
+    rest: str  # what stands between the keyword and the colon
+    body: list[ReadableWriter | str]
+
+    @property
+    def header(self) -> str:
+        """The line that opens the body."""
+        return f"{self.keyword} {self.rest}:" if self.rest else f"{self.keyword}:" if self.keyword else ""
+
+
+def plain(*body: ReadableWriter | str) -> Clause:
+    """Make a clause of lines and bodies that nothing opens."""
+    return Clause("", "", [*body])
+
+
+@dataclasses.dataclass(slots=True)
+class Block:
+    """A compound statement."""
+
+    clauses: list[Clause]
+    leaves: bool = False  # whether nothing that comes after it is ever reached
+
+
+@dataclasses.dataclass(slots=True)
+class Statement:
+    """What is written for a node: its code, a block for a branch or loop, and the named values that it reads."""
+
+    node: Node
+    code: str | Block
+    reads: list[Node]
+
+
+class Ending(Protocol):
+    """What becomes of the values that a body ends with."""
+
+    @property
+    def conditions(self) -> frozenset[int]:
+        """The values of which nothing but their truth counts."""
+
+    def pairs(self, values: Sequence[Any]) -> list[tuple[str, Any]]:
+        """The variables, each with what it gets."""
+
+    def write(self, writer: ReadableWriter, values: Sequence[Any]) -> Block | str:
+        """Write how a body ends."""
+
+
+class ReadableWriter(Protocol):
+    """Writes the body of a function, of a side of a branch, or of a loop."""
+
+    graph: Graph
+    nodes: list[Node]
+    names: Globals
+
+    # ---- how the body ends
+
+    ending: Ending | None  # None where it returns
+    slots: Sequence[Slot]  # where the values that it ends with come from
+    is_test: bool  # whether it is the test of a loop
+    output: Node | None
+    returned: Node | None  # the value that the function returns, where that is all that is done with it
+    split: Split | None  # the branch whose sides end the body
+    result_code: tuple[str, int]  # what it returns
+
+    # ---- what is known of its values
+
+    constants: dict[Node, Any]  # inputs that stand for a value that is no node
+    inside: dict[Node, tuple[str, int]]  # expressions waiting to be written inside another
+    texts: dict[Node, tuple[str, int]]  # how inputs of a body are written, and names that are not node.name
+    expressions: dict[Node, tuple[str, int]]  # branches that are expressions
+    exits: dict[Node, Node]  # which node leaves a context that another enters
+    kept: set[Node]  # values that are variables around the body, or share one
+    skipped: set[Node]  # nodes that are written elsewhere, as the header of a loop unpacks its items
+    never: set[Node]  # what is False where the end is reached: a loop would have returned
+    decided: dict[Node, Node]  # loops, each with the branch after it that is written with it
+    renewed: set[Node]  # values of branches that have the variable of what they leave as it is
+    lists: dict[Node, Node]  # loops, each with the list that it makes as a comprehension
+    appended: dict[Node, str]  # calls of `append`, each with what it appends
+
+    # ---- what has been written
+
+    plan: list[Statement]
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether this is the body of the function itself."""
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether the body is nothing but the value that it gives."""
+
+    def written(self) -> list[Statement]:
+        """The statements that have code."""
+
+    # ---- values and expressions
+
+    def name(self, node: Node) -> str:
+        """The variable that holds a node's value."""
+
+    def node(self, node: Node) -> tuple[str, int]:
+        """Write a use of a node: its expression where that was kept to stand inside, else its name."""
+
+    def value(self, arg: Any) -> str:
+        """Write an argument where any expression may stand."""
+
+    def operand(self, arg: Any, strength: int) -> str:
+        """Write an argument as an operand, in parentheses where it binds less tightly than its place."""
+
+    def negation(self, pred: Any) -> str:
+        """Write that a condition does not hold."""
+
+    def call(self, args: Any, kwargs: Any) -> str:
+        """Write the arguments of a call."""
+
+    def keywords(self, kwargs: Any, texts: list[str]) -> None:
+        """Write keyword arguments, adding to the texts of the positional ones."""
+
+    def keep_inside(self, node: Node) -> None:
+        """Write what a node computes and keep it to stand inside another, where `not` may stand before it."""
+
+    def fresh(self, wish: str) -> str:
+        """Take a name for a variable that no value of the graph has."""
+
+    def shadowing(self, body: Graph, operands: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
+        """Let the variables of an expression that has its own be called as some around it that it does not read."""
+
+    # ---- statements and bodies
+
+    def bind_parameter(self, node: Node) -> str:
+        """Note a placeholder as a parameter; answer with the assignment that renames it, if one is needed."""
+
+    def statement(self, node: Node) -> str:
+        """Write the statement that computes a node, without what frees values after it."""
+
+    def unpacking_targets(self, items: Sequence[Node | None]) -> str:
+        """Write the variables that the items of a value get, as they stand before `=`."""
+
+    def block(self, node: Node) -> Block | None:
+        """Write a region as a compound statement; None where it is an expression."""
+
+    def comprehension(self, loop: Node, made: Node) -> tuple[str, int] | None:
+        """Write the list that a loop makes as an expression; None where that takes statements."""
+
+    def result(self, node: Node) -> str | Block:
+        """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
+
+    def body(
+        self,
+        graph: Graph,
+        inputs: Sequence[Any],
+        ending: Ending | None,
+        slots: Sequence[Slot] = (),
+        names: dict[Node, str] | None = None,
+    ) -> ReadableWriter:
+        """Make the writer of a body, whose inputs are written as `inputs` are here."""
+
+    # ---- questions about readers
+
+    def readers(self, node: Node) -> list[Node]:
+        """The nodes that read a value by its name: not the output, where a branch at the end decides instead."""
+
+    def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]:
+        """The values that a block reads for what it writes with it: the branch after a loop, the end of the body."""
+
+    def ends_with_test(self, value: Node) -> bool:
+        """Tell whether all that is left to do in a round of a loop is to end it where a value is true."""
+
+    def is_and_or(self, node: Node) -> bool:
+        """Tell whether a branch is written as `p and a` or `p or a`."""

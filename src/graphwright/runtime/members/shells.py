@@ -1,0 +1,192 @@
+"""Shells: stand-ins for the modules of a captured program.
+
+A shell is an object of the same class as a module, with a `__dict__` of its own: its children are shells, its
+parameters and buffers are the module's by identity, its lists, dicts and sets are copies. Whatever capture or
+the captured program sets on a module, it sets on the shell; the user's modules are never written to, and threads that
+run them notice nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import operator
+from collections.abc import Callable
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.runtime.members.attributes import is_compiled
+
+__all__ = ["Shells", "copy_slots", "copy_tensors"]
+
+
+class Shells:
+    """The shells of one module tree.
+
+    Without `call` they are a second tree of ordinary modules that shares the parameters of the first; `root_class`
+    makes its root an object of another class. `call` is what runs instead of a module's own `__call__`: it gets the
+    original module, its shell and the arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all.
+    `prepare` may change each shell once.
+    """
+
+    def __init__(
+        self,
+        root: nn.Module,
+        call: Callable[..., Any] | None = None,
+        prepare: Callable[[nn.Module, nn.Module, str], None] | None = None,
+        root_class: type[nn.Module] | None = None,
+    ) -> None:
+        self._call = call
+        self._of: dict[int, nn.Module] = {}
+        self._original: dict[int, nn.Module] = {}
+        self._paths: dict[int, str] = {}  # of originals and shells alike
+        self.root_module = root
+        self.root = self._shell(root, "", root_class)
+        for original, shell in self.all():
+            if shell is original:
+                continue
+            self._fill(original, shell)
+            if prepare is not None:
+                prepare(original, shell, self._paths[id(original)])
+
+    def path(self, module: nn.Module) -> str | None:
+        """The dotted path of a module or shell of this tree, None for a module outside of it."""
+        return self._paths.get(id(module))
+
+    def shell(self, module: nn.Module) -> nn.Module:
+        """The shell of a module; modules outside the tree, and shells, are answered as they are."""
+        return self._of.get(id(module), module)
+
+    def original(self, shell: nn.Module) -> nn.Module:
+        """The module behind a shell; other modules are answered as they are."""
+        return self._original.get(id(shell), shell)
+
+    def all(self) -> list[tuple[nn.Module, nn.Module]]:
+        """List (original, shell), parents before children, in the order of `named_modules`."""
+        return [(original, self._of[id(original)]) for original in self._original.values()]
+
+    def _shell(self, module: nn.Module, path: str, kind: type[nn.Module] | None = None) -> nn.Module:
+        """Make the shell of a module and of everything below it, its plain attributes not yet its own.
+
+        A compiled module of TorchScript, whose state is not in Python, is its own shell.
+        """
+        if is_compiled(module):
+            self._of[id(module)] = self._original[id(module)] = module
+            self._paths[id(module)] = path
+            return module
+        shell: nn.Module = object.__new__(kind or type(module))
+        self._of[id(module)] = shell
+        self._original[id(shell)] = module
+        self._paths[id(module)] = self._paths[id(shell)] = path
+        copy_slots(module, shell)
+        state = shell.__dict__
+        state.update(module.__dict__)
+        known = self._of
+        prefix = f"{path}." if path else ""
+        state["_modules"] = {
+            name: child if child is None else known.get(id(child)) or self._shell(child, prefix + name)
+            for name, child in module._modules.items()
+        }
+        for table in _COPIED:
+            if table in state:
+                state[table] = state[table].copy()
+        if self._call is not None:
+            state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
+        return shell
+
+    def _fill(self, module: nn.Module, shell: nn.Module) -> None:
+        """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
+        memo: dict[int, Any] = {}
+        attributes = module.__dict__
+        for name in attributes.keys() - _MODULE_TABLES:  # in any order: each is mapped by itself
+            value = attributes[name]
+            if type(value) in _MAPPED or isinstance(value, nn.Module):
+                mine = self._mapped(value, memo)
+                if mine is not value:
+                    shell.__dict__[name] = mine
+        for table in (shell._forward_pre_hooks, shell._forward_hooks):
+            for key, hook in table.items():
+                table[key] = self._hook(hook)
+
+    def _hook(self, hook: Any) -> Any:
+        """A hook with shells in place of the modules that it is bound to or closes over."""
+        if type(hook) is not FunctionType:
+            return self._mapped(hook, {})
+        cells = hook.__closure__ or ()
+        mine = tuple([self._cell(cell) for cell in cells])
+        if all(map(operator.is_, mine, cells)):
+            return hook
+        made = FunctionType(hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, mine)
+        made.__kwdefaults__ = hook.__kwdefaults__
+        made.__dict__.update(hook.__dict__)
+        return made
+
+    def _cell(self, cell: CellType) -> CellType:
+        try:
+            shell = self._of.get(id(cell.cell_contents))
+        except ValueError:  # nothing is in it
+            return cell
+        return cell if shell is None else CellType(shell)
+
+    def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
+        kind = type(value)
+        if kind not in _MAPPED:
+            return self._of.get(id(value), value) if isinstance(value, nn.Module) else value
+        if kind is MethodType:
+            owner = self._of.get(id(value.__self__))
+            return value if owner is None else MethodType(value.__func__, owner)
+        if id(value) in memo:
+            return memo[id(value)]
+        if kind is tuple:
+            items = tuple([self._mapped(item, memo) for item in value])
+            return value if all(map(operator.is_, items, value)) else items
+        mine: Any = kind()
+        memo[id(value)] = mine
+        if kind is dict:
+            for key, item in value.items():
+                mine[key] = self._mapped(item, memo)
+        elif kind is list:
+            mine.extend([self._mapped(item, memo) for item in value])
+        else:
+            mine.update(value)
+        return mine
+
+
+def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
+    """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
+    for kind in type(module).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                slot = kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name]
+                with contextlib.suppress(AttributeError):  # not set
+                    slot.__set__(other, change(slot.__get__(module)))
+
+
+def copy_tensors(root: nn.Module) -> None:
+    """Give a module tree parameters, buffers and tensor attributes of its own; what was tied or a view stays so."""
+    memo: dict[int, Any] = {}
+    for module in root.modules():
+        state = module.__dict__
+        for table in ("_parameters", "_buffers"):
+            state[table] = {name: copy.deepcopy(tensor, memo) for name, tensor in state[table].items()}
+        for name in state.keys() - _MODULE_TABLES:
+            value = state[name]
+            if isinstance(value, torch.Tensor):
+                state[name] = copy.deepcopy(value, memo)
+            elif type(value) is list and any(isinstance(item, torch.Tensor) for item in value):  # an RNN's weights
+                state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")
+
+
+_MAPPED = frozenset({list, dict, set, tuple, MethodType})
+# The attributes of every module: its tables are replaced when the shell is made.
+_MODULE_TABLES = frozenset(nn.Module().__dict__)
+_COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict) and name != "_modules"]

@@ -1,0 +1,10 @@
+"""Kinds of captured modules beside the plain one, and edits of any that can be taken back.
+
+Read captured.py first.
+
+    captured.py     what a capture returns: the program's own class, tree and state
+    parts.py        modules of parts of programs, with the names of the whole
+    transaction.py  edits that can be taken back
+    lazy.py         torch.fx's lazily compiled GraphModule
+    loose_parts.py  modules from attributes alone, or from code alone
+"""

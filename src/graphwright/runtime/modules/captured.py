@@ -1,0 +1,79 @@
+"""The module that a capture returns: the program's own class, tree and state, with a generated forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from torch import nn
+
+from graphwright.runtime.entries import Entry
+from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
+from graphwright.runtime.members.shells import Shells
+
+__all__ = ["captured_module", "users_names"]
+
+_OUR_NAMES = ("graph", "code", "guards", "meta")
+
+
+def captured_module(
+    root: nn.Module | None, entries: Iterable[Entry], name: str, is_instance: bool = True
+) -> GraphModule:
+    """Make the captured module of some graphs: an instance of the class of `root`, or of GraphModule without one.
+
+    It has a second tree of the same modules, attributes and hooks; parameters and buffers are shared with `root`. Where
+    the program uses a name of ours, such as `graph`, its own meaning wins. The first of the entry points is `forward`.
+    What is no `is_instance` of the class has only the tree: its forward is one of the methods of `root`.
+    """
+    first, *others = entries
+    if root is None:
+        module = GraphModule(nn.Module(), first.graph, name)
+        state = _State(first.graph, is_readable=True)
+        state.entries = {first.name: first}
+        _adopt(module, state)
+        return module
+    original = type(root)
+    if issubclass(original, GraphModule):  # captured again
+        original = next(kind for kind in original.__mro__ if not kind.__dict__.get("_is_instance_class"))
+    bases: tuple[type, ...] = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
+    if not is_instance:
+        bases = (GraphModule,)
+    users = users_names(name for name in _OUR_NAMES if _holds(root, name))
+    kind = _instance_class("GraphModule" if original is nn.Module else type(root).__name__, bases, users)
+    module = cast(GraphModule, Shells(root, root_class=kind).root)
+    state = _State(first.graph, is_readable=True)
+    state.entries = {entry.name: entry for entry in (first, *others)}
+    for entry in state.entries.values():
+        module.__dict__.pop(entry.name, None)
+        for constant, value in entry.graph.constants.items():
+            module.register_buffer(constant, value, persistent=False)
+    if not is_instance:
+        for table, value in nn.Module().__dict__.items():
+            if table.endswith("hooks"):
+                module.__dict__[table] = value  # those of the class's own forward
+    elif not issubclass(original, GraphModule) and not any(name in root.__dict__ for name in state.entries):
+        state.original = original
+        for entry in state.entries.values():
+            entry.signature = None  # the class has it
+    _adopt(module, state)
+    return module
+
+
+def users_names(names: Iterable[str]) -> dict[str, Any]:
+    """What the class of a captured module needs where the program uses names of ours, by these names."""
+    return {name: _UsersName(name) for name in names if name in _OUR_NAMES}
+
+
+class _UsersName:
+    """In the class of a captured module, leads a name back to what the program's instance holds under it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, module: nn.Module | None, owner: type) -> Any:
+        return self if module is None else nn.Module.__getattr__(module, self._name)
+
+
+def _holds(module: nn.Module, name: str) -> bool:
+    tables = (module.__dict__, module._modules, module._parameters, module._buffers)
+    return any(name in table for table in tables)

@@ -1,0 +1,359 @@
+"""A tree of modules as the classes of one Python file.
+
+What the graphs call is written so that it computes the same. Everything else holds submodules and weights for what
+runs: it becomes a class with a constructor only, named after the original one, equal classes being written once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from graphwright.codegen import Globals, PythonCode
+from graphwright.errors import ExportError
+from graphwright.ir import Graph, Node
+from graphwright.runtime.packaging.loading import rebuilt
+from graphwright.runtime.packaging.modules import (
+    Call,
+    Expression,
+    constructor_call,
+    empty_tensor,
+    own_attributes,
+    quoted,
+    render,
+    written_value,
+)
+from graphwright.runtime.references import describe, reference_to, why_unimportable
+
+__all__ = ["ModuleWriter", "ProgramOf", "Uses", "Written"]
+
+_INDENT = " " * 8
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+# The graph and the generated code of a captured module; None for other modules.
+ProgramOf = Callable[[nn.Module], tuple[Graph, PythonCode] | None]
+
+
+class Written:
+    """Stands for a class that the file itself defines."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Uses:
+    """What the graphs of a module need of the modules below it."""
+
+    def __init__(self, root: nn.Module, program_of: ProgramOf) -> None:
+        self.programs: dict[int, tuple[Graph, PythonCode]] = {}  # of the captured modules that run, the root first
+        self.callers: dict[int, Node | None] = {}  # the modules that run as they are, and which node calls each
+        self.attributes: dict[int, dict[str, Any]] = {}  # the plain attributes that the graphs read
+        self._program_of = program_of
+        self._kept: dict[int, bool] = {}
+        self._run(root, "", None)
+
+    def _run(self, module: nn.Module, path: str, caller: Node | None) -> None:
+        """Note a module that runs, and what that needs."""
+        if id(module) in self.programs or id(module) in self.callers:
+            return
+        if any(getattr(module, name, None) for name in _HOOKS):
+            raise ExportError(
+                f"cannot write the module {path!r}: it has a hook, and a package holds no hooks",
+                at=None if caller is None else caller.origin,
+                fix="remove the hook first: keep what register_forward_hook returned, and call remove() on it",
+            )
+        program = self._program_of(module)
+        if program is None:
+            self.callers[id(module)] = caller
+            for name, child in module._modules.items():
+                if child is not None:
+                    self._run(child, f"{path}.{name}", caller)
+            return
+        self.programs[id(module)] = program
+        for node in program[0].all_nodes():
+            if node.op == "call_module" or node.op == "get_attr":
+                self._follow(module, node)
+
+    def _follow(self, module: nn.Module, node: Node) -> None:
+        value: Any = module
+        for atom in node.target.split("."):
+            child = value._modules.get(atom)
+            if child is None:
+                read = self.attributes.setdefault(id(value), {})
+                if value._parameters.get(atom) is None and value._buffers.get(atom) is None and atom != "training":
+                    read[atom] = getattr(value, atom)
+                return
+            value = child
+        self._run(value, node.target, node)
+
+    def needs(self, module: nn.Module) -> bool:
+        """Tell whether a module is there for something: it runs, is read, has tensors, or holds what has."""
+        known = self._kept.get(id(module))
+        if known is None:
+            known = self._kept[id(module)] = (
+                id(module) in self.callers
+                or id(module) in self.programs
+                or id(module) in self.attributes
+                or any(
+                    tensor is not None for table in (module._parameters, module._buffers) for tensor in table.values()
+                )
+                or any(child is not None and self.needs(child) for child in module._modules.values())
+            )
+        return known
+
+
+class ModuleWriter:
+    """Writes modules as expressions, and the classes that these expressions call."""
+
+    def __init__(self, uses: Uses, names: Globals, code_of: Callable[[nn.Module], str]) -> None:
+        self.uses = uses
+        self.names = names
+        self.classes: list[str] = []  # the texts of the classes, each before the first one that uses it
+        self.paths: dict[int, str] = {}  # where each module was written first
+        self.shared: list[tuple[str, str]] = []  # (another path of a module, its first path)
+        self._lists: set[str] = set()  # the paths of what is written as a container of torch.nn
+        self._code_of = code_of
+        self._class_names: dict[tuple[str, str], str] = {}
+
+    def place(self, path: str) -> str:
+        """Write how the constructor of the root reaches a dotted path.
+
+        A path through what is written as a list has numbers in brackets: `self.layer[0].weight`.
+        """
+        text, above = "self", ""
+        for atom in path.split(".") if path else ():
+            if atom.isidentifier() and not keyword.iskeyword(atom):
+                text = f"{text}.{atom}"
+            elif above in self._lists:
+                text = f"{text}[{atom if atom.isdigit() else quoted(atom)}]"
+            else:
+                text = f"getattr({text}, {quoted(atom)})"
+            above = f"{above}.{atom}" if above else atom
+        return text
+
+    # ---- classes
+
+    def members(self, module: nn.Module, path: str, indent: str = _INDENT) -> str:
+        """Write the statements of a constructor that make what a module holds."""
+        lines = []
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                lines.append(_assignment(name, _parameter(parameter), indent))
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
+                lines.append(f"self.register_buffer({quoted(name)}, {empty_tensor(buffer)}{persistent})")
+        for name, value in self.uses.attributes.get(id(module), {}).items():
+            lines.append(_assignment(name, self._attribute(module, path, name, value), indent))
+        for name, child in module._modules.items():
+            if child is not None and self.uses.needs(child):
+                expression = self.expression(child, f"{path}.{name}" if path else name)
+                if expression == "None":  # written elsewhere: this only keeps the place
+                    lines.append(f"self.register_module({quoted(name)}, None)")
+                else:
+                    lines.append(_assignment(name, expression, indent))
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+    def _class(self, module: nn.Module, path: str) -> str:
+        """Write the class of a module that is no more than what it holds, and of a captured one; return its name."""
+        wish = _class_name(module, path)
+        body = f"    def __init__(self) -> None:\n{_INDENT}super().__init__()\n{self.members(module, path)}"
+        if id(module) in self.uses.programs:
+            body += f"\n{self._code_of(module)}"
+        known = self._class_names.get((wish, body))
+        if known is None:
+            known = next(name for name in _numbered(wish) if self.names.new(name) == name)
+            self.names.add(known, Written(known))
+            self._class_names[wish, body] = known
+            self.classes.append(f"class {known}(torch.nn.Module):\n{body}")
+        return known
+
+    # ---- expressions
+
+    def expression(self, module: nn.Module, path: str) -> Expression:
+        """Write what makes a module; `None` for one that was written before, which `shared` remembers."""
+        first = self.paths.setdefault(id(module), path)
+        if first != path:
+            self.shared.append((path, first))
+            return "None"
+        if id(module) in self.uses.programs:
+            return Call(self._class(module, path))
+        if id(module) in self.uses.callers:
+            return self._constructed(module, path) or self._list(module, path) or self._rebuilt(module, path)
+        if type(module).__module__.startswith("torch.nn.") and not isinstance(module, _CONTAINERS):
+            constructed = self._constructed(module, path)
+            if constructed is not None:
+                return constructed
+        return self._list(module, path) or Call(self._class(module, path))
+
+    def _constructed(self, module: nn.Module, path: str) -> Expression | None:
+        call = constructor_call(module, self.names, self.uses.attributes.get(id(module), ()))
+        if call is not None:
+            for name, child in module.named_modules(remove_duplicate=False):
+                if name:
+                    first = self.paths.setdefault(id(child), f"{path}.{name}")
+                    if first != f"{path}.{name}":
+                        self.shared.append((f"{path}.{name}", first))
+        return call
+
+    def _list(self, module: nn.Module, path: str) -> Expression | None:
+        """Write a container of torch.nn, and a module that holds numbered modules and nothing else."""
+        runs = id(module) in self.uses.callers
+        kind = next((kind for kind in _CONTAINERS if isinstance(module, kind)), None)
+        if kind is None or type(module) is not kind:
+            if runs or (kind is None and (type(module) is not nn.Module or not module._modules)):
+                return None
+            kind = kind or nn.ModuleList
+        if module._parameters or module._buffers or self.uses.attributes.get(id(module)):
+            return None
+        if runs and own_attributes(module):
+            return None
+        names = list(module._modules)
+        if kind is not nn.ModuleDict and names != [str(i) for i in range(len(names))]:
+            return None
+        self._lists.add(path)
+        items = [self._item(child, f"{path}.{name}") for name, child in module._modules.items()]
+        head = f"torch.nn.{kind.__name__}"
+        if kind is nn.ModuleDict:
+            pairs = tuple((f"{quoted(name)}: ", item) for name, item in zip(names, items, strict=True))
+            return Call(head, pairs, ("({", "})"))
+        runs_of_equals = list(_runs(items))
+        if kind is nn.ModuleList and len(runs_of_equals) == 1 and runs_of_equals[0][1] > 2:
+            return Call(f"{head}({render(items[0], 0, '')} for _ in range({len(items)}))", (), ("", ""))
+        brackets = ("([", "])") if kind is nn.ModuleList else ("(", ")")
+        return Call(head, tuple(_collapsed(runs_of_equals)), brackets)
+
+    def _item(self, child: nn.Module | None, path: str) -> Expression:
+        if child is None:
+            return "None"
+        if self.uses.needs(child) or id(child) in self.paths:
+            return self.expression(child, path)
+        # Nothing uses it, but the others are found by their numbers.
+        self.paths[id(child)] = path
+        return constructor_call(child, self.names) or "torch.nn.Module()"
+
+    def _rebuilt(self, module: nn.Module, path: str) -> Expression:
+        """Write a module by what it consists of: its class is imported, its constructor not run."""
+        kind, caller = type(module), self.uses.callers[id(module)]
+        if reference_to(kind) is None:
+            why, fix = why_unimportable(kind)
+            if parametrize.is_parametrized(module):
+                why = "torch.nn.utils.parametrize made it for this one module"
+                fix = "parametrize.remove_parametrizations(module, name) before writing: the values stay"
+            raise ExportError(
+                f"cannot write the module {path!r}: no other process can import its class, {describe(kind)}: {why}",
+                at=None if caller is None else caller.origin,
+                fix=fix,
+            )
+        attributes = tuple(
+            (f"{quoted(name)}: ", self._attribute(module, path, name, value))
+            for name, value in own_attributes(module).items()
+        )
+        items: list[tuple[str, Expression]] = [
+            (
+                "",
+                f"torch.nn.{kind.__name__}" if getattr(nn, kind.__name__, None) is kind else self.names.function(kind),
+            ),
+            ("", Call("", attributes, ("{", "}"))),
+        ]
+        if module._parameters:
+            items.append(("parameters=", _table((n, _parameter(p)) for n, p in module._parameters.items())))
+        if module._buffers:
+            items.append(("buffers=", _table((n, self._buffer(module, n)) for n in module._buffers)))
+        if module._modules:
+            children = [(name, self._item(child, f"{path}.{name}")) for name, child in module._modules.items()]
+            items.append(("modules=", _table(iter(children))))
+        return Call(self.names.add("rebuilt", rebuilt), tuple(items))
+
+    def _attribute(self, module: nn.Module, path: str, name: str, value: Any) -> Expression:
+        text = empty_tensor(value) if isinstance(value, Tensor) else written_value(value, self.names)
+        if text is not None:
+            return text
+        kind, what = type(module).__name__, f"{name!r}, {describe(value)}, has no text that makes it again"
+        if id(module) not in self.uses.callers:
+            raise ExportError(
+                f"cannot write the module {path!r} ({kind}): the graph reads an attribute of it, and {what}",
+                fix="keep a number, a string or a tensor there, or pass the object as an argument",
+            )
+        caller = self.uses.callers[id(module)]
+        raise ExportError(
+            f"cannot write the module {path!r}: its class {kind} is rebuilt from its attributes, and {what}",
+            at=None if caller is None else caller.origin,
+            fix=f"let the capture look inside {kind} rather than keep it whole",
+        )
+
+    def _buffer(self, module: nn.Module, name: str) -> str:
+        buffer = module._buffers[name]
+        if buffer is None:
+            return "None"
+        persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
+        return f"torch.nn.Buffer({empty_tensor(buffer)}{persistent})"
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def _assignment(name: str, expression: Expression, indent: str) -> str:
+    is_plain = name.isidentifier() and not keyword.iskeyword(name)
+    target = f"self.{name} = " if is_plain else f"setattr(self, {quoted(name)}, "
+    text = render(expression, len(indent) + len(target), indent)
+    return f"{target}{text}{'' if is_plain else ')'}"
+
+
+def _parameter(parameter: Tensor | None) -> str:
+    if parameter is None:
+        return "None"
+    if type(parameter) is not nn.Parameter:
+        raise ExportError(
+            f"cannot write a parameter of the class {type(parameter).__name__}",
+            fix="replace it by an ordinary torch.nn.Parameter before writing",
+        )
+    can_learn = parameter.is_floating_point() or parameter.is_complex()
+    return f"torch.nn.Parameter({empty_tensor(parameter)}{'' if can_learn else ', requires_grad=False'})"
+
+
+def _table(items: Iterator[tuple[str, Expression]]) -> Call:
+    return Call("", tuple((f"{quoted(name)}: ", item) for name, item in items), ("{", "}"))
+
+
+def _runs(items: list[Expression]) -> Iterator[tuple[Expression, int]]:
+    """Iterate over (item, how many equal ones follow one another)."""
+    start = 0
+    for i in range(1, len(items) + 1):
+        if i == len(items) or items[i] != items[start]:
+            yield items[start], i - start
+            start = i
+
+
+def _collapsed(runs: list[tuple[Expression, int]]) -> Iterator[tuple[str, Expression]]:
+    for item, count in runs:
+        if count > 2:
+            yield "", f"*({render(item, 0, '')} for _ in range({count}))"
+        else:
+            yield from [("", item)] * count
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """Iterate over a name, and the name with numbers from 2 on."""
+    yield name
+    yield from (f"{name}{number}" for number in itertools.count(2))
+
+
+def _class_name(module: nn.Module, path: str) -> str:
+    """The class's own name; for a plain nn.Module one made from where it is."""
+    name = type(module).__name__
+    if type(module) is not nn.Module and name.isidentifier():
+        return name
+    atoms = path.split(".")
+    named = next((atom for atom in reversed(atoms) if not atom.isdigit()), "part")
+    words = "".join(word[:1].upper() + word[1:] for word in re.split(r"\W|_", named))
+    if atoms[-1].isdigit():  # one of many: blocks.0 -> Block, layer1.0 -> Layer1Block
+        words = words.removesuffix("s") if words.endswith("s") else f"{words}Block"
+    return words if words.isidentifier() else f"Part{words}"

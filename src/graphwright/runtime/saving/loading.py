@@ -1,0 +1,279 @@
+"""`load`: the module that `save` wrote, rebuilt from data. No constructor of a class runs, and nothing is unpickled."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+from torch.nn.utils import parametrize
+
+from graphwright.errors import GraphwrightError, LoadError
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ops import write_attribute
+from graphwright.runtime.entries import Entry
+from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
+from graphwright.runtime.modules.captured import users_names
+from graphwright.runtime.packaging.loading import unpacked
+from graphwright.runtime.saving.plain_data import PlainReader, damaged, holds_module, plain_name
+from graphwright.runtime.saving.saved_graphs import GraphReader
+from graphwright.runtime.saving.saved_methods import called_methods, method_at
+from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE
+from graphwright.runtime.saving.trust import Trust
+
+__all__ = ["load"]
+
+_LARGEST = 100_000_000  # elements of a tensor that repeats its memory
+_MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
+
+
+def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule:
+    """Read the captured module that `save` wrote: its class, tree, tensors and graph.
+
+    A file names functions and classes; those of torch's operators, torch.nn, operator, math and the plain builtins are
+    known, others must be of a module that `allow` names by prefix: `allow=["transformers"]`. Nothing but allowed
+    modules is imported, and nothing that a file names is called before the module is. What starts programs, runs text,
+    or loads code (os, subprocess, eval, torch.load, ...) is refused whatever `allow` says. Functions that you allow can
+    be called by the loaded program: allow what you trust.
+
+    Raises LoadError for a file that is damaged, is of another version, or names what is not allowed.
+    """
+    program, tensors = _read(path)
+    if type(program) is not dict or type(program.get("format")) is not int:
+        raise damaged("it says of which format it is nowhere")
+    if not 1 <= program["format"] <= FORMAT:
+        raise LoadError(
+            f"the file is of format {program['format']}; this version reads formats up to {FORMAT}",
+            fix="load it with the version of graphwright that saved it",
+        )
+    try:
+        return _Rebuilding(program, tensors, Trust(allow)).root()
+    except LoadError:
+        raise
+    except (*_MISFITS, GraphwrightError) as error:
+        raise damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Read the program and the tensors of a file, with memory of their own."""
+    try:
+        with safe_open(os.fspath(path), framework="pt") as file:
+            notes = file.metadata() or {}
+            if NOTE not in notes:
+                raise LoadError(f"{path} holds tensors, but no program", fix="load a file that graphwright.save wrote")
+            program = json.loads(notes[NOTE])
+            layouts = json.loads(notes.get("layouts", "{}"))
+            pieces = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - no dict
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError) as error:
+        raise LoadError(f"{path} is damaged, or no file of graphwright: {error}", fix="save the model again") from error
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"the program in {path} is damaged: {error}", fix="save the model again") from error
+    try:
+        tensors = dict(pieces)
+        for name, layout in layouts.items():
+            piece = pieces[layout.get("in", name)]
+            if "size" in layout and math.prod(layout["size"]) > max(_LARGEST, piece.numel()):
+                raise damaged(f"{name!r} is larger than the memory it lies in")
+            tensors[name] = unpacked(piece, layout)
+    except _MISFITS as error:
+        raise damaged(f"a tensor does not lie where the file says: {error}") from error
+    return program, tensors
+
+
+class _Rebuilding:
+    """Rebuilds the modules of one file. All are made empty first, since they may mention each other."""
+
+    def __init__(self, program: dict[str, Any], tensors: dict[str, torch.Tensor], trust: Trust) -> None:
+        self._trust = trust
+        self._records = program["modules"]
+        self._modules = [self._made(record) for record in self._records]
+        self._tensors = {name: _tensor(tensors, name, facts) for name, facts in program["tensors"].items()}
+        self._values = PlainReader(program["objects"], trust, self._modules, self._tensors)
+        self._graphs = GraphReader(self._values, trust, program["places"], program["sources"])
+
+    def root(self) -> GraphModule:
+        """Fill all modules and return the first."""
+        for record, module in zip(self._records, self._modules, strict=True):
+            self._fill(record, module)
+        for record, module in zip(self._records, self._modules, strict=True):
+            names = record.get("parametrized", ())
+            if names:
+                if set(names) != set(module._modules["parametrizations"]._modules):  # type: ignore[union-attr]
+                    raise damaged("a parametrized module has other parametrizations than it names")
+                parametrize._inject_new_class(module)
+                for name in names:
+                    parametrize._inject_property(module, plain_name(name))
+        for record, module in zip(self._records, self._modules, strict=True):
+            if "program" in record:
+                self._adopt(record["program"], module)
+        root = self._modules[0]
+        if not isinstance(root, GraphModule) or "program" not in self._records[0]:
+            raise damaged("its first module has no graph")
+        return root
+
+    def _made(self, record: dict[str, Any]) -> nn.Module:
+        if "class" in record:
+            kind = self._trust.find(record["class"], is_class=True)
+        else:
+            bases = tuple([self._trust.find(name, is_class=True) for name in record["bases"]])
+            if "program" not in record or not any(issubclass(base, GraphModule) for base in bases):
+                raise damaged("a module with a class of its own has no graph")
+            kind = _instance_class(plain_name(record["name"]), bases, users_names(map(plain_name, record["names"])))
+        if not issubclass(kind, nn.Module):
+            raise damaged(f"{kind.__qualname__} is no class of modules")
+        module: nn.Module = object.__new__(kind)
+        module.__dict__.update(nn.Module().__dict__)
+        return module
+
+    def _fill(self, record: dict[str, Any], module: nn.Module) -> None:
+        state = module.__dict__
+        state["training"] = bool(record["training"])
+        for name, tensor in record["parameters"].items():
+            value = None if tensor is None else self._values.tensor(tensor)
+            if value is not None and not isinstance(value, nn.Parameter):
+                raise damaged(f"{name!r} is no parameter")
+            state["_parameters"][_member(name)] = value
+        for name, tensor in record["buffers"].items():
+            state["_buffers"][_member(name)] = None if tensor is None else self._values.tensor(tensor)
+        state["_non_persistent_buffers_set"] = {_member(name) for name in record["transient"]}
+        for name, number in record["modules"].items():
+            state["_modules"][_member(name)] = None if number is None else self._values.module(number)
+        for name, value in self._values.attributes(record["attributes"]).items():
+            if name in MODULE_TABLES or name == _STATE:
+                raise damaged(f"{name!r} is no attribute of a module's own")
+            if name in _slots_of(type(module)):
+                object.__setattr__(module, name, value)
+            else:
+                state[name] = value
+        for table, value, with_kwargs, always in record.get("hooks", ()):
+            hook = self._values.value(value)
+            if table == "_forward_pre_hooks":
+                nn.Module.register_forward_pre_hook(module, hook, with_kwargs=bool(with_kwargs))
+            else:
+                nn.Module.register_forward_hook(module, hook, with_kwargs=bool(with_kwargs), always_call=bool(always))
+
+    def _adopt(self, record: dict[str, Any], module: nn.Module) -> None:
+        if not isinstance(module, GraphModule):
+            raise damaged("a module of another class has a graph")
+        graph = self._graph(record, module)
+        original = record["original"]
+        kind = None if original is None else self._trust.find(original, is_class=True)
+        if kind is not None and not isinstance(module, kind):
+            raise damaged("a captured module is not of its own class")
+        meta = {key: self._values.value(value) for key, value in record["meta"].items()}
+        state = _State(graph, bool(record["readable"]), kind, meta)
+        state.is_lazy = bool(record["lazy"])
+        for name, other in record.get("entries", {}).items():
+            if name != plain_name(name) or hasattr(GraphModule, name):
+                raise damaged(f"{name!r} is no method of the program")
+            state.entries[name] = Entry(name, self._graph(other, module))
+        _adopt(module, state)
+
+    def _graph(self, record: dict[str, Any], module: nn.Module) -> Graph:
+        graph = self._graphs.graph(record["nodes"])
+        for node in graph.all_nodes():
+            if node.op == "get_attr" and self._calls_methods(node, module):
+                continue
+            if node.op in ("get_attr", "call_module"):
+                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node))
+            elif node.target is write_attribute:
+                _check_written(module, node.args)
+        graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
+        graph._meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()} or None
+        return graph
+
+    def _calls_methods(self, node: Node, module: nn.Module) -> bool:
+        """Tell whether a node is read to call methods of modules that a file may call. Raises LoadError otherwise."""
+        found = [method_at(module, path) for path in called_methods(node)]
+        is_called = any(user.op == "call_method" and user.target == "__call__" for user in node.users)
+        if is_called and (not found or None in found):
+            raise LoadError(f"a file may not call {node.target!r}", fix="load files only from those you trust")
+        for function in found:
+            if function is None:
+                return False
+            self._graphs.check_method(function)
+        return bool(found)
+
+
+def _tensor(tensors: dict[str, torch.Tensor], name: str, facts: dict[str, Any]) -> torch.Tensor:
+    if name not in tensors:
+        raise damaged(f"it has no tensor {name!r}")
+    tensor = tensors[name]
+    if facts["kind"] == "parameter":
+        return nn.Parameter(tensor, requires_grad=bool(facts["requires_grad"]))
+    return tensor.requires_grad_() if facts["requires_grad"] else tensor
+
+
+def _member(name: Any) -> str:
+    """Return the name of a parameter, buffer or submodule, checked as `nn.Module` does."""
+    if not isinstance(name, str) or not name or "." in name or name.startswith("__") or not name.isprintable():
+        raise damaged(f"{name!r} is no name of a submodule or tensor")
+    return name
+
+
+def _is_called_with_parameters(node: Node) -> bool:
+    """Tell whether all that is done with a module is to call it with other parameters."""
+    return bool(node.users) and all(
+        user.target is torch.func.functional_call
+        and len(user.args) > 1
+        and user.args[0] is node
+        and all(used is not node for used in nodes_in((user.args[1:], user.kwargs)))
+        for user in node.users
+    )
+
+
+def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) -> None:
+    """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
+    value: Any = module
+    for atom in path.split("."):
+        if isinstance(value, nn.Module):
+            parametrizations = value._modules.get("parametrizations")
+            if parametrizations is not None and atom in parametrizations._modules:
+                return  # a tensor, computed when it is read
+            tables = (value._modules, value._parameters, value._buffers, value.__dict__)
+            table = next((table for table in tables if atom in table), None)
+            if table is None or (atom in MODULE_TABLES and atom != "training") or atom == _STATE:
+                raise damaged(f"there is no {path!r}")
+            value = table[atom]
+        elif atom.startswith("_"):
+            raise LoadError(f"a file may not read {path!r}", fix="load files only from those you trust")
+        else:
+            value = getattr(value, atom)
+    if is_called and isinstance(value, nn.Module):
+        return
+    if op == "get_attr" and holds_module(value):  # whose methods and tables would be within reach
+        raise LoadError(
+            f"a file may not use the module {path!r} as a value of its graph", fix="call it, or its tensors"
+        )
+    if op == "call_module" and not isinstance(value, nn.Module):
+        raise damaged(f"{path!r} is no module")
+
+
+def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:
+    """Refuse a write to anything but a plain attribute or tensor of a module: never to what modules work by."""
+    if len(args) != 2 or type(args[0]) is not str:
+        raise damaged("a write of an attribute does not name it")
+    path = args[0]
+    owner, _, name = path.rpartition(".")
+    if owner:
+        _check_path(module, owner, "call_module")
+    held = module.get_submodule(owner)
+    tables = (held._parameters, held._buffers, held.__dict__)
+    is_known = name == "training" or any(name in table for table in tables) or not hasattr(type(held), name)
+    if not name.isidentifier() or name.startswith("__") or not is_known or name in _NEVER_WRITTEN:
+        raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+
+
+# What every module works by: its tables, hooks and methods, and the state of a captured module.
+_NEVER_WRITTEN = frozenset({*dir(nn.Module()), *dir(GraphModule), _STATE}) - {"training"}
+
+
+def _slots_of(kind: type) -> set[str]:
+    return {name for base in kind.__mro__ for name in base.__dict__.get("__slots__", ())}

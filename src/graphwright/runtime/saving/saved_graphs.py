@@ -1,0 +1,351 @@
+"""Graphs as plain data for a file, and back: every name checked, every target one that the file may name."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import inspect
+import types
+import typing
+from typing import Any
+
+import torch.utils.checkpoint
+
+from graphwright.errors import ExportError, GraphError, LoadError
+from graphwright.ir import Graph, Node, Origin, nodes_in
+from graphwright.ops import (
+    cond,
+    delete_attribute,
+    enter_context,
+    for_loop,
+    raise_error,
+    set_attribute,
+    transformed,
+    while_loop,
+)
+from graphwright.runtime.objects import new_object
+from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
+from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
+from graphwright.runtime.saving.trust import Trust, source_hash
+
+__all__ = ["GraphReader", "GraphWriter"]
+
+_PLACE = ("file", "line", "function", "source", "statement", "target", "module", "call", "column", "end_column")
+_READS_ATTRIBUTE = (getattr, hasattr)
+# What calls one of its arguments, which must be a function that the file names, or a body.
+_CALLS_KEY = (sorted, min, max)
+_CALLS_FIRST = (new_object, enter_context, raise_error, torch.utils.checkpoint.checkpoint)
+_CHANGES = (set_attribute, delete_attribute)
+_BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
+_FIX = "load files only from those you trust"
+
+
+class GraphWriter:
+    """Writes the graphs of one file; their origins go into one table."""
+
+    def __init__(self, values: PlainWriter) -> None:
+        self._values = values
+        self.places: list[list[Any]] = []
+        self._places: dict[Any, int] = {}
+        self.sources: dict[str, str] = {}  # of the functions that the graphs call, hashed
+
+    def record(self, graph: Graph, path: str) -> list[list[Any]]:
+        """Write the nodes of a graph, one list each. Raises ExportError for a target or argument that has no name."""
+        return [self._node(node, path) for node in graph.nodes]
+
+    def _node(self, node: Node, path: str) -> list[Any]:
+        where = f"{path} node {node.name!r}"
+        try:
+            target = node.target if isinstance(node.target, str) else self._values.name(node.target)
+            if node.op == "call_function":
+                self._note_source(target, node.target)
+            args = [self._argument(arg, path) for arg in node.args]
+            kwargs = {key: self._argument(arg, path) for key, arg in node.kwargs.items()}
+        except NotPlain as error:
+            raise ExportError(
+                f"cannot save the node {node.name!r}: it uses {error}",
+                at=node.origin,
+                fix="use functions and classes at the top level of modules, and plain values",
+            ) from None
+        meta = {}
+        for key, value in (node._meta or {}).items():
+            if key == "parameter_kind":
+                meta[key] = {"parameter_kind": value.name}
+            elif key != "nn_module_stack":  # the origin says the same
+                try:
+                    meta[key] = self._values.attribute(value, where)
+                except NotPlain as error:
+                    self._values.left_out.append(f"{where}: meta[{key!r}]: {error}")
+        return [node.name, node.op, target, args, kwargs, _type_record(node.type), meta, self._place(node.origin)]
+
+    def note_method(self, function: Any) -> None:
+        """Note a method that the graph calls. Raises LoadError for one that no file may call."""
+        self._note_source(name_of_method(function, self._values.trust), function)
+
+    def _note_source(self, name: Any, target: Any) -> None:
+        found = None if isinstance(target, type) else source_hash(target)
+        if found is not None:
+            self.sources[name] = found
+
+    def _argument(self, value: Any, path: str) -> Any:
+        kind = type(value)
+        if kind is Node:
+            return {"node": value.name}
+        if kind is Graph:
+            return {"graph": self.record(value, path)}
+        if next(nodes_in(value), None) is None:
+            return self._values.value(value, path)
+        if kind is tuple:
+            return {"tuple": [self._argument(item, path) for item in value]}
+        if isinstance(value, list):
+            return {"list": [self._argument(item, path) for item in value]}
+        if isinstance(value, dict):
+            return {"dict": [[self._values.key(k, path), self._argument(item, path)] for k, item in value.items()]}
+        if kind is slice:
+            return {"slice": [self._argument(item, path) for item in (value.start, value.stop, value.step)]}
+        if hasattr(kind, "_fields"):
+            return {"named_tuple": [self._values.name(kind), [self._argument(item, path) for item in value]]}
+        raise NotPlain(f"a {kind.__module__}.{kind.__qualname__} of values")
+
+    def _place(self, origin: Origin | None) -> int | None:
+        if origin is None:
+            return None
+        fields: list[Any] = [_line(getattr(origin, name)) for name in _PLACE]
+        classes = []
+        for kind in (origin.module_type, *[kind for _, kind in origin.stack]):
+            try:
+                classes.append(None if kind is None else self._values.name(kind))
+            except NotPlain:
+                classes.append(None)
+        fields += [classes[0], [[path, name] for (path, _), name in zip(origin.stack, classes[1:], strict=True)]]
+        key = repr(fields)
+        if key not in self._places:
+            self._places[key] = len(self.places)
+            self.places.append(fields)
+        return self._places[key]
+
+
+class GraphReader:
+    """Reads what `GraphWriter` wrote. Raises LoadError before a graph holds anything that a file may not name."""
+
+    def __init__(self, values: PlainReader, trust: Trust, places: Any, sources: Any) -> None:
+        self._values = values
+        self._trust = trust
+        self._sources = sources
+        self._places = [self._origin(place) for place in places]
+
+    def graph(self, record: Any) -> Graph:
+        """Rebuild a graph from its record, and lint it."""
+        graph = Graph()
+        nodes: dict[str, Node] = {}
+        for fields in record:
+            name, op, target, args, kwargs, kind, meta, place = fields
+            if op == "call_function":
+                target = self._function(target)
+            elif not isinstance(target, str):
+                raise damaged(f"{target!r} is no target of {op}")
+            arguments = tuple([self._argument(arg, nodes) for arg in args])
+            keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
+            self._check_call(op, target, arguments, keywords)
+            try:
+                node = graph.create_node(op, target, arguments, keywords, name, _type_of(kind, self._trust))
+            except (GraphError, AssertionError) as error:
+                raise damaged(str(error).partition("\n")[0]) from error
+            if not isinstance(name, str) or node.name != name:
+                raise damaged(f"{name!r} is no name of a value, or that of two")
+            node._origin = None if place is None else self._places[place]
+            node._meta = self._meta(meta, node._origin)
+            nodes[name] = node
+        try:
+            graph.lint()
+        except GraphError as error:
+            raise damaged(error.message) from error
+        return graph
+
+    def check_method(self, function: Any) -> None:
+        """Refuse a method that no file may call, or that has another source now."""
+        self._check_source(name_of_method(function, self._trust), function)
+
+    def _function(self, name: Any) -> Any:
+        function = self._trust.find(name)
+        self._check_source(name, function)
+        return function
+
+    def _check_source(self, name: str, function: Any) -> None:
+        wanted = self._sources.get(name)
+        if wanted is not None and source_hash(function) != wanted:
+            raise LoadError(
+                f"{name} has another source now than when the file was written, and the graph calls it",
+                fix="load it with the version it was saved with, or capture and save again",
+            )
+
+    def _check_call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse the calls that reach more than what the file names: attributes and methods by any name."""
+        if op == "call_method":
+            is_known = target == "__call__" and bool(args) and (is_pull_back(args[0]) or _is_read(args[0]))
+            if not is_known and not self._trust.may_call_method(target, args):
+                raise LoadError(f"a file may not call the method {target!r}", fix=_FIX)
+        elif op in ("call_module", "get_attr"):
+            if any(not atom or atom.startswith("__") or not atom.isprintable() for atom in target.split(".")):
+                raise LoadError(f"a file may not read {target!r}", fix=_FIX)
+        elif op == "call_function":
+            if target in _READS_ATTRIBUTE and (len(args) < 2 or not self._trust.may_read(args[1])):
+                shown = args[1] if len(args) > 1 else None
+                raise LoadError(f"a file may not read the attribute {shown!r}", fix=_FIX)
+            if target in _CHANGES and (len(args) < 2 or not _is_own_name(args[1])):
+                raise LoadError("a file may not change that attribute", fix=_FIX)
+            called = [kwargs["key"]] if "key" in kwargs and target in _CALLS_KEY else []
+            if target in _BODIES:
+                called += [args[i] for i in _BODIES[target] if i < len(args)]
+                if target is transformed and isinstance(args[-1], dict):
+                    called.append(args[-1].get("context_fn"))  # of a checkpoint
+            elif target in _CALLS_FIRST and not (target is raise_error and len(args) == 1):  # which raises an error
+                called += args[:1]
+            if any(isinstance(value, Node) for value in called):
+                raise LoadError(f"a file may not call a value by {target.__name__}", fix=_FIX)
+
+    def _argument(self, data: Any, nodes: dict[str, Node]) -> Any:
+        if type(data) is dict and len(data) == 1:
+            ((tag, content),) = data.items()
+            if tag == "node":
+                if not isinstance(content, str) or content not in nodes:
+                    raise damaged(f"no node before this one makes {content!r}")
+                return nodes[content]
+            if tag == "graph":
+                return self.graph(content)
+            if tag in ("tuple", "list"):
+                items = [self._argument(item, nodes) for item in content]
+                return tuple(items) if tag == "tuple" else items
+            if tag == "dict":
+                return {self._values.key(key): self._argument(item, nodes) for key, item in content}
+            if tag == "slice":
+                start, stop, step = [self._argument(item, nodes) for item in content]
+                return slice(start, stop, step)
+            if tag == "named_tuple":
+                name, items = content
+                kind = self._trust.find(name, is_class=True)
+                if not issubclass(kind, tuple):
+                    raise damaged(f"{name} is no NamedTuple")
+                return tuple.__new__(kind, [self._argument(item, nodes) for item in items])
+        value = self._values.value(data)
+        if holds_module(value):
+            raise LoadError("a file may not use a module as a value of its graph", fix=_FIX)
+        return value
+
+    def _meta(self, record: Any, origin: Origin | None) -> dict[str, Any] | None:
+        if not record:
+            return None
+        meta = {} if origin is None else origin.initial_meta()
+        for key, value in record.items():
+            if key == "parameter_kind":
+                meta[key] = inspect._ParameterKind[value["parameter_kind"]]
+            else:
+                meta[key] = self._values.value(value)
+        return meta
+
+    def _origin(self, record: Any) -> Origin:
+        *fields, kind, stack = record
+        if len(fields) != len(_PLACE) or any(isinstance(field, str) and not field.isprintable() for field in fields):
+            raise damaged("a place in the program is more than a line")
+        named = dict(zip(_PLACE, fields, strict=True))
+        types_ = {field.name: field.type for field in dataclasses.fields(Origin)}
+        for name, value in named.items():
+            expected = {"str": str, "int": int, "int | None": (int, type(None))}[str(types_[name])]
+            if not isinstance(value, expected):  # type: ignore[arg-type]
+                raise damaged(f"the {name} of a place in the program is {value!r}")
+        found = [(str(path), self._class(name)) for path, name in stack]
+        classes = tuple([(path, kind) for path, kind in found if kind is not None])
+        return Origin(**named, module_type=self._class(kind), stack=classes)
+
+    def _class(self, name: Any) -> Any:
+        """The class of this name, for people to read; None where it is not allowed."""
+        try:
+            return None if name is None else self._trust.find(name, is_class=True)
+        except LoadError:
+            return None
+
+
+def _is_own_name(name: Any) -> bool:
+    return type(name) is str and name.isidentifier() and not name.startswith("__")
+
+
+def _is_read(value: Any) -> bool:
+    """Tell whether a node reads an attribute; which one is checked when the module is there."""
+    return isinstance(value, Node) and value.op == "get_attr"
+
+
+def _line(value: Any) -> Any:
+    """Write a text so that it stays on its line."""
+    if isinstance(value, str) and not value.isprintable():
+        return "".join(char if char.isprintable() else " " for char in value)
+    return value
+
+
+def _keyword(key: Any) -> str:
+    if not isinstance(key, str):
+        raise damaged(f"{key!r} is no keyword")
+    return key
+
+
+# ---- types of values
+
+
+_GENERICS: dict[str, Any] = {
+    **{kind.__name__: kind for kind in (list, dict, tuple, set, frozenset, type)},
+    **{f"collections.abc.{name}": getattr(collections.abc, name) for name in collections.abc.__all__},
+    **{f"typing.{name}": getattr(typing, name) for name in typing.__all__ if name[0].isupper()},
+}
+
+
+def _type_record(kind: Any) -> Any:
+    """Write a type as data: a name, or a generic with its arguments; what has no name is written as text."""
+    if kind is None or isinstance(kind, str):
+        return kind
+    if kind is type(None):
+        return {"none": None}
+    if kind is ...:
+        return {"ellipsis": None}
+    if isinstance(kind, list):
+        return [_type_record(item) for item in kind]
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Union or origin is types.UnionType:
+        return {"union": [_type_record(arg) for arg in args]}
+    if origin is typing.Literal:
+        return {"literal": list(args)} if all(type(arg) in (int, str, bool) for arg in args) else str(kind)
+    if getattr(kind, "__module__", "") == "typing" and getattr(kind, "_name", None):
+        name = f"typing.{kind._name}"
+    else:
+        name = next((name for name, known in _GENERICS.items() if known is (origin or kind)), "")
+    if name in _GENERICS:
+        return {"generic": [name, [_type_record(arg) for arg in args]]}
+    if origin is None and isinstance(kind, type):
+        from_writer = PlainWriter(lambda module: 0, lambda tensor, path: "")
+        try:
+            return {"name": from_writer.name(kind)}
+        except NotPlain:
+            pass
+    return str(kind)
+
+
+def _type_of(record: Any, trust: Trust) -> Any:
+    if record is None or isinstance(record, str):
+        return record
+    if isinstance(record, list):
+        return [_type_of(item, trust) for item in record]
+    ((tag, content),) = record.items()
+    if tag == "none":
+        return type(None)
+    if tag == "ellipsis":
+        return ...
+    if tag == "union":
+        return typing.Union[tuple([_type_of(arg, trust) for arg in content])]  # noqa: UP007
+    if tag == "literal":
+        return typing.Literal[tuple(content)]
+    if tag == "name":
+        return trust.find(content, is_class=True)
+    if tag == "generic":
+        name, args = content
+        kind = _GENERICS[name]
+        arguments = tuple([_type_of(arg, trust) for arg in args])
+        return kind[arguments[0] if len(arguments) == 1 else arguments] if arguments else kind
+    raise damaged(f"{tag!r} is no kind of type")

@@ -1,0 +1,68 @@
+"""Methods of modules that a graph calls, and pull-backs: the calls of values that a file may hold.
+
+A method that is kept as one node is read and called: `call_method` of its name on the module that a `get_attr` node
+reads, or, of the module that runs the graph, `__call__` on the method itself. A file may do so with public methods of
+modules' own classes, whose module is allowed; never with those of torch's classes and ours, nor with what is stored in
+an attribute. The value of such a `get_attr` node has no other use.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import LoadError
+from graphwright.ir import Node, nodes_in
+from graphwright.ops import transformed, unpack
+from graphwright.runtime.saving.trust import Trust
+
+__all__ = ["called_methods", "is_pull_back", "method_at", "name_of_method"]
+
+
+def called_methods(node: Node) -> list[str]:
+    """The dotted paths of the methods that a `get_attr` node is read for; none where it has any other use."""
+    paths = []
+    for user in node.users:
+        is_receiver = user.op == "call_method" and bool(user.args) and user.args[0] is node
+        if not is_receiver or any(used is node for used in nodes_in((user.args[1:], user.kwargs))):
+            return []
+        paths.append(str(node.target) if user.target == "__call__" else f"{node.target}.{user.target}")
+    return paths
+
+
+def method_at(root: nn.Module, path: str) -> types.FunctionType | None:
+    """The function of a method that a module's class has, by the dotted path from a root; None for anything else."""
+    *parents, name = path.split(".")
+    module: Any = root
+    for atom in parents:
+        module = module._modules.get(atom)
+        if module is None:
+            return None
+    if any(name in table for table in (module.__dict__, module._modules, module._parameters, module._buffers)):
+        return None
+    found = next((base.__dict__[name] for base in type(module).__mro__ if name in base.__dict__), None)
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def name_of_method(function: types.FunctionType, trust: Trust) -> str:
+    """What a method is called in a file. Raises LoadError for one that no file may call."""
+    name = f"{function.__module__}:{function.__qualname__}"
+    own = str(function.__module__).partition(".")[0]
+    is_public = trust.may_read(function.__name__) and not function.__name__.startswith("register_")
+    if not is_public or own in ("torch", "graphwright"):
+        raise LoadError(f"a file may not call the method {name}", fix="load files only from those you trust")
+    trust.check(name, function)
+    return name
+
+
+def is_pull_back(value: Any) -> bool:
+    """Tell whether a node gives the function that `torch.func.vjp` returns, which may be called."""
+    if not isinstance(value, Node) or value.target is not operator.getitem or value.args[1:] != (1,):
+        return False
+    owner = value.args[0]
+    if isinstance(owner, Node) and owner.target is unpack:
+        owner = owner.args[0]
+    return isinstance(owner, Node) and owner.target is transformed and owner.args[0] == "torch.func.vjp"

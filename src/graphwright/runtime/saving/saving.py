@@ -1,0 +1,276 @@
+"""`save`: a captured module as one file of data, which `load` reads without running anything of it.
+
+The file is a safetensors file: the parameters, buffers and constants, and beside them the program as JSON. Any reader
+of safetensors sees the tensors under the names of the state_dict. Read plain_data.py first, then saved_graphs.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.codegen import is_plain
+from graphwright.errors import ExportError, LoadError
+from graphwright.ir import Graph, Node
+from graphwright.runtime.graph_module import _STATE, GraphModule, _State
+from graphwright.runtime.packaging.weights import save_tensors
+from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
+from graphwright.runtime.saving.saved_graphs import GraphWriter
+from graphwright.runtime.saving.saved_methods import called_methods, method_at
+
+__all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "save"]
+
+# Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module.
+FORMAT = 2
+NOTE = "graphwright"  # where in the file the program is
+# The attributes that every module has; those that hold functions have lines of their own in a record.
+MODULE_TABLES = frozenset(nn.Module().__dict__)
+_NO_ATTRIBUTES = MODULE_TABLES | {_STATE, "_compiled_call_impl", "_tracer_cls"}
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+_OTHER_HOOKS = sorted(name for name in MODULE_TABLES if name.endswith("hooks") and name not in _HOOKS)
+
+
+def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> list[str]:
+    """Write a captured module to one file, which `load` reads back; return what could not be written.
+
+    The file holds the graph, the tree of modules with their classes by name, their plain attributes, and all tensors.
+    There is no pickle in it, and no code. What is no plain data - a lambda, an open file, a lock, a hook that no module
+    holds by name - is left out, and answered as a list of lines "where: what"; `strict=True` refuses it instead.
+    An earlier file is replaced at the end, in one step. Tensors are stored as those of the CPU.
+
+    Raises ExportError for a class or function of the program that no other process can import, for a tensor that is
+    more than a block of memory, and for a module without a graph.
+
+    >>> import graphwright, tempfile
+    >>> gm = graphwright.trace(nn.Linear(2, 3), torch.ones(1, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(gm, f"{folder}/linear.gw")
+    ...     again = graphwright.load(f"{folder}/linear.gw")
+    []
+    >>> bool((again(torch.ones(1, 2)) == gm(torch.ones(1, 2))).all())
+    True
+    """
+    if not isinstance(gm, GraphModule):
+        raise ExportError(f"a {type(gm).__name__} has no graph", fix="capture it first: graphwright.trace(model, args)")
+    writer = _ModuleWriter(gm)
+    program = writer.program()
+    if strict and writer.left_out:
+        raise ExportError(
+            "the file would not hold all of the module: " + "; ".join(writer.left_out),
+            fix="remove it, or save with strict=False, which leaves it out",
+        )
+    _write(Path(path), writer.stored, json.dumps(program, separators=(",", ":"), allow_nan=False))
+    return writer.left_out
+
+
+def _write(path: Path, tensors: dict[str, torch.Tensor], program: str) -> None:
+    if not path.parent.is_dir():
+        raise ExportError(f"there is no folder {path.parent}", fix="make it first")
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)
+    os.close(handle)
+    try:
+        save_tensors(tensors, Path(draft), {NOTE: program})
+        os.replace(draft, path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+class _ModuleWriter:
+    """Collects the modules of a tree, and those that their attributes mention, with numbers; the root is 0."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.stored: dict[str, torch.Tensor] = {}
+        self._modules: list[tuple[nn.Module, str]] = []
+        self._numbers: dict[int, int] = {}
+        self._names: dict[int, str] = {}  # of tensors, by id
+        self._tensors: dict[str, dict[str, Any]] = {}
+        self._values = PlainWriter(self._number, self._tensor)
+        self._graphs = GraphWriter(self._values)
+        for path, module in root.named_modules():
+            self._number(module, path)
+        for path, module in root.named_modules():  # so that tensors have the names of the state_dict
+            for table in (module._parameters, module._buffers):
+                for name, tensor in table.items():
+                    if tensor is not None:
+                        self._tensor(tensor, f"{path}.{name}" if path else name)
+
+    @property
+    def left_out(self) -> list[str]:
+        """What is not in the file, a line each."""
+        return self._values.left_out
+
+    def program(self) -> dict[str, Any]:
+        """Write everything but the tensors."""
+        modules = []
+        for module, path in self._modules:  # grows while it is walked
+            modules.append(self._module(module, path))
+        return {
+            "format": FORMAT if any("entries" in module.get("program", ()) for module in modules) else 1,
+            "torch": torch.__version__,
+            "modules": modules,
+            "objects": self._values.table,
+            "tensors": self._tensors,
+            "places": self._graphs.places,
+            "sources": self._graphs.sources,
+        }
+
+    def _number(self, module: nn.Module, path: str = "") -> int:
+        number = self._numbers.get(id(module))
+        if number is None:
+            number = self._numbers[id(module)] = len(self._modules)
+            self._modules.append((module, path or (f"module {number}" if number else "")))
+        return number
+
+    def _tensor(self, tensor: torch.Tensor, path: str) -> str:
+        name = self._names.get(id(tensor))
+        if name is None:
+            name = path
+            while name in self.stored:
+                name += "_"
+            self._names[id(tensor)] = name
+            self.stored[name] = tensor
+            self._tensors[name] = {
+                "kind": "parameter" if isinstance(tensor, nn.Parameter) else "tensor",
+                "requires_grad": tensor.requires_grad and tensor.is_leaf,
+            }
+        return name
+
+    def _module(self, module: nn.Module, path: str) -> dict[str, Any]:
+        prefix = f"{path}." if path else ""
+        record: dict[str, Any] = {
+            **self._class(module, path),
+            "training": module.training,
+            "parameters": self._tensor_table(module._parameters, prefix),
+            "buffers": self._tensor_table(module._buffers, prefix),
+            "transient": sorted(module._non_persistent_buffers_set),
+            "modules": {
+                name: None if child is None else self._number(child, prefix + name)
+                for name, child in module._modules.items()
+            },
+            "attributes": {},
+        }
+        for name, value in state_of(module).items():
+            if name in _NO_ATTRIBUTES:
+                continue
+            try:
+                if not is_plain_name(name):
+                    raise NotPlain("its name is none of an attribute")
+                record["attributes"][name] = self._values.attribute(value, prefix + name)
+            except NotPlain as error:
+                self.left_out.append(f"{prefix}{name}: {error}")
+        hooks = self._hooks(module, prefix)
+        if hooks:
+            record["hooks"] = hooks
+        if isinstance(module.__dict__.get(_STATE), _State):
+            record["program"] = self._program(module, path)
+        return record
+
+    def _tensor_table(self, table: Any, prefix: str) -> dict[str, str | None]:
+        return {name: None if tensor is None else self._tensor(tensor, prefix + name) for name, tensor in table.items()}
+
+    def _class(self, module: nn.Module, path: str) -> dict[str, Any]:
+        """Write the class; that of a captured module, which belongs to the one instance, by its bases."""
+        kind = type(module)
+        where = f"the module {path!r}" if path else "the module"
+        try:
+            if kind.__dict__.get("_is_instance_class"):
+                bases = [self._values.name(base) for base in kind.__bases__]
+                return {"bases": bases, "name": _class_name(kind), "names": sorted(kind._extra)}  # type: ignore[attr-defined]
+            if "parametrizations" in module._modules and kind.__name__.startswith("Parametrized"):
+                names = list(module._modules["parametrizations"]._modules)  # type: ignore[union-attr]
+                return {"class": self._values.name(kind.__bases__[0]), "parametrized": names}
+            return {"class": self._values.name(kind)}
+        except NotPlain as error:
+            raise ExportError(
+                f"cannot save {where}: its class is {error}", fix="move the class to the top level of a module"
+            ) from None
+
+    def _hooks(self, module: nn.Module, prefix: str) -> list[list[Any]]:
+        written = []
+        for table in _HOOKS:
+            for key, hook in module.__dict__[table].items():
+                try:
+                    value = self._values.attribute(hook, f"{prefix}{table}")
+                    always = key in module.__dict__.get(f"{table}_always_called", ())
+                    written.append([table, value, key in module.__dict__[f"{table}_with_kwargs"], always])
+                except NotPlain as error:
+                    self.left_out.append(f"{prefix}{table}: {error}")
+        for table in _OTHER_HOOKS:
+            if module.__dict__.get(table):
+                self.left_out.append(f"{prefix}{table}: {len(module.__dict__[table])} hooks")
+        return written
+
+    def _program(self, module: nn.Module, path: str) -> dict[str, Any]:
+        state: _State = module.__dict__[_STATE]
+        where = f"{path} " if path else ""
+        for name, hooks in zip(("create", "erase", "replace", "deepcopy"), _lists(state.hooks), strict=True):
+            if hooks:
+                self.left_out.append(f"{where}the graph: {len(hooks)} hooks of {name}")
+        record: dict[str, Any] = {
+            **self._graph(state.graph, path, module),
+            "meta": self._mapping("meta", state.meta, where),
+            "readable": state.is_readable,
+            "lazy": state.is_lazy,
+            "original": None if state.original is None else self._values.name(state.original),
+        }
+        others = {name: entry.graph for name, entry in state.entries.items() if name != "forward"}
+        if others:
+            record["entries"] = {name: self._graph(graph, path, module) for name, graph in others.items()}
+        return record
+
+    def _note_methods(self, node: Node, module: nn.Module) -> None:
+        """Note the methods that a node is read to call. Raises ExportError for one that no file may call."""
+        if node.op != "get_attr":
+            return
+        for path in called_methods(node):
+            function = method_at(module, path)
+            if function is None:
+                continue
+            try:
+                self._graphs.note_method(function)
+            except LoadError as error:
+                raise ExportError(
+                    f"cannot save the call of {path!r}, which is one node: {error.message}",
+                    at=node.origin,
+                    fix="give it a public name, or write it so that it can be captured",
+                ) from None
+
+    def _graph(self, graph: Graph, path: str, module: nn.Module) -> dict[str, Any]:
+        if not is_plain(graph._writer):
+            raise ExportError(
+                f"cannot save the graph: it is written by {type(graph._writer).__name__}, a code generator",
+                fix="give the graph the ordinary one: gm.graph.set_codegen(graphwright.CodeGen())",
+            )
+        where = f"{path} " if path else ""
+        for node in graph.all_nodes():
+            self._note_methods(node, module)
+        return {
+            "nodes": self._graphs.record(graph, path),
+            "graph_meta": self._mapping("graph_meta", graph._meta or {}, where),
+            "constants": self._mapping("constants", graph.constants, where),
+        }
+
+    def _mapping(self, part: str, values: Mapping[Any, Any], where: str) -> dict[str, Any]:
+        record = {}
+        for key, value in values.items():
+            try:
+                record[str(key)] = self._values.attribute(value, str(key))
+            except NotPlain as error:
+                self.left_out.append(f"{where}{part}[{key!r}]: {error}")
+        return record
+
+
+def _lists(hooks: Any) -> list[list[Any]]:
+    return [hooks.create, hooks.erase, hooks.replace, hooks.deepcopy]
+
+
+def _class_name(kind: type) -> str:
+    """The name of a captured program's own class, as a name: a lambda has none."""
+    return kind.__name__ if kind.__name__.isidentifier() else "GraphModule"

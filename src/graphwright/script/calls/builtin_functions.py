@@ -1,0 +1,307 @@
+"""Python's own functions: len, range, zip, min, print and their like."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from graphwright.ops import transformed
+from graphwright.script.calls.containers import CONTAINERS
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.values import BAD, Bad, Const, Display, Group, ModuleRef, Runtime, Value, constant
+from graphwright.script.statements.loops import static_items
+from graphwright.script.types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    RANGE,
+    STR,
+    TENSOR,
+    DictType,
+    Hole,
+    IteratorType,
+    ListType,
+    OptionalType,
+    SetType,
+    TupleType,
+    Type,
+    is_number,
+    item_type,
+    join,
+    resolved,
+)
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context
+
+__all__ = ["BUILTINS"]
+
+Args = list[Value]
+Words = dict[str, Value]
+
+
+def _len(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    (value,) = args
+    if isinstance(value, ModuleRef):
+        return constant(len(value.module), True)  # type: ignore[arg-type]
+    if isinstance(value, Group):
+        return constant(len(value.items), True)
+    if isinstance(value, Const) and hasattr(value.value, "__len__"):
+        return constant(len(value.value), value.fixed)
+    kind = resolved(value.type)
+    if item_type(kind) is None or isinstance(kind, OptionalType):
+        return c.problem(f"a value of type {kind} has no length", node, "use a list, a dict, a str or a tensor")
+    return c.function(len, (value,), INT, node, named)
+
+
+def _range(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    for arg in args:
+        if resolved(arg.type) not in (INT, BOOL, NUMBER, ANY, TENSOR):
+            return c.problem(f"range takes ints, and is given {arg.type}", node, "convert it: int(...)")
+    return c.function(range, args, RANGE, node, named)
+
+
+def _enumerate(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    start = args[1] if len(args) > 1 else kwargs.get("start")
+    items = None if isinstance(args[0], Display) else static_items(c, args[0])
+    if items is not None and (start is None or isinstance(start, Const)):
+        first = 0 if start is None else start.value
+        return Group(tuple([Group((constant(first + i, True), item)) for i, item in enumerate(items)]))
+    item = _item(c, args[0], node)
+    if item is None:
+        return BAD
+    return c.make("call_function", enumerate, args, IteratorType(TupleType((INT, item))), node, kwargs, named=named)
+
+
+def _zip(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    known = [None if isinstance(arg, Display) else static_items(c, arg) for arg in args]
+    lengths = [len(items) for items in known if items is not None]
+    if lengths:
+        count = min(lengths)
+        for i, (arg, items) in enumerate(zip(args, known, strict=True)):
+            if items is None:
+                kind = _item(c, arg, node)
+                if kind is None:
+                    return BAD
+                known[i] = [c.function(operator.getitem, (arg, number), kind, node) for number in range(count)]
+        return Group(tuple([Group(items) for items in zip(*[items or [] for items in known], strict=False)]))
+    kinds = [_item(c, arg, node) for arg in args]
+    if any(kind is None for kind in kinds):
+        return BAD
+    item = TupleType(tuple([kind for kind in kinds if kind is not None]))
+    return c.make("call_function", zip, args, IteratorType(item), node, kwargs, named=named)
+
+
+def _reversed(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    items = None if isinstance(args[0], Display) else static_items(c, args[0])
+    if items is not None:
+        return Group(tuple(reversed(items)))
+    item = _item(c, args[0], node)
+    return BAD if item is None else c.function(reversed, args, IteratorType(item), node, named)
+
+
+def _item(c: Context, value: Value, node: ast.AST) -> Type | None:
+    kind = item_type(value.type)
+    if kind is None:
+        c.problem(f"cannot go over a value of type {value.type}", node, "go over range(n), a list or a tensor")
+    return kind
+
+
+def _list(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    if not args:
+        return c.function(list, (), ListType(Hole()), node, named)
+    items = static_items(c, args[0])
+    if items is not None:
+        return Display(tuple([(None, item) for item in items]), False)
+    kind = _item(c, args[0], node)
+    return BAD if kind is None else c.function(list, args, ListType(kind), node, named)
+
+
+def _tuple(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    items = static_items(c, args[0]) if args else []
+    if items is not None:
+        return Group(tuple(items))
+    kind = _item(c, args[0], node)
+    return BAD if kind is None else c.function(tuple, args, ListType(kind), node, named)
+
+
+def _set(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kind = _item(c, args[0], node) if args else Hole()
+    return BAD if kind is None else c.function(set, args, SetType(kind), node, named)
+
+
+def _dict(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    if not args:
+        pairs: list[tuple[Value | None, Value]] = [(constant(name), value) for name, value in kwargs.items()]
+        return Display(tuple(pairs), True)
+    kind = resolved(args[0].type)
+    item = item_type(kind)
+    made: Type = DictType(ANY, ANY)
+    if isinstance(kind, DictType):
+        made = kind
+    elif isinstance(item, TupleType) and len(item.items) == 2:
+        made = DictType(*item.items)
+    return c.make("call_function", dict, args, made, node, kwargs, named=named)
+
+
+def _converted(function: Any, kind: Type) -> Callable[..., Value]:
+    def convert(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+        if args and isinstance(args[0], Const) and args[0].fixed:
+            try:
+                return constant(function(args[0].value), True)
+            except (TypeError, ValueError) as error:
+                return c.problem(str(error), node)
+        if args and isinstance(resolved(args[0].type), OptionalType) and kind not in (STR, BOOL):
+            return c.problem(f"a value of type {args[0].type} may be None here", node, "check `is not None` first")
+        return c.make("call_function", function, args, kind, node, kwargs, named=named)
+
+    return convert
+
+
+def _abs(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kind = resolved(args[0].type)
+    return c.function(abs, args, INT if kind is BOOL else FLOAT if kind is COMPLEX else kind, node, named)
+
+
+def _round(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kind = resolved(args[0].type)
+    result = TENSOR if kind is TENSOR else FLOAT if len(args) > 1 else INT
+    return c.make("call_function", round, args, result, node, kwargs, named=named)
+
+
+def _extreme(function: Any) -> Callable[..., Value]:
+    def extreme(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+        if "key" in kwargs:
+            return _extreme_by(c, function, args, kwargs, node, named)
+        if all(isinstance(arg, Const) for arg in args) and any(arg.fixed for arg in args) and len(args) > 1:  # type: ignore[attr-defined]
+            return constant(function(*[arg.value for arg in args]), True)  # type: ignore[attr-defined]
+        kinds = [item_type(args[0].type)] if len(args) == 1 else [arg.type for arg in args]
+        kind = kinds[0]
+        for other in kinds[1:]:
+            kind = None if kind is None or other is None else join(kind, other)
+        if kind is None:
+            if len(args) > 1 and all(is_number(arg.type) or resolved(arg.type) is TENSOR for arg in args):
+                kind = ANY
+            else:
+                return c.problem(
+                    f"{function.__name__} takes values that have an order", node, "convert them to one type"
+                )
+        return c.make("call_function", function, args, kind, node, kwargs, named=named)
+
+    return extreme
+
+
+def _sum(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    items = static_items(c, args[0])
+    if items is not None and not isinstance(args[0], Display):
+        args = [Display(tuple([(None, item) for item in items]), False), *args[1:]]
+    kind = _item(c, args[0], node)
+    if kind is None:
+        return BAD
+    return c.make("call_function", sum, args, INT if kind is BOOL else kind, node, kwargs, named=named)
+
+
+def _truth_of_all(function: Any) -> Callable[..., Value]:
+    def every(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+        items = static_items(c, args[0])
+        if items is not None and all(isinstance(item, Const) and item.fixed for item in items):
+            return constant(function([item.value for item in items]), True)  # type: ignore[attr-defined]
+        given = (
+            args[0] if not isinstance(args[0], Group) else Display(tuple([(None, item) for item in items or ()]), False)
+        )
+        return BAD if _item(c, given, node) is None else c.function(function, (given,), BOOL, node, named)
+
+    return every
+
+
+def _extreme_by(c: Context, function: Any, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    """`max(values, key=...)`, or `max(a, b, key=...)`."""
+    kind: Type | None = _item(c, args[0], node) if len(args) == 1 else args[0].type
+    if kind is None:
+        return BAD
+    for other in [*(args[1:] if len(args) > 1 else ()), *[kwargs[name] for name in kwargs if name == "default"]]:
+        kind = None if kind is None else join(kind, other.type)
+    if kind is None:
+        return c.problem(f"{function.__name__} takes values of one type", node, "convert them to one type")
+    return _ordered_by(c, function.__name__, args, kind, kind, kwargs, node, named)
+
+
+def _ordered_by(
+    c: Context, name: str, args: Args, kind: Type, result: Type, kwargs: Words, node: ast.AST, named: str
+) -> Value:
+    """`sorted(values, key=...)` and its like: the key is a body of the node, compiled for an item."""
+    body, outer = Body(c.body), c.body
+    c.body = body
+    try:
+        key = c.parts.call(c, kwargs["key"], [Runtime(body.add_input("item"), kind)], {}, node)
+        given = None if isinstance(key, Bad) else c.argument(key)
+    finally:
+        c.body = outer
+    options = {option: value for option, value in kwargs.items() if option != "key"}
+    if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
+        return BAD
+    operands = body.operands()
+    body.close(given, operands)
+    last = body.graph.output_node()
+    last.origin = last.prev.origin
+    used = tuple([Runtime(operand, ANY) for operand in operands])
+    given_options = {option: c.argument(value) for option, value in options.items()}
+    taken = (name, body.graph, tuple(args), used, given_options)
+    return c.make("call_function", transformed, taken, result, node, named=named)
+
+
+def _sorted(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kind = _item(c, args[0], node)
+    if kind is not None and "key" in kwargs:
+        return _ordered_by(c, "sorted", args, kind, ListType(kind), kwargs, node, named)
+    return BAD if kind is None else c.make("call_function", sorted, args, ListType(kind), node, kwargs, named=named)
+
+
+def _print(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    c.make("call_function", print, args, NONE, node, kwargs)
+    return constant(None, True)
+
+
+def _divmod(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kind = FLOAT if FLOAT in (resolved(args[0].type), resolved(args[1].type)) else INT
+    return Group((c.function(operator.floordiv, args, kind, node), c.function(operator.mod, args, kind, node)))
+
+
+def _pow(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kinds = [resolved(arg.type) for arg in args]
+    kind = TENSOR if TENSOR in kinds else FLOAT if FLOAT in kinds else NUMBER
+    return c.make("call_function", pow, args, kind, node, kwargs, named=named)
+
+
+def _next(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    return c.problem("iterators cannot be scripted", node, "go over the values in a `for` loop")
+
+
+def _refused(what: str, fix: str = "write it out") -> Callable[..., Value]:
+    def refuse(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+        return c.problem(f"{what} cannot be scripted", node, fix)
+
+    return refuse
+
+
+BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
+    len: _len, range: _range, enumerate: _enumerate, zip: _zip, reversed: _reversed, list: _list, tuple: _tuple,
+    set: _set, dict: _dict, int: _converted(int, INT), float: _converted(float, FLOAT), bool: _converted(bool, BOOL),
+    str: _converted(str, STR), complex: _converted(complex, COMPLEX), repr: _converted(repr, STR),
+    ord: _converted(ord, INT), chr: _converted(chr, STR), hex: _converted(hex, STR), bin: _converted(bin, STR),
+    abs: _abs, round: _round, min: _extreme(min), max: _extreme(max), sum: _sum, any: _truth_of_all(any),
+    all: _truth_of_all(all), sorted: _sorted, print: _print, divmod: _divmod, pow: _pow, next: _next, iter: _next,
+    id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map", "[f(value) for value in values]"),
+    filter: _refused("filter", "[value for value in values if f(value)]"),
+    dataclasses.replace: _refused("dataclasses.replace", "make another one: Point(point.x, y=1)"), **CONTAINERS,
+    setattr: _refused("setattr"), eval: _refused("eval"), exec: _refused("exec"), open: _refused("open"),
+    input: _refused("input"), globals: _refused("globals"), locals: _refused("locals"), vars: _refused("vars"),
+    callable: _refused("callable"),
+}  # fmt: skip

@@ -1,0 +1,190 @@
+"""Methods of values: of tensors, lists, dicts, strings and tuples."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.script.expressions.lookups import closest, wrap
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Bound,
+    Const,
+    Display,
+    Group,
+    ModuleRef,
+    Reference,
+    Value,
+)
+from graphwright.script.tensors import method_result, tensor_attribute
+from graphwright.script.types import (
+    ANY,
+    BOOL,
+    INT,
+    NONE,
+    STR,
+    TENSOR,
+    DictType,
+    Hole,
+    IteratorType,
+    ListType,
+    ObjectType,
+    OptionalType,
+    SetType,
+    TupleType,
+    Type,
+    item_type,
+    join,
+    resolved,
+)
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context
+
+__all__ = ["call_method"]
+
+_STR_RESULTS: dict[str, Type] = {
+    **dict.fromkeys(("split", "rsplit", "splitlines"), ListType(STR)),
+    **dict.fromkeys(("find", "rfind", "index", "rindex", "count"), INT),
+    **dict.fromkeys(("startswith", "endswith", "isdigit", "isalpha", "isupper", "islower", "isnumeric", "isspace",
+                     "isalnum", "isidentifier", "isdecimal", "istitle", "isprintable"), BOOL),
+    **dict.fromkeys(("partition", "rpartition"), TupleType((STR, STR, STR))),
+}  # fmt: skip
+
+
+def call_method(
+    c: Context, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
+) -> Value:
+    """Compile the call of a method of a value."""
+    if isinstance(owner, Const) and owner.fixed and all(isinstance(arg, Const) for arg in args) and not kwargs:
+        try:
+            return wrap(c, getattr(owner.value, name)(*[arg.value for arg in args]), node)  # type: ignore[attr-defined]
+        except Exception as error:
+            return c.problem(f"this raises {type(error).__name__}: {error}", node)
+    known = _known(c, owner, name, args)
+    if known is not None:
+        return known
+    if name == "sort" and "key" in kwargs and isinstance(resolved(owner.type), ListType):
+        ordered = c.parts.call(c, Reference(sorted), [owner], kwargs, node)
+        return (
+            BAD if isinstance(ordered, Bad) else c.function(operator.setitem, (owner, slice(None), ordered), NONE, node)
+        )
+    odd = next((arg for arg in (*args, *kwargs.values()) if isinstance(arg, ModuleRef | Bound | Closure)), None)
+    if odd is not None:
+        return c.problem(f"{name!r} is given a function or a module", node, "give it plain values or tensors")
+    kind = resolved(owner.type)
+    result = _result(c, kind, name, args, kwargs, node)
+    if result is None:
+        return BAD
+    if isinstance(kind, SetType) and name == "add":  # a method of tensors, too, which changes nothing
+        item = Display(tuple([(None, arg) for arg in args]), False)
+        return c.make("call_method", "update", (owner, item), NONE, node)
+    return c.make("call_method", name, (owner, *args), result, node, kwargs, named=named)
+
+
+def _known(c: Context, owner: Value, name: str, args: Sequence[Value]) -> Value | None:
+    """Methods of what is known one by one."""
+    if isinstance(owner, ModuleRef) or (isinstance(owner, Bound) and isinstance(owner.owner, ModuleRef)):
+        return None
+    if isinstance(owner, Display) and owner.is_dict and name in ("keys", "values", "items"):
+        pairs = [(key, value) for key, value in owner.items if key is not None]
+        chosen = {"keys": [key for key, _ in pairs], "values": [value for _, value in pairs]}
+        return Group(tuple(chosen.get(name, [Group(pair) for pair in pairs])))
+    return None
+
+
+def _result(
+    c: Context, kind: Type, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+) -> Type | None:
+    """What a method gives; None, with a problem noted, where the type has no such method."""
+    if kind is TENSOR:
+        if tensor_attribute(name) is None:
+            c.problem(f"a Tensor has no method {name!r}", node, closest(torch.Tensor, name))
+            return None
+        return method_result(name, [arg.type for arg in args], {key: value.type for key, value in kwargs.items()})
+    if kind is ANY or isinstance(kind, ObjectType):
+        return ANY
+    python: Any = None
+    found: Type | None = None
+    if kind is STR:
+        python, found = str, _STR_RESULTS.get(name, STR)
+    elif isinstance(kind, ListType):
+        python, found = kind.kind, _of_list(c, kind, name, args, node)
+        if kind.kind is list and not hasattr(list, name) and hasattr(tuple, name):
+            python = tuple
+        if name == "numel":  # of sizes
+            return INT
+    elif isinstance(kind, DictType):
+        python, found = kind.kind, _of_dict(c, kind, name, args, node)
+    elif isinstance(kind, SetType):
+        python, found = set, _of_set(kind, name, args)
+    elif isinstance(kind, TupleType):
+        python, found = kind.kind or tuple, INT if name in ("index", "count") else ANY
+    if python is None or not hasattr(python, name):
+        may_be_none = " (which may be None here)" if isinstance(kind, OptionalType) else ""
+        fix = "check `is not None` first" if may_be_none else closest(python, name)
+        c.problem(f"a value of type {kind}{may_be_none} has no method {name!r}", node, fix)
+        return None
+    return found
+
+
+def _of_list(c: Context, kind: ListType, name: str, args: list[Value], node: ast.AST) -> Type | None:
+    what = f"a {kind.kind.__name__}"
+    if name in ("append", "appendleft", "insert") and args:
+        _agree(c, kind.item, args[-1].type, what, node)
+    if name in ("extend", "extendleft") and args:
+        item = item_type(args[0].type)
+        _agree(c, kind.item, ANY if item is None else item, what, node)
+    item = _item_of(kind.item)
+    return {"pop": item, "popleft": item, "index": INT, "count": INT, "copy": kind}.get(name, NONE)
+
+
+def _of_dict(c: Context, kind: DictType, name: str, args: list[Value], node: ast.AST) -> Type | None:
+    key, value = _item_of(kind.key), _item_of(kind.value)
+    if name == "get":
+        other = args[1].type if len(args) > 1 else NONE
+        return join(value, other) or ANY
+    known: dict[str, Type] = {
+        "keys": IteratorType(key), "values": IteratorType(value), "items": IteratorType(TupleType((key, value))),
+        "pop": value, "setdefault": value, "copy": kind, "popitem": TupleType((key, value)),
+    }  # fmt: skip
+    if kind.kind is collections.Counter:
+        pairs = TupleType((key, value))
+        if name in ("update", "subtract") and args:
+            join(kind.key, item_type(args[0].type) or ANY)
+        known |= {"most_common": ListType(pairs), "total": INT, "elements": IteratorType(key)}
+    elif name == "update" and args:
+        join(kind, args[0].type)
+    if name == "setdefault" and len(args) > 1:
+        _agree(c, kind.value, args[1].type, "a dict", node)
+    return known.get(name, NONE)
+
+
+def _of_set(kind: SetType, name: str, args: list[Value]) -> Type:
+    if name == "add" and args:
+        join(kind.item, args[0].type)
+    if name in ("union", "intersection", "difference", "copy", "symmetric_difference"):
+        return kind
+    return BOOL if name.startswith("is") else _item_of(kind.item) if name == "pop" else NONE
+
+
+def _item_of(kind: Type) -> Type:
+    known = resolved(kind)
+    return TENSOR if isinstance(known, Hole) else known
+
+
+def _agree(c: Context, item: Type, given: Type, what: str, node: ast.AST) -> None:
+    """Note that something goes into a container, which its type has to allow."""
+    known = resolved(item)
+    if known is ANY:
+        return
+    joined = join(known, given)
+    if joined is None or (not isinstance(known, Hole) and joined != known and str(joined) != "number"):
+        c.problem(f"{what} of {known} items is given {given}", node, "annotate it: values: List[...] = []")

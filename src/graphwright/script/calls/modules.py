@@ -1,0 +1,153 @@
+"""Calls of modules: layers of torch are one node, others are entered."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from graphwright.runtime import GraphModule, graph_of, is_compiled
+from graphwright.script.calls.inlining import inline, modifier_of
+from graphwright.script.expressions.lookups import child, wrap
+from graphwright.script.program.frames import Scope
+from graphwright.script.program.values import Bound, Const, Group, ModuleRef, Value, constant
+from graphwright.script.tensors import annotated_method_result
+from graphwright.script.types import ANY, TENSOR, TupleType, Type, optional
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context
+
+__all__ = ["call_module", "container_items", "module_items"]
+
+_STATES = TupleType((TENSOR, TENSOR))
+_RESULTS: dict[type[nn.Module], Type] = {
+    nn.LSTM: TupleType((TENSOR, _STATES)), nn.GRU: TupleType((TENSOR, TENSOR)), nn.RNN: TupleType((TENSOR, TENSOR)),
+    nn.LSTMCell: _STATES, nn.MultiheadAttention: TupleType((TENSOR, optional(TENSOR))),
+}  # fmt: skip
+
+
+def call_module(
+    c: Context, ref: ModuleRef, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
+) -> Value:
+    """Compile the call of a module."""
+    module = ref.module
+    forward: Any = module.__dict__.get("forward", getattr(type(module), "forward", None))
+    is_whole = is_compiled(module) or isinstance(module, GraphModule) or modifier_of(forward) == "ignore"
+    if is_whole or c.is_leaf(module, ref.path):
+        return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
+    if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
+        value = args[0]
+        children = list(module._modules)
+        for i, name in enumerate(children):
+            inside = wrap(c, module._modules[name], node, name)
+            value = c.parts.call(c, inside, [value], {}, node, named if i == len(children) - 1 else "")
+        return value
+    if forward is nn.Module.forward:
+        return c.problem(f"a {type(module).__name__} cannot be called", node, "call the modules in it")
+    if _has_hooks(module):
+        return _with_hooks(c, ref, args, kwargs, node)
+    return _enter(c, ref, forward, args, kwargs, node)
+
+
+def _enter(
+    c: Context, ref: ModuleRef, forward: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+) -> Value:
+    module = ref.module
+    outer = c.frame.scope
+    scope = Scope(ref.path, type(module), c.calls_of[ref.path], (*outer.stack, (ref.path, type(module))))
+    c.calls_of[ref.path] += 1
+    if inspect.ismethod(forward) and forward.__self__ is module:
+        forward = forward.__func__
+    if not isinstance(forward, FunctionType):
+        return c.problem(f"{type(module).__name__}.forward is no function of Python", node, "keep it as a leaf module")
+    own = [] if "forward" in module.__dict__ and not inspect.ismethod(module.__dict__["forward"]) else [ref]
+    return inline(c, forward, [*own, *args], kwargs, node, scope)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _with_hooks(c: Context, ref: ModuleRef, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Value:
+    """Call a module with the hooks that are registered on it, as torch calls them."""
+    module = ref.module
+    if module._forward_hooks_with_kwargs or module._forward_pre_hooks_with_kwargs:
+        return c.problem(f"hooks of {ref.path!r} take keyword arguments", node, "register them without with_kwargs")
+    for hook in module._forward_pre_hooks.values():
+        changed = c.parts.call(c, wrap(c, hook, node, "hook"), [ref, Group(tuple(args))], {}, node)
+        if not (isinstance(changed, Const) and changed.value is None):
+            args = list(changed.items) if isinstance(changed, Group) else [changed]
+    result = _enter(c, ref, module.__dict__.get("forward", type(module).forward), args, kwargs, node)
+    for hook in module._forward_hooks.values():
+        changed = c.parts.call(c, wrap(c, hook, node, "hook"), [ref, Group(tuple(args)), result], {}, node)
+        if not (isinstance(changed, Const) and changed.value is None):
+            result = changed
+    return result
+
+
+def _result(module: nn.Module) -> Type:
+    """What a module that is one node gives."""
+    if isinstance(module, GraphModule):
+        return _result_of_graph(module)
+    for kind in type(module).__mro__:
+        if kind in _RESULTS:
+            return _RESULTS[kind]
+    if getattr(module, "return_indices", False):
+        return TupleType((TENSOR, TENSOR))
+    return annotated_method_result(type(module), "forward") or TENSOR
+
+
+def _result_of_graph(module: GraphModule) -> Type:
+    """What a captured module gives, as far as its graph tells."""
+    try:
+        value = graph_of(module).output_node().args[0]
+    except Exception:  # several captures in one
+        return ANY
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return TupleType((ANY,) * len(value))
+    kind = annotated_method_result(type(module), "forward")
+    return kind if kind is not None else TENSOR
+
+
+def module_items(c: Context, value: Value) -> list[Value] | None:
+    """What going over a container of modules gives; None for what is none."""
+    if isinstance(value, Bound) and isinstance(value.owner, ModuleRef):
+        return None
+    if not isinstance(value, ModuleRef):
+        return None
+    module, at = value.module, c.frame.statement
+    if isinstance(module, nn.ModuleList | nn.Sequential):
+        return [wrap(c, inside, at, name) for name, inside in module._modules.items()]
+    if isinstance(module, nn.ModuleDict):
+        return [constant(name, fixed=True) for name in module._modules]
+    if isinstance(module, nn.ParameterList):
+        return [c.make("get_attr", c.path_of(value, str(i)), (), TENSOR, at) for i in range(len(module))]
+    if isinstance(module, nn.ParameterDict):
+        return [constant(name, fixed=True) for name in module]
+    return None
+
+
+def container_items(c: Context, owner: Value, method: Any, node: ast.AST) -> Value | None:
+    """What methods of modules give that list what a module holds; None for every other method."""
+    name = str(getattr(method, "__name__", ""))
+    if not isinstance(owner, ModuleRef) or getattr(type(owner.module), name, None) is not method:
+        return None
+    module = owner.module
+    if isinstance(module, nn.ModuleDict | nn.ParameterDict) and name in ("keys", "values", "items"):
+        keys = list(module.keys())
+        values = [child(c, owner, key, node) for key in keys] if name != "keys" else []
+    elif method in (nn.Module.children, nn.Module.named_children):
+        keys = list(module._modules)
+        values = [wrap(c, module._modules[key], node, key) for key in keys]
+    elif method in (nn.Module.parameters, nn.Module.named_parameters):
+        keys = [key for key, _ in module.named_parameters()]
+        values = [c.make("get_attr", c.path_of(owner, key), (), TENSOR, node) for key in keys]
+    else:
+        return None
+    names = [constant(key, fixed=True) for key in keys]
+    if name == "items" or name.startswith("named_"):
+        return Group(tuple([Group(pair) for pair in zip(names, values, strict=True)]))
+    return Group(tuple(names if name == "keys" else values))

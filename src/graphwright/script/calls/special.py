@@ -1,0 +1,245 @@
+"""Functions that the compiler itself answers: those of scripting, and those that look at types or attributes."""
+
+from __future__ import annotations
+
+import ast
+import types
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.script.annotations import type_from_annotation
+from graphwright.script.expressions.lookups import attribute
+from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
+from graphwright.script.marks import is_instance as is_instance_of
+from graphwright.script.program.values import (
+    Const,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
+from graphwright.script.statements.loops import needs_items
+from graphwright.script.statements.statements import with_type
+from graphwright.script.types import (
+    ANY,
+    BOOL,
+    NONE,
+    TENSOR,
+    DictType,
+    ListType,
+    ObjectType,
+    OptionalType,
+    TupleType,
+    Type,
+    accepts,
+    resolved,
+    without_none,
+)
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context
+
+__all__ = ["classes_of", "is_instance", "special_function"]
+
+Handler = Callable[["Context", list[Value], dict[str, Value], ast.AST, str], Value]
+
+
+def special_function(
+    c: Context, function: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str
+) -> Value | None:
+    """Compile the call of a function that is not called when the program runs; None for every other one."""
+    handler = _HANDLERS.get(function) if type(function).__hash__ is not None else None
+    if handler is None:
+        name = getattr(function, "__name__", "")
+        home = str(getattr(function, "__module__", ""))
+        is_jit = home.startswith("torch.") and home.split(".")[1].startswith(("jit", "_jit_internal"))
+        handler = _BY_NAME.get(name) if is_jit else None
+    return None if handler is None else handler(c, args, kwargs, node, named)
+
+
+def _scripting(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return constant(True, fixed=True)
+
+
+def _tracing(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return constant(False, fixed=True)
+
+
+def _is_tensor(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return is_instance(c, args[0], [torch.Tensor], node)
+
+
+def _isinstance(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    if len(args) != 2:
+        return c.problem("isinstance takes a value and a class", node)
+    classes = classes_of(args[1])
+    if classes is None:
+        return c.problem("isinstance needs a class, or a tuple of classes", node, "isinstance(x, (int, float))")
+    return is_instance(c, args[0], classes, node)
+
+
+def classes_of(value: Value) -> list[Any] | None:
+    """The classes that the second argument of isinstance names; None where they are not known."""
+    if isinstance(value, Group):
+        found = [classes_of(item) for item in value.items]
+        return None if any(item is None for item in found) else [kind for item in found for kind in item or ()]
+    if not isinstance(value, Reference | Const | Instance):
+        return None
+    return list(value.value.__args__) if isinstance(value.value, types.UnionType) else [value.value]
+
+
+def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> Value:
+    """Compile isinstance: the type of the value decides it where it can."""
+    if isinstance(value, ModuleRef):
+        return constant(isinstance(value.module, tuple(classes)), True)
+    if isinstance(value, Instance | Const) and (not isinstance(value, Const) or value.fixed or value.kind is NONE):
+        return constant(isinstance(value.value, tuple(kind for kind in classes if isinstance(kind, type))), True)
+    wanted = [type_from_annotation(kind) if kind not in (list, tuple, dict) else kind for kind in classes]
+    kind = resolved(value.type)
+    if kind is ANY:
+        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+    if isinstance(kind, OptionalType):
+        if any(_is_of(without_none(kind), each) for each in wanted) or any(each is NONE for each in wanted):
+            return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+        return constant(False, True)
+    if str(kind) == "number":
+        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+    if isinstance(kind, ListType) and kind.kind is list and {list, tuple, torch.Size} & set(_plain_classes(classes)):
+        if {list, tuple} <= set(classes):
+            return constant(True, True)  # sizes and what torch's functions give are tuples, which no type tells
+        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+    c.take_for_granted(value)
+    return constant(any(_is_of(kind, each) for each in wanted), True)
+
+
+def _plain_classes(classes: list[Any]) -> list[type]:
+    return [kind for kind in classes if isinstance(kind, type)]
+
+
+def _class_of(kind: Any) -> type | None:
+    """The class of lists and dicts of a type."""
+    return kind.kind if isinstance(kind, ListType | DictType) else None
+
+
+def _is_of(kind: Type, wanted: Any) -> bool:
+    containers = {list: ListType, tuple: TupleType, dict: DictType}
+    if isinstance(wanted, type) and wanted in containers:
+        return isinstance(kind, containers[wanted]) and (wanted is not list or _class_of(kind) is list)
+    if _class_of(wanted) not in (None, list, dict) and _class_of(wanted) is not _class_of(kind):
+        return False
+    if wanted is None:
+        return False
+    if isinstance(wanted, ObjectType) and isinstance(kind, ObjectType):
+        return issubclass(kind.kind, wanted.kind)
+    if isinstance(wanted, ObjectType) or isinstance(wanted, TupleType) != isinstance(kind, TupleType):
+        return False
+    return (
+        wanted is ANY
+        or (wanted == kind)
+        or (str(wanted) == "int" and str(kind) == "bool")
+        or (
+            type(wanted) is type(kind) and isinstance(wanted, ListType | DictType | TupleType) and accepts(wanted, kind)
+        )
+    )
+
+
+def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    owner, name = args
+    if not isinstance(name, Const) or not isinstance(name.value, str):
+        return c.problem("hasattr needs the name of an attribute", node, "write the name out")
+    if isinstance(owner, ModuleRef):
+        return constant(hasattr(owner.module, name.value), True)
+    if isinstance(owner, Reference | Instance | Const):
+        return constant(hasattr(owner.value, name.value), True)
+    kind = resolved(owner.type)
+    if kind is TENSOR:
+        return constant(hasattr(torch.Tensor, name.value), True)
+    if isinstance(kind, TupleType):
+        return constant(name.value in kind.names or hasattr(tuple, name.value), True)
+    return c.function(hasattr, (owner, name), BOOL, node, named)
+
+
+def _getattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    if len(args) < 2 or not isinstance(args[1], Const) or not isinstance(args[1].value, str):
+        if len(args) >= 2 and isinstance(args[1], Runtime):
+            return needs_items(c, "an attribute is named by a value that only a run knows", node)
+        return c.problem("getattr needs the name of an attribute", node, "write the name out")
+    if len(args) == 3:
+        found = _hasattr(c, args[:2], {}, node, "")
+        if isinstance(found, Const) and not found.value:
+            return args[2]
+    return attribute(c, args[0], args[1].value, node, named)
+
+
+def _warn(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return c.make("call_function", warnings.warn, args, NONE, node, kwargs)
+
+
+def _annotate(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    given = args[0].value if isinstance(args[0], Reference | Const | Instance) else None
+    wanted = type_from_annotation(given)
+    if len(args) != 2 or wanted is None:
+        return c.problem("annotate takes a type and a value", node, "annotate(List[int], [])")
+    return with_type(c, args[1], wanted, node)
+
+
+def _unwrap(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    value = args[0]
+    return Runtime(value.node, without_none(value.kind)) if isinstance(value, Runtime) else value
+
+
+def _super(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return c.problem("super() cannot be scripted here", node, "call the method of the class: Base.forward(self, x)")
+
+
+def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    if len(args) == 1 and isinstance(args[0], ModuleRef):
+        return Reference(type(args[0].module))
+    if len(args) == 1 and isinstance(args[0], Instance):
+        return Reference(type(args[0].value))
+    if len(args) == 1 and isinstance(args[0], Const):
+        return Reference(type(args[0].value))
+    return c.function(type, args, ANY, node, named)
+
+
+def _is_of_type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """`is_instance(x, List[int])`: what the type of the value decides."""
+    classes = classes_of(args[1]) if len(args) == 2 else None
+    wanted = None if not classes else type_from_annotation(classes[0])
+    if wanted is None:
+        return c.problem("this takes a value and a type", node, "is_instance(x, List[int])")
+    kind = resolved(args[0].type)
+    if kind is ANY or isinstance(kind, OptionalType):
+        return c.problem(f"{kind} does not tell what the value is", node, "check `is not None`, or annotate it")
+    return constant(kind == wanted or (_is_of(kind, wanted) and accepts(wanted, kind)), True)
+
+
+def _fork(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return c.parts.call(c, args[0], args[1:], kwargs, node, named)
+
+
+def _wait(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    return args[0]
+
+
+_HANDLERS: dict[Any, Handler] = {
+    isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
+    torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
+    is_instance_of: _is_of_type, fork: _fork, wait: _wait,
+    torch.compiler.is_compiling: _tracing,
+    getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling): _tracing,  # there since torch 2.7
+    torch.overrides.has_torch_function: _tracing, torch.overrides.has_torch_function_unary: _tracing,
+    torch.overrides.has_torch_function_variadic: _tracing,
+}  # fmt: skip
+# Programs that were written for torch's own scripting call these; they are known by name, not imported.
+_BY_NAME: dict[str, Handler] = {
+    "is_scripting": _scripting, "is_tracing": _tracing, "annotate": _annotate, "isinstance": _is_of_type,
+    "fork": _fork, "wait": _wait,
+    "_unwrap_optional": _unwrap,
+}  # fmt: skip

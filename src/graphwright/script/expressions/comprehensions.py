@@ -1,0 +1,114 @@
+"""Comprehensions: a list that a loop fills, or, over what is known one by one, the items written out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from graphwright.ir import Node
+from graphwright.script.program.values import BAD, Bad, Display, Runtime, Value
+from graphwright.script.statements.loops import for_statement, static_items
+from graphwright.script.types import TENSOR, DictType, Hole, ListType, SetType, Type
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context
+
+__all__ = ["comprehension"]
+
+_Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def comprehension(c: Context, node: _Comprehension, named: str = "") -> Value:
+    """Compile a comprehension."""
+    before = dict(c.frame.names)
+    statement = c.frame.statement
+    try:
+        written = _written_out(c, node) if len(node.generators) == 1 and not node.generators[0].ifs else None
+        return _loop(c, node, named) if written is None else written
+    finally:
+        hidden = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        walrus = {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+        c.frame.statement = statement
+        for name in hidden - walrus:
+            c.frame.names.pop(name, None)
+            if name in before:
+                c.frame.names[name] = before[name]
+
+
+def _written_out(c: Context, node: _Comprehension) -> Value | None:
+    """The items one by one, where what is gone over is known so."""
+    generator = node.generators[0]
+    c.before_list = next(reversed(c.body.graph.nodes), None)
+    subject = c.expression(generator.iter)
+    if isinstance(subject, Bad):
+        return BAD
+    items = None if isinstance(subject, Display) else static_items(c, subject)
+    if items is None:
+        c.evaluated = (generator.iter, subject)
+        return None
+    pairs: list[tuple[Value | None, Value]] = []
+    for item in items:
+        c.parts.assign(c, generator.target, item, node)
+        key = c.expression(node.key) if isinstance(node, ast.DictComp) else None
+        value = c.expression(node.value if isinstance(node, ast.DictComp) else node.elt)
+        if isinstance(value, Bad) or isinstance(key, Bad):
+            return BAD
+        pairs.append((key, value))
+    made = Display(tuple(pairs), isinstance(node, ast.DictComp))
+    if isinstance(node, ast.SetComp):
+        kind = made.type
+        assert isinstance(kind, ListType)
+        return c.function(set, (made,), SetType(kind.item), node)
+    return made
+
+
+def _loop(c: Context, node: _Comprehension, named: str) -> Value:
+    """Make an empty list, set or dict, and fill it in a loop."""
+    kind: Type
+    before, c.before_list = c.before_list, None
+    if isinstance(node, ast.DictComp):
+        kind, empty = DictType(Hole(), Hole()), dict
+    elif isinstance(node, ast.SetComp):
+        kind, empty = SetType(Hole()), set  # type: ignore[assignment]
+    else:
+        kind, empty = ListType(Hole()), list  # type: ignore[assignment]
+    made = c.make("call_function", empty, (), kind, node, named=named, name=None if named else _WISHES[type(node)])
+    name = f"${made.node.name}_{sum(known.startswith('$') for known in c.frame.names)}"
+    if c.evaluated is not None:  # the list first, then what the loop goes over
+        following = iter(c.body.graph.nodes) if before is None else _after(before)
+        first = next(node for node in following if node.op != "placeholder")
+        if first is not made.node:
+            first.prepend(made.node)
+    c.frame.names[name] = made
+    holder = ast.Name(name, ast.Load())
+    inner: ast.stmt
+    if isinstance(node, ast.DictComp):
+        inner = ast.Assign([ast.Subscript(holder, node.key, ast.Store())], node.value)
+    else:
+        method = "add" if isinstance(node, ast.SetComp) else "append"
+        inner = ast.Expr(ast.Call(ast.Attribute(holder, method, ast.Load()), [node.elt], []))
+    for generator in reversed(node.generators):
+        if generator.is_async:
+            return c.problem("`async for` cannot be scripted", node)
+        for test in reversed(generator.ifs):
+            inner = ast.If(test, [inner], [])
+        inner = ast.For(generator.target, generator.iter, [inner], [])
+    located = ast.fix_missing_locations(ast.copy_location(inner, node))
+    assert isinstance(located, ast.For)
+    c.frame.code.liveness.add_comprehension(located)
+    for_statement(c, located)
+    c.frame.names.pop(name, None)
+    if isinstance(kind, ListType) and isinstance(kind.item, Hole) and kind.item.known is None:
+        kind.item.known = TENSOR
+    return Runtime(made.node, kind)
+
+
+def _after(node: Node) -> Iterator[Node]:
+    """The nodes after one, in order."""
+    while True:
+        node = node.next
+        yield node
+
+
+_WISHES = {ast.ListComp: "items", ast.GeneratorExp: "items", ast.SetComp: "items", ast.DictComp: "items"}

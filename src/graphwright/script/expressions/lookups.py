@@ -1,0 +1,276 @@
+"""Names and attributes: what Python objects, modules and values have under a name."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import enum
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.runtime import GraphModule
+from graphwright.script.annotations import fields_of, is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.program.values import (
+    Bound,
+    Const,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+    constant,
+)
+from graphwright.script.tensors import tensor_attribute
+from graphwright.script.types import (
+    ANY,
+    BOOL,
+    DEVICE,
+    DTYPE,
+    FLOAT,
+    INT,
+    NONE,
+    STR,
+    TENSOR,
+    ObjectType,
+    OptionalType,
+    TupleType,
+    Type,
+    optional,
+    resolved,
+)
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context
+
+__all__ = ["attribute", "child", "closest", "is_plain", "wrap"]
+
+_PLAIN = (
+    *(int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout),
+    *(torch.memory_format, torch.Size, enum.Enum, slice),
+)
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is plain data: numbers, text, dtypes, and containers of these."""
+    if isinstance(value, list | set | frozenset | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(item) for key, item in value.items())
+    return isinstance(value, _PLAIN)
+
+
+def wrap(c: Context, value: Any, at: ast.AST, name: str = "") -> Value:
+    """What a Python object that the program names stands for."""
+    if isinstance(value, nn.Module):
+        path = c.paths.get(id(value))
+        if path is None and isinstance(value, GraphModule) and not [*value.parameters(), *value.buffers()]:
+            return Bound(Instance(value), value.forward.__func__)  # a function that was captured
+        if path is None:
+            return c.problem(
+                f"{name!r} is a module that is no part of the scripted one", at, "make it a submodule: self.layer = ..."
+            )
+        return ModuleRef(value, path)
+    if isinstance(value, torch.Tensor):
+        return c.constant_tensor(value, at)
+    if isinstance(value, tuple) and not isinstance(value, torch.Size):
+        kind = type(value) if is_named_tuple(type(value)) else None
+        return Group(tuple([wrap(c, item, at, name) for item in value]), kind)
+    if is_plain(value):
+        return constant(value, fixed=True)
+    if isinstance(value, list | tuple):
+        return Group(tuple([wrap(c, item, at, name) for item in value]))
+    if inspect.ismethod(value):
+        return Bound(wrap(c, value.__self__, at, name), value.__func__)
+    if inspect.isroutine(value) or isinstance(value, type | types.ModuleType | functools.partial):
+        return Reference(value)
+    return Instance(value) if not callable(value) or code_of_call(value) else Reference(value)
+
+
+def code_of_call(value: Any) -> bool:
+    """Tell whether an object is called by a function written in Python."""
+    return isinstance(inspect.getattr_static(type(value), "__call__", None), types.FunctionType)
+
+
+def closest(owner: Any, name: str) -> str:
+    """Suggest what a name that is not there may have been meant to be."""
+    found = difflib.get_close_matches(name, dir(owner), 1)
+    return f"did you mean {found[0]!r}?" if found else "use a name that is there"
+
+
+# ---- attributes
+
+
+def attribute(c: Context, owner: Value, name: str, node: ast.AST, named: str = "") -> Value:
+    """Compile `owner.name`."""
+    if isinstance(owner, ModuleRef):
+        return _of_module(c, owner, name, node, named)
+    if isinstance(owner, Reference):
+        return _of_object(c, owner.value, name, node)
+    if isinstance(owner, Instance):
+        return _of_instance(c, owner, name, node)
+    if isinstance(owner, Group):
+        if name in owner.names:
+            return owner.items[owner.names.index(name)]
+        return Bound(owner, name)
+    if isinstance(owner, Const) and not isinstance(owner.value, str | list | dict | set):
+        return _of_object(c, owner.value, name, node)
+    if isinstance(owner, Runtime):
+        return _of_runtime(c, owner, name, node, named)
+    return Bound(owner, name)
+
+
+def _of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
+    try:
+        found = getattr(value, name)
+    except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
+        return c.problem(str(error), node, closest(value, name), raises=type(error))
+    return wrap(c, found, node, name)
+
+
+def _of_instance(c: Context, owner: Instance, name: str, node: ast.AST) -> Value:
+    found = inspect.getattr_static(owner.value, name, None)
+    if isinstance(found, types.FunctionType):
+        return Bound(owner, found)
+    return _of_object(c, owner.value, name, node)
+
+
+def _of_runtime(c: Context, owner: Runtime, name: str, node: ast.AST, named: str) -> Value:
+    kind = resolved(owner.kind)
+    if isinstance(kind, OptionalType):
+        return c.problem(
+            f"a value of type {kind} may be None here, which has no {name!r}",
+            node,
+            "check `is not None` first, or assert it",
+        )
+    if kind is TENSOR:
+        found = tensor_attribute(name)
+        if found is None:
+            return c.problem(f"a Tensor has no attribute {name!r}", node, closest(torch.Tensor, name))
+        return _read(c, owner, name, found, node, named) if isinstance(found, Type) else Bound(owner, name)
+    if isinstance(kind, TupleType) and name in kind.names:
+        return _read(c, owner, name, kind.items[kind.names.index(name)], node, named)
+    if isinstance(kind, ObjectType):
+        return _of_typed_object(c, owner, kind.kind, name, node, named)
+    known = _KNOWN.get((str(kind), name))
+    if known is not None:
+        return _read(c, owner, name, known, node, named)
+    return Bound(owner, name)
+
+
+def _read(c: Context, owner: Runtime, name: str, kind: Type, node: ast.AST, named: str) -> Runtime:
+    """Read an attribute of a value when the program runs."""
+    return c.make("call_function", getattr, (owner, name), kind, node, name=name, named=named)
+
+
+_KNOWN: dict[tuple[str, str], Type] = {
+    (str(DEVICE), "type"): STR, (str(DEVICE), "index"): optional(INT), (str(DTYPE), "is_floating_point"): BOOL,
+    (str(DTYPE), "is_complex"): BOOL, (str(DTYPE), "itemsize"): INT, ("finfo", "max"): FLOAT,
+}  # fmt: skip
+
+
+def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: ast.AST, named: str) -> Value:
+    if kind in (torch.finfo, torch.iinfo):
+        return _read(c, owner, name, FLOAT if kind is torch.finfo else INT, node, named)
+    static = inspect.getattr_static(kind, name, None)
+    if isinstance(static, types.FunctionType):
+        return Bound(owner, static)
+    if isinstance(static, property) and static.fget is not None and kind.__module__.partition(".")[0] != "torch":
+        return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)
+    try:
+        fields = fields_of(kind) if hasattr(kind, "__dataclass_fields__") else _annotated(kind)
+    except TypeError:
+        fields = {}
+    if callable(static):
+        return Bound(owner, name)
+    return _read(c, owner, name, fields.get(name, ANY), node, named)
+
+
+def _annotated(kind: type) -> dict[str, Type]:
+    found = {}
+    for base in reversed(kind.__mro__):
+        for name, annotation in vars(base).get("__annotations__", {}).items():
+            found[name] = type_from_annotation(annotation) or ANY
+    return found
+
+
+# ---- modules
+
+
+def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: str) -> Value:
+    module, path = owner.module, c.path_of(owner, name)
+    for table in (module._parameters, module._buffers):
+        if name in table:
+            if table[name] is None and name not in c.written(module):
+                return constant(None, fixed=True)
+            kind = TENSOR if table[name] is not None else optional(TENSOR)
+            return c.make("get_attr", path, (), kind, node, name=named or name)
+    if name in module._modules:
+        inside = module._modules[name]
+        return constant(None, fixed=True) if inside is None else wrap(c, inside, node, path)
+    if name == "training":
+        return c.make("get_attr", path, (), BOOL, node, name=named or name)
+    static = inspect.getattr_static(type(module), name, None)
+    if isinstance(static, property):
+        if _is_parametrized(module, name):
+            return c.make("get_attr", path, (), TENSOR, node, name=named or name)
+        return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)  # type: ignore[arg-type]
+    if name not in module.__dict__:
+        if isinstance(static, types.FunctionType):
+            return Bound(owner, static)
+        if isinstance(static, staticmethod):
+            return wrap(c, static.__func__, node, name)
+        if isinstance(static, classmethod):
+            return Bound(Reference(type(module)), static.__func__)
+    try:
+        value = getattr(module, name)
+    except AttributeError:
+        return c.problem(f"{type(module).__name__} has no attribute {name!r}", node, "set it in __init__")
+    return _held_by_module(c, owner, name, value, node, named)
+
+
+def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: ast.AST, named: str) -> Value:
+    """A plain attribute: a constant, unless a method assigns it or it is a container, which others may change."""
+    path = c.path_of(owner, name)
+    declared = inspect.get_annotations(type(owner.module)).get(name)
+    if isinstance(value, torch.Tensor):
+        return c.make("get_attr", path, (), TENSOR, node, name=named or name)
+    is_mutable = isinstance(value, list | dict | set) and is_plain(value)
+    if is_plain(value) and (is_mutable or name in c.written(owner.module)):
+        kind = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
+        if kind is None:
+            kind = type_of_constant(value)
+            kind = optional(TENSOR) if kind is NONE else kind
+        return c.make("get_attr", path, (), kind, node, name=named or name)
+    if name in c.written(owner.module) and not inspect.isroutine(value):
+        return c.make("get_attr", path, (), ANY, node, name=named or name)
+    return wrap(c, value, node, name)
+
+
+def _is_parametrized(module: nn.Module, name: str) -> bool:
+    return name in getattr(module, "parametrizations", ())
+
+
+def child(c: Context, owner: ModuleRef, key: Any, node: ast.AST) -> Value:
+    """What a container of modules or parameters has at a place."""
+    module: Any = owner.module
+    if not hasattr(type(module), "__getitem__"):
+        return c.problem(f"{type(module).__name__} has no items", node)
+    if isinstance(key, slice):
+        names = list(module._modules)[key]
+        return Group(tuple([wrap(c, module._modules[name], node, name) for name in names]))
+    if type(module).__getitem__.__module__.partition(".")[0] != "torch":
+        return c.parts.call(c, Bound(owner, type(module).__getitem__), [constant(key)], {}, node)
+    try:
+        value = module[key]
+    except (IndexError, KeyError) as error:
+        return c.problem(f"{type(module).__name__} has no item {key!r}: {error}", node)
+    if isinstance(value, nn.Parameter):
+        name = str(key if key not in range(-len(module), 0) else len(module) + key)
+        return c.make("get_attr", c.path_of(owner, name), (), TENSOR, node)
+    return wrap(c, value, node, str(key))

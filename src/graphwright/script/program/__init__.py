@@ -1,0 +1,11 @@
+"""What is known of a program while it is compiled: its source, its values, the graphs written so far.
+
+Read values.py first.
+
+    context.py           what all parts of the compiler share, and the interface by which they call each other
+    attribute_writes.py  which attributes a program writes
+    bodies.py            the graphs that are written: the program's own, and those inside it
+    frames.py            the functions that are being compiled, and the call of each that is under way
+    values.py            what an expression stands for
+    flow.py              what the source alone tells about variables and ways
+"""

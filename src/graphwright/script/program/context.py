@@ -1,0 +1,267 @@
+"""What all parts of the compiler share: the graph being written, the call under way, and the problems found.
+
+An expression that is wrong is noted and stands for `BAD`, about which nothing more is said, so that one run finds all
+problems.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from torch import nn
+
+from graphwright.errors import Problem
+from graphwright.ir import Node
+from graphwright.ops import raise_error
+from graphwright.script.program.attribute_writes import Written
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.frames import Closure, Code, Frame
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Const,
+    Display,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Value,
+)
+from graphwright.script.types import ANY, NONE, TENSOR, ListType, TupleType, Type, resolved
+
+__all__ = ["Context", "Kinds", "Parts"]
+
+Kinds = frozenset[str]  # how a block of statements may end: "next", "return", "break", "continue", "raise"
+
+
+class Parts(Protocol):
+    """The parts of the compiler, which call each other through the context."""
+
+    def expression(self, c: Context, node: ast.expr) -> Value:
+        """Compile an expression."""
+
+    def condition(self, c: Context, node: ast.expr) -> tuple[Value, tuple[dict[str, Type], dict[str, Type]]]:
+        """Compile a condition; say what is known of variables where it holds, and where it does not."""
+
+    def block(self, c: Context, statements: Sequence[ast.stmt]) -> Kinds:
+        """Compile statements, and say how they may end."""
+
+    def assign(self, c: Context, target: ast.expr, value: Value, at: ast.AST) -> None:
+        """Give a target of an assignment a value."""
+
+    def call(
+        self, c: Context, callee: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
+    ) -> Value:
+        """Compile a call."""
+
+    def module_items(self, c: Context, value: Value) -> list[Value] | None:
+        """What going over a container of modules gives; None for what is none."""
+
+    def augmented(self, c: Context, node: ast.AugAssign, left: Value) -> Value:
+        """Compile the value of `a += b`."""
+
+    def key(self, c: Context, node: ast.expr) -> Any:
+        """Compile what stands between brackets."""
+
+    def wrap(self, c: Context, value: Any, at: ast.AST) -> Value:
+        """What a Python object stands for."""
+
+    def refining(self, c: Context, node: ast.expr) -> tuple[Value, tuple[dict[str, Type], dict[str, Type]]]:
+        """Compile an expression that may tell something of a variable."""
+
+    def special_call(self, c: Context, node: ast.Call) -> Value | None:
+        """Calls that are read from the source; None for every other."""
+
+    def sizes(self, c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
+        """Sizes that are passed as `*shape, n`, in one; None for other arguments."""
+
+    def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
+        """What `*given` passes; None, with a problem noted, where that is not known."""
+
+
+class Context:
+    """The state of one compilation."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        root: nn.Module | None,
+        is_leaf: Callable[[nn.Module, str], bool],
+        entries: Sequence[str] = (),
+    ) -> None:
+        self.parts = parts
+        self.root = root
+        self.is_leaf = is_leaf
+        self.paths = {} if root is None else {id(module): path for path, module in root.named_modules()}
+        modules = [] if root is None else root.modules()
+        self._written = Written([type(module) for module in modules], [*entries, "forward"])
+        self.problems: list[Problem] = []
+        self.body = Body()
+        self.frame: Frame
+        self._closures: dict[int, Code] = {}
+        self.constants: dict[str, Any] = {}
+        self.calls_of: Counter[str] = Counter()
+        self.checked: dict[str, Type] = {}  # parameters of the program whose type decided something
+        self.named: tuple[ast.expr, str] | None = None  # the right side of an assignment, and the variable on its left
+
+        self.ranges_around = 0  # how many loops over known ranges are being compiled
+        self.before_list: Node | None = None  # where the list that a comprehension makes comes
+        self.catching: list[tuple[type[BaseException], ...]] = []  # what the `try` statements around catch
+        self.has_raised = False  # an expression that is known to raise what one of them catches has been compiled
+        self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
+
+    def written(self, module: nn.Module) -> frozenset[str]:
+        """The attributes of a module that the program assigns."""
+        return self._written.by(type(module))
+
+    def code_of_closure(self, closure: Closure) -> Code:
+        """The source of a function inside a function."""
+        known = self._closures.get(id(closure.definition))
+        if known is None:
+            around = closure.frame.code
+            name = getattr(closure.definition, "name", "<lambda>")
+            known = Code(closure.definition, around.file, f"{around.qualname}.<locals>.{name}", around.outside)
+            self._closures[id(closure.definition)] = known
+        return known
+
+    # ---- problems
+
+    def problem(self, message: str, node: ast.AST, fix: str = "", raises: type[Exception] | None = None) -> Bad:
+        """Note what is wrong with a piece of source; inside a `try` that catches what it `raises`, it does so."""
+        if raises is not None and any(issubclass(raises, errors) for errors in self.catching):
+            self.function(raise_error, (raises, message), NONE, node)
+            self.has_raised = True
+            return BAD
+        frame = self.frame
+        line = getattr(node, "lineno", frame.statement.lineno)
+        source = frame.code.line(line)
+        column, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
+        if getattr(node, "end_lineno", line) != line or end is None:
+            end = len(source)
+        as_text = source.encode()  # columns of the tree count bytes
+        column, end = len(as_text[:column].decode(errors="ignore")), len(as_text[:end].decode(errors="ignore"))
+        inside = tuple(dict.fromkeys([caller.place() for caller in frame.calls()[1:]]))
+        found = Problem(message, os.path.basename(frame.code.file), line, source, column, end, fix, inside)
+        if all(
+            (found.message, found.file, found.line, found.column) != (p.message, p.file, p.line, p.column)
+            for p in self.problems
+        ):
+            self.problems.append(found)
+        return BAD
+
+    def take_for_granted(self, value: Value) -> None:
+        """Have the program check that an argument is of its type, which has decided something."""
+        if isinstance(value, Runtime) and value.node.op == "placeholder" and self.is_input(value.node):
+            self.checked[str(value.node.target)] = value.kind
+
+    def is_input(self, node: Node) -> bool:
+        """Tell whether a node is a parameter of the program."""
+        body = self.body
+        while body.outer is not None:
+            body = body.outer
+        return node.graph is body.graph
+
+    # ---- expressions and nodes
+
+    def take_name(self, node: ast.expr) -> str:
+        """The variable that the source gives the value of an expression to, if that is its whole right side."""
+        named, self.named = self.named, None
+        return named[1] if named is not None and named[0] is node else ""
+
+    def expression(self, node: ast.expr) -> Value:
+        """Compile an expression."""
+        return self.parts.expression(self, node)
+
+    def make(
+        self,
+        op: str,
+        target: Any,
+        args: Sequence[Any],
+        kind: Type,
+        at: ast.AST,
+        kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
+        named: str = "",
+    ) -> Runtime:
+        """Write a node, its arguments being values or plain. `named` is the variable that the source gives it to."""
+        arguments = tuple([self.argument(arg) for arg in args])
+        keywords = {key: self.argument(arg) for key, arg in (kwargs or {}).items()}
+        node = self.body.graph.create_node(op, target, arguments, keywords, named or name)
+        node._origin = self.frame.origin(at, named)
+        return Runtime(node, kind)
+
+    def function(self, function: Any, args: Sequence[Any], kind: Type, at: ast.AST, named: str = "") -> Runtime:
+        """Write the call of a function."""
+        return self.make("call_function", function, args, kind, at, named=named)
+
+    def argument(self, value: Any) -> Any:
+        """What a value is among the arguments of a node in the body being written."""
+        if isinstance(value, Runtime):
+            return self.body.lift(value.node)
+        if isinstance(value, Const | Instance | Reference):
+            return value.value
+        if isinstance(value, Group):
+            items = [self.argument(item) for item in value.items]
+            return tuple(items) if value.kind is None else value.kind._make(items)  # type: ignore[attr-defined]
+        if isinstance(value, Display):
+            if value.is_dict and any(not isinstance(key, Const | Reference) for key, _ in value.items):
+                return self.argument(self.held(value, self.frame.statement))  # keys of a run are no part of a node
+            if value.is_dict:
+                return {self.argument(key): self.argument(item) for key, item in value.items}
+            return [self.argument(item) for _, item in value.items]
+        if isinstance(value, slice):
+            return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
+        if isinstance(value, tuple) and any(isinstance(item, Value | slice) for item in value):
+            return tuple([self.argument(item) for item in value])
+        if isinstance(value, Value):
+            if not isinstance(value, Bad):
+                what = "a module" if isinstance(value, ModuleRef) else "a function"
+                self.problem(
+                    f"{what} is used as a value, which a graph cannot hold", self.frame.statement, "call it here"
+                )
+            return None
+        return self.body.here(value) if isinstance(value, Node | list | tuple | dict) else value
+
+    def held(self, value: Value, at: ast.AST, named: str = "") -> Value:
+        """A value that a variable may hold: a list or dict as it is written becomes one that is made."""
+        if isinstance(value, Const) and type(value.value) in (list, dict, set) and not value.fixed:
+            value = Runtime(
+                self.make("call_function", type(value.value), (value.value,), value.kind, at).node, value.kind
+            )
+        if not isinstance(value, Display):
+            return value
+        if value.is_dict and any(not isinstance(key, Const) for key, _ in value.items):
+            made = self.make("call_function", dict, (), value.type, at, named=named)
+            for key, item in value.items:
+                self.function(operator.setitem, (made, key, item), ANY, at)
+            return made
+        args: tuple[Any, ...] = (value,) if value.items else ()
+        return self.make("call_function", dict if value.is_dict else list, args, value.type, at, named=named)
+
+    def constant_tensor(self, value: Any, at: ast.AST) -> Runtime:
+        """A tensor that the program holds outside of any module."""
+        known = next((name for name, other in self.constants.items() if other is value), None)
+        if known is None:
+            known = f"_tensor_constant{len(self.constants)}"
+            self.constants[known] = value
+        return self.make("get_attr", known, (), TENSOR, at)
+
+    # ---- what nodes of a value are
+
+    def items_of(self, value: Value, count: int, at: ast.AST) -> list[Value]:
+        """Take the items of a tuple that the graph computes."""
+        kind = resolved(value.type)
+        kinds = (
+            kind.items if isinstance(kind, TupleType) else [kind.item if isinstance(kind, ListType) else ANY] * count
+        )
+        return [self.function(operator.getitem, (value, i), kinds[i], at) for i in range(count)]
+
+    def path_of(self, ref: ModuleRef, name: str) -> str:
+        """The dotted path of an attribute of a module."""
+        return f"{ref.path}.{name}" if ref.path else name

@@ -1,0 +1,239 @@
+"""Two ways of a program becoming one again: what each variable is after them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterable, Sequence, Set
+from typing import TYPE_CHECKING
+
+from graphwright.script.program.bodies import Body
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Bound,
+    Const,
+    Display,
+    Group,
+    Instance,
+    ModuleRef,
+    Reference,
+    Runtime,
+    Unbound,
+    Value,
+    constant,
+)
+from graphwright.script.types import BOOL, NONE, Type, join
+
+if TYPE_CHECKING:
+    from graphwright.script.program.context import Context, Kinds
+
+__all__ = ["LEAVING", "NEXT", "Merger", "Side", "Slot", "fill", "flag_of"]
+
+NEXT: Kinds = frozenset({"next"})
+LEAVING = ("return", "break", "continue")
+
+
+@dataclasses.dataclass
+class Side:
+    """One side of a branch: its graph, the variables at its end, and how it may end."""
+
+    body: Body
+    names: dict[str, Value]
+    kinds: Kinds
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Slot(Value):
+    """In a merged value: what the branch computes, by its number."""
+
+    number: int
+    kind: Type
+
+    @property
+    def type(self) -> Type:
+        return self.kind
+
+
+class Merger:
+    """Merges variables of two sides; `slots` are the pairs of values that the branch has to give."""
+
+    def __init__(self, c: Context, sides: tuple[Side, Side], at: ast.AST, condition: str) -> None:
+        self._c, self._sides, self._at, self._condition = c, sides, at, condition
+        self.slots: list[tuple[Value | None, Value | None]] = []
+        self.wishes: list[str] = []
+
+    def names(self, needed: Iterable[str], of_sides: Sequence[Set[str]] | None = None) -> dict[str, Value]:
+        """The variables after the branch; those that nobody needs may be left out.
+
+        `of_sides` are those needed on the ways that each side goes; what a side has left out of others does not matter.
+        """
+        merged: dict[str, Value] = {}
+        one, other = self._sides
+        wanted = set(needed)
+        for name in dict.fromkeys([*one.names, *other.names]):
+            if name.startswith("$"):
+                continue
+            a, b = (
+                None if of_sides is not None and name not in own and not _has(side, name) else self._of(side, name)
+                for side, own in zip(self._sides, of_sides or ((), ()), strict=True)
+            )
+            if a is b:
+                if a is not None:
+                    merged[name] = a
+            elif name in wanted:
+                merged[name] = self.merge(a, b, name)
+        return merged
+
+    def _of(self, side: Side, name: str) -> Value | None:
+        """The value of a variable on a side; None where what follows is not reached from there."""
+        if side.kinds <= {"return", "raise"}:
+            return None
+        if name not in side.names:
+            line = getattr(self._at, "lineno", 0)
+            what = "holds" if side is self._sides[0] else "does not hold"
+            why = f"where `{self._condition}` (line {line}) {what}"
+            return Unbound(why, "give it a value before the branch, or on both sides")
+        return side.names[name]
+
+    def flags(self, kinds: Kinds) -> dict[str, Value]:
+        """Which way the sides leave, where there are several."""
+        if len(kinds) == 1:
+            return {}
+        flags = [kind for kind in LEAVING if kind in kinds]
+        if {"break", "return"} <= kinds:
+            flags.insert(0, "stop")
+        if "continue" in kinds and kinds & {"break", "return"}:
+            flags.insert(0, "any")
+        one, other = self._sides
+        return {f"${kind}": self.merge(flag_of(one, kind), flag_of(other, kind), _WISHES[kind]) for kind in flags}
+
+    def result(self, as_one: bool) -> Value:
+        """What is returned: the sides that do not return give nothing."""
+        a, b = (side.names["$result"] if "return" in side.kinds else None for side in self._sides)
+        if a is not b and (as_one or ((a is None or b is None) and not isinstance(a or b, Bad))):
+            return self._slot(a, b, "result")
+        return self.merge(a, b, "result")
+
+    def merge(self, a: Value | None, b: Value | None, name: str) -> Value:
+        """Make one value of two; None stands for a side on which it does not matter."""
+        if a is None or b is None:
+            value, side = (b, self._sides[1]) if a is None else (a, self._sides[0])
+            if value is None:
+                return constant(None)
+            return self._slot(a, b, name) if _is_made_in(value, side.body) else value
+        if a is b:
+            return a
+        if isinstance(a, Bad) or isinstance(b, Bad):
+            return BAD
+        if isinstance(a, Unbound) or isinstance(b, Unbound):
+            return a if isinstance(a, Unbound) else b
+        if isinstance(a, Runtime) and isinstance(b, Runtime) and a.node is b.node:
+            return Runtime(a.node, join(a.kind, b.kind) or a.kind)
+        if isinstance(a, Const) and isinstance(b, Const) and _are_same(a, b):
+            return a if a.fixed == b.fixed else Const(a.value, a.kind)
+        if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items) and a.kind is b.kind:
+            items = [self.merge(x, y, name) for x, y in zip(a.items, b.items, strict=True)]
+            return Group(tuple(items), a.kind)
+        if isinstance(a, _STATIC) or isinstance(b, _STATIC):
+            return a if _is_same_object(a, b) else self._mismatch(a, b, name)
+        return self._slot(a, b, name)
+
+    def _slot(self, a: Value | None, b: Value | None, name: str) -> Value:
+        kind = (a or b).type if a is None or b is None else join(a.type, b.type)  # type: ignore[union-attr]
+        if kind is None:
+            if name == "$test":
+                kind = BOOL
+            else:
+                assert a is not None
+                assert b is not None
+                return self._mismatch(a, b, name)
+        for number, (x, y) in enumerate(self.slots):
+            if x is a and y is b:
+                return Slot(number, kind)
+        self.slots.append((a, b))
+        self.wishes.append("" if name.startswith("$") else name)
+        return Slot(len(self.slots) - 1, kind)
+
+    def _mismatch(self, a: Value, b: Value, name: str) -> Value:
+        what = {"result": "what is returned", "$value": "the value", "$test": "the value"}.get(name, repr(name))
+        return self._c.problem(
+            f"{what} is {_kind(a)} where `{self._condition}` holds, and {_kind(b)} where it does not",
+            self._at,
+            "convert both to one type: bool(...)" if name == "$value" else "make both sides give the same type",
+        )
+
+
+_WISHES = {"return": "returned", "break": "broke", "continue": "continued", "stop": "stop", "any": "left"}
+_TOGETHER = {"stop": frozenset({"break", "return"}), "any": frozenset(LEAVING)}  # flags for one of several ways
+_STATIC = (ModuleRef, Reference, Closure, Bound, Instance)
+
+
+def flag_of(side: Side, kind: str) -> Value:
+    """Whether a side leaves in this way: "stop" is one that ends the loop around it, "any" any."""
+    ways = side.kinds & _TOGETHER.get(kind, frozenset({kind}))
+    if not ways:
+        return constant(False)
+    if side.kinds - {"raise"} <= ways:
+        return constant(True)
+    if len(ways) == 1:
+        return side.names[f"${next(iter(ways))}"]
+    return side.names["$stop" if ways == _TOGETHER["stop"] else "$any"]
+
+
+def fill(value: Value, made: list[Runtime]) -> Value:
+    """A merged value with what the branch gives in place of its slots."""
+    if isinstance(value, Slot):
+        return Runtime(made[value.number].node, value.kind)
+    if isinstance(value, Group):
+        return Group(tuple([fill(item, made) for item in value.items]), value.kind)
+    return value
+
+
+def _has(side: Side, name: str) -> bool:
+    return not isinstance(side.names.get(name, _NO_VALUE), Unbound)
+
+
+_NO_VALUE = Unbound("", "")
+
+
+def _kind(value: Value) -> str:
+    if isinstance(value, ModuleRef):
+        return f"the module {value.path!r}"
+    if isinstance(value, Reference):
+        return getattr(value.value, "__name__", str(value.value))
+    return str(value.type)
+
+
+def _are_same(a: Const, b: Const) -> bool:
+    return type(a.value) is type(b.value) and (a.value is b.value or repr(a.value) == repr(b.value)) and _is_plain(a)
+
+
+def _is_plain(value: Const) -> bool:
+    return value.kind is NONE or value.fixed or not isinstance(value.value, list | dict | set)
+
+
+def _is_same_object(a: Value, b: Value) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, ModuleRef) and isinstance(b, ModuleRef):
+        return a.module is b.module
+    if isinstance(a, Reference | Instance) and isinstance(b, Reference | Instance):
+        return a.value is b.value
+    if isinstance(a, Closure) and isinstance(b, Closure):
+        return a.definition is b.definition
+    return isinstance(a, Bound) and isinstance(b, Bound) and a.method == b.method and _is_same_owner(a.owner, b.owner)
+
+
+def _is_same_owner(a: Value, b: Value) -> bool:
+    return (isinstance(a, Runtime) and isinstance(b, Runtime) and a.node is b.node) or _is_same_object(a, b)
+
+
+def _is_made_in(value: Value, body: Body) -> bool:
+    """Tell whether a value is computed inside a body, and not around it."""
+    if isinstance(value, Runtime):
+        return body.holds(value.node)
+    if isinstance(value, Group):
+        return any(_is_made_in(item, body) for item in value.items)
+    return isinstance(value, Display)
