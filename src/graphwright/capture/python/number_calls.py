@@ -28,6 +28,8 @@ __all__ = ["divided", "extreme", "grad_mode_set", "length", "looked_up", "number
 
 def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, `round(x)`, `math.sqrt(x)`: a number computed from one or more."""
+    if any(map(is_growing, args)):  # `math.prod(found)`, which goes over it
+        return NotImplemented
     args = tuple(map(held, args))
     return NotImplemented if is_known(args) else recorder.numbers.computed(function, args, kwargs)
 

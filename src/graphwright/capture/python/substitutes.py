@@ -84,8 +84,8 @@ def _of_function(
 
 def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A method that is written in Python. It may change its owner, which a side of a branch must know of."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     found = recorder.transforms.handler(function)
     if found is not None:
         return found
@@ -100,15 +100,15 @@ def _of_builtin(
     recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Substitute:
     """A function or method that is written in C."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     return recorder.transforms.handler(function) or _by_arguments(recorder, function, args, kwargs)
 
 
 def _of_class(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A class; what an exception is made of is noted."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     found = _by_arguments(recorder, function, args, kwargs)
     if found is None and issubclass(function, BaseException):
         return functools.partial(_error_made, recorder, function)
@@ -119,8 +119,8 @@ def _of_object(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Substitute:
     """Whatever else can be called: a module, a `functools.partial`, a compiled function, a class of another kind."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     found = recorder.transforms.handler(function)
     if found is not None:
         return found
