@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import pytest
@@ -143,6 +144,19 @@ def test_a_variable_of_one_side_is_missed_where_it_is_used() -> None:
     assert torch.equal(gm(torch.ones(3)), program(torch.ones(3)))
     with pytest.raises(UnboundLocalError, match="extra"):
         gm(-torch.ones(2))
+
+
+def test_a_converted_function_draws_and_broadcasts_as_python_does() -> None:
+    def program(x: torch.Tensor) -> Any:
+        if x.sum() > 0:
+            x = x + 1
+        return x * random.random(), torch.broadcast_shapes((2, 3), (3,))
+
+    random.seed(0)
+    gm = symbolic_trace(program)
+    random.seed(0)
+    (found, shape), (expected, _) = gm(torch.ones(2)), program(torch.ones(2))
+    assert torch.equal(found, expected) and shape == (2, 3)
 
 
 def test_staging_can_be_switched_off_and_a_tracer_may_answer_itself() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Callable
+from types import BuiltinFunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import DICTS
@@ -25,6 +26,9 @@ from graphwright.capture.state.symbols import is_symbolic
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+
+Method = BuiltinFunctionType | MethodType
+Unbound = MethodDescriptorType | WrapperDescriptorType
 
 __all__ = ["METHODS", "are_of_loop", "container_of", "grow", "unbound_method"]
 
@@ -45,59 +49,62 @@ def are_of_loop(recorder: Capture, values: Any) -> bool:
 # ---- methods
 
 
-def unbound_method(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unbound_method(recorder: Capture, function: Unbound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`list.append(found, value)` of a list of the run."""
     return getattr(args[0], function.__name__)(*args[1:], **kwargs) if args and is_growing(args[0]) else NotImplemented
 
 
-def _keyed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _keyed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`table.get(key)`, `found.add(key)`: a key that only a run knows."""
     if args and is_of_run(args[0]):
         grow(recorder, function.__self__)
     return NotImplemented
 
 
-def _updated(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _updated(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`table.update(others)`: others that only a run knows."""
     if args and _holds_of_run(args[0]):
         grow(recorder, function.__self__)
     return NotImplemented
 
 
-def _combined(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _combined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`found.union(others)`, of a set of the program's with one of the run."""
     if len(args) != 1 or not isinstance(args[0], LoopSet):
         return NotImplemented
-    return _ALGEBRA[function.__name__](set(function.__self__), args[0])
+    owner: Any = function.__self__
+    return _ALGEBRA[function.__name__](set(owner), args[0])
 
 
-def _indexed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _indexed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`values.pop(i)`, `values.remove(item)`: a number that only a run knows."""
     if args and is_symbolic(args[0]):
         grow(recorder, function.__self__)
     return NotImplemented
 
 
-def _lengthened(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _lengthened(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`values.extend(found)`, `queue.append(found)` with a list of the run."""
     if args and isinstance(args[0], OfRun):
         grow(recorder, function.__self__)
     return NotImplemented
 
 
-def _filled(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _filled(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`"...".format(value)` that makes a text of the run."""
-    return NotImplemented if kwargs or not are_of_loop(recorder, args) else formatted(recorder, function.__self__, args)
+    template: Any = function.__self__
+    return NotImplemented if kwargs or not are_of_loop(recorder, args) else formatted(recorder, template, args)
 
 
-def _joined(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _joined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`", ".join(parts)` of texts of the run."""
     if len(args) != 1:
         return NotImplemented
     is_of_texts = type(args[0]) in (list, tuple) and any(type(part) is RunText for part in args[0])
     if not is_of_texts and not isinstance(args[0], OfRun):
         return NotImplemented
-    return joined_texts(recorder, function.__self__, args[0])
+    separator: Any = function.__self__
+    return joined_texts(recorder, separator, args[0])
 
 
 _ALGEBRA: dict[str, Callable[[Any, Any], Any]] = {
@@ -129,7 +136,7 @@ def _holds_of_run(values: Any) -> bool:
 # ---- classes
 
 
-def container_of(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`dict(pairs)`, `set(items)`, `Counter(items)`, `deque(items)` of values of the run; else NotImplemented."""
     if type(function) is not type or not args:
         return NotImplemented

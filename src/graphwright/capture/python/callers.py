@@ -8,6 +8,7 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
-    def start(self, function: Any) -> None:
+    def start(self, function: Callable[..., Any]) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
@@ -141,7 +142,7 @@ class Callers:
             recorder.plan.is_uncompiled = True
             raise recorder.questions.restart(Restart("the program calls a function of torch.compile"))
 
-    def reached_cpp(self, function: Any) -> BaseException:
+    def reached_cpp(self, function: object) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
         recorder = self._recorder
         if recorder.pending is not None:
@@ -174,7 +175,7 @@ class Callers:
             error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
             raise refusal(error)
 
-    def follow(self, function: Any) -> None:
+    def follow(self, function: type) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""
         warn_tracer(
             f"at {self._recorder.where()}: the operations of {function.__name__}.forward are captured one by one: "

@@ -5,6 +5,7 @@ Each answers NotImplemented where Python itself is to make the call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.tables import are_of_loop
@@ -21,26 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["class_of_value", "of_error", "of_mixed", "text_of_value"]
 
 
-def of_mixed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_mixed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`isinstance(x, kind)`, of what is a number on some ways and a tensor on others. Raises what ends the capture."""
     if args and type(args[0]) is TensorProxy and args[0].is_mixed:
         raise asked_for_class(args[0])
     return NotImplemented
 
 
-def of_error(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_error(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`, of an error that only a run knows."""
     if len(args) in (1, 2) and shown(args[0]):
         return with_examples(recorder).attempts.asked(function, args)
     return NotImplemented
 
 
-def class_of_value(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def class_of_value(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`type(x)`."""
     return kind_of(args[0]) if len(args) == 1 else NotImplemented
 
 
-def text_of_value(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def text_of_value(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`str(x)` and `repr(x)`, where that is a text of the run."""
     if len(args) != 1 or not are_of_loop(recorder, args):
         return NotImplemented

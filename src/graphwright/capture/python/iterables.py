@@ -57,7 +57,9 @@ __all__ = [
 Caller = Callable[..., Any]
 
 
-def table_listed(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def table_listed(
+    call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`sorted(table)` and any other that goes over a dict or set of the run: it goes over the list of its keys."""
     if not args or not isinstance(args[0], LoopDict | LoopSet):
         return NotImplemented
@@ -73,12 +75,12 @@ def _key_of_table(table: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return kwargs
 
 
-def copied(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copied(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`copy.copy(values)` of a container of the run."""
     return args[0].copy() if len(args) == 1 and isinstance(args[0], Holder) else NotImplemented
 
 
-def made_list(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def made_list(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`list(values)` and `tuple(values)`."""
     if len(args) != 1:
         return NotImplemented
@@ -97,7 +99,7 @@ def made_list(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: d
 # ---- any, all, sum
 
 
-def found(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def found(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`any(values)` and `all(values)` of a list whose length only a run knows, or of a tensor."""
     if len(args) != 1 or not (type(args[0]) in _LONG or isinstance(args[0], Proxy)):
         return NotImplemented
@@ -106,7 +108,7 @@ def found(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[
     return recorder.numbers.of_node(node, hint, bool)
 
 
-def every(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def every(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`all(values)` and `any(values)` of a list with values of the run in it."""
     if not args or not holds_symbolic(args[0]):
         return NotImplemented
@@ -117,7 +119,7 @@ def every(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[
     return result
 
 
-def summed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def summed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`sum(values)` of a tensor, of tensors, or of a list whose length only a run knows."""
     if not args or not (isinstance(args[0], Proxy | TensorProxy) or _is_list_of_tensors(args[0])):
         return NotImplemented
@@ -136,28 +138,36 @@ def _is_list_of_tensors(value: Any) -> bool:
 # ---- map, filter, sorted, heapq
 
 
-def mapped(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def mapped(
+    call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`map(f, values)`: a comprehension."""
     if len(args) != 2 or iterable_of(args[1]) is None:
         return NotImplemented
     return listed(args[1], "item", False, functools.partial(call, args[0]))
 
 
-def filtered(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def filtered(
+    call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`filter(f, values)`: a comprehension."""
     if len(args) != 2 or iterable_of(args[1]) is None:
         return NotImplemented
     return listed(args[1], "item", False, lambda item: item, functools.partial(call, args[0]))
 
 
-def ordered(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def ordered(
+    call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`sorted(values)`, `max(values)`, `min(values)` and `values.sort()`."""
     if len(args) == 1 and isinstance(args[0], Proxy):
         return call(function, of_unknown(recorder, args[0].node), **kwargs)
     return ordering(recorder, function, args, kwargs, call)
 
 
-def heap(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def heap(
+    call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`heapq.heappush(values, item)` and the other functions of `heapq`."""
     return heap_call(recorder, function, args, kwargs, call)
 
@@ -165,7 +175,7 @@ def heap(call: Caller, recorder: Capture, function: Any, args: tuple[Any, ...], 
 # ---- range, enumerate, zip, reversed
 
 
-def opened(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def opened(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`range(n)`, `enumerate(x)`, `zip(x, y)`, `reversed(x)`: an iterable that only a run knows."""
     for arg in args:
         if recorder_of(arg) is not None or iterable_of(arg) is not None:
@@ -200,6 +210,6 @@ _LONG = (LoopList, LoopTuple, LoopQueue, TensorProxy)
 _ONCE: tuple[type, ...] = (
     type(reversed([])), reversed, zip, enumerate, map, filter, GeneratorType, type({}.values()), type({}.keys()),
 )  # fmt: skip
-_OPENED: dict[type, Callable[..., Iterable[Any]]] = {
+_OPENED: dict[Callable[..., Any], Callable[..., Iterable[Any]]] = {
     range: OpenRange, enumerate: _enumerated, zip: _zipped, reversed: _reversed,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -109,7 +110,7 @@ def is_known(values: tuple[Any, ...]) -> bool:
     return True
 
 
-def printed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def printed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`print(...)` is part of the graph; without examples only where it shows values of the run."""
     has_examples = recorder.examples.are_there
     if not has_examples and is_known(args):
@@ -121,7 +122,7 @@ def printed(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dic
     return recorder.make("call_function", print, tuple(map(message, args)), "print", named)
 
 
-def asserted(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def asserted(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch._assert(condition, message)` stays what it is."""
     if is_known(args):
         return NotImplemented
@@ -131,7 +132,7 @@ def asserted(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: di
     return None
 
 
-def checked(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def checked(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch._check(condition, message)`: an exception of its class where the condition does not hold."""
     if is_known(args):
         return NotImplemented

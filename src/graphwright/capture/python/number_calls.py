@@ -5,6 +5,8 @@ Each answers NotImplemented where Python itself is to make the call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,25 +26,27 @@ if TYPE_CHECKING:
 __all__ = ["divided", "extreme", "grad_mode_set", "length", "looked_up", "number", "shape_of_all", "truth"]
 
 
-def number(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, `round(x)`, `math.sqrt(x)`: a number computed from one or more."""
+    if any(map(is_growing, args)):  # `math.prod(found)`, which goes over it
+        return NotImplemented
     args = tuple(map(held, args))
     return NotImplemented if is_known(args) else recorder.numbers.computed(function, args, kwargs)
 
 
-def divided(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def divided(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`divmod(a, b)`, which the numbers themselves do."""
     return NotImplemented if is_known(args) else divmod(args[0], args[1])
 
 
-def length(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def length(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`len(x)`."""
     if args and (type(args[0]) is RunText or is_growing(args[0])):
         return args[0].length()
     return NotImplemented if is_known(args) else recorder.numbers.length(args[0])
 
 
-def truth(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def truth(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`bool(x)`."""
     if args and is_growing(args[0]):
         return held(args[0])
@@ -50,7 +54,7 @@ def truth(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[
     return NotImplemented if is_known(args) else recorder.numbers.truth(args[0])
 
 
-def extreme(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def extreme(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`max(a, b)` and `min(a, b)` of numbers."""
     if is_known(args):
         return NotImplemented
@@ -59,7 +63,9 @@ def extreme(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dic
     return function(*args, **kwargs)
 
 
-def grad_mode_set(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def grad_mode_set(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`torch.set_grad_enabled(x)` of a number that only a run knows."""
     if is_known(args):
         return NotImplemented
@@ -67,7 +73,7 @@ def grad_mode_set(recorder: Capture, function: Any, args: tuple[Any, ...], kwarg
     return function(bool(symbol.node.sample))
 
 
-def shape_of_all(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def shape_of_all(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.broadcast_shapes(x.shape, y.shape)`."""
     if recorder.typed is None or kwargs or not all(type(arg) in (tuple, torch.Size) for arg in args):
         return NotImplemented
@@ -75,11 +81,12 @@ def shape_of_all(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs
     return NotImplemented if shape is None else shape
 
 
-def looked_up(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def looked_up(recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`table.get(key, default)` with a key of the program, whose hash is another one when it runs."""
     if not args:
         return NotImplemented
-    table, key, default = function.__self__, args[0], args[1] if len(args) > 1 else None
+    table: Any = function.__self__
+    key, default = args[0], args[1] if len(args) > 1 else None
     if isinstance(key, Proxy):
         return key.tracer.create_proxy("call_method", "get", (table, key, default), {})
     if recorder_of(key) is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,17 +34,20 @@ __all__ = ["is_refused", "substitute"]
 Substitute = Callable[..., Any] | None
 
 
-def substitute(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+def substitute(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Substitute:
     """What takes a call over; None where the function itself, or its conversion, is to be called."""
     if recorder.typed is None and _looks_for_proxies(function, args):
         return functools.partial(_of_torch, recorder, function)
     plan = recorder.plan
     if (plan.leaves and _is_leaf(function, plan.leaves)) or (plan.outlined and _code_of(function) in plan.outlined):
         return functools.partial(_leaf_called, with_examples(recorder), function)
-    return _BY_TYPE.get(type(function), _of_object)(recorder, function, args, kwargs)
+    of_kind: Callable[..., Substitute] = _BY_TYPE.get(type(function), _of_object)
+    return of_kind(recorder, function, args, kwargs)
 
 
-def _looks_for_proxies(function: Any, args: tuple[Any, ...]) -> bool:
+def _looks_for_proxies(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """Tell whether a function of torch would look into a list of which only a run knows what is in it."""
     if function is torch.tensor or function is torch.as_tensor:
         return any(isinstance(arg, Proxy) or is_growing(arg) for arg in args)
@@ -55,7 +58,7 @@ def _of_torch(recorder: Capture, function: Callable[..., Any], *args: Any, **kwa
     return recorder.torch_function(function, args, kwargs)
 
 
-def _is_leaf(function: Any, leaves: tuple[Any, ...]) -> bool:
+def _is_leaf(function: Callable[..., Any], leaves: tuple[Any, ...]) -> bool:
     """Tell whether a function, or what a method or wrapper calls, is among those recorded as one node."""
     inner = getattr(function, "__func__", function)
     return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
@@ -65,7 +68,7 @@ def _leaf_called(recorder: TypedCapture, function: Callable[..., Any], *args: An
     return record_leaf_function(recorder, function, args, kwargs)
 
 
-def _code_of(function: Any) -> Any:
+def _code_of(function: Callable[..., Any]) -> CodeType | None:
     return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
@@ -81,8 +84,8 @@ def _of_function(
 
 def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A method that is written in Python. It may change its owner, which a side of a branch must know of."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     found = recorder.transforms.handler(function)
     if found is not None:
         return found
@@ -97,25 +100,27 @@ def _of_builtin(
     recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Substitute:
     """A function or method that is written in C."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     return recorder.transforms.handler(function) or _by_arguments(recorder, function, args, kwargs)
 
 
 def _of_class(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A class; what an exception is made of is noted."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     found = _by_arguments(recorder, function, args, kwargs)
     if found is None and issubclass(function, BaseException):
         return functools.partial(_error_made, recorder, function)
     return found
 
 
-def _of_object(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
+def _of_object(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Substitute:
     """Whatever else can be called: a module, a `functools.partial`, a compiled function, a class of another kind."""
-    if is_draw(function):
-        return functools.partial(_drawn, with_examples(recorder), function)
+    if is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
     found = recorder.transforms.handler(function)
     if found is not None:
         return found
@@ -126,7 +131,7 @@ def _of_object(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: 
     return _by_arguments(recorder, function, args, kwargs)
 
 
-_BY_TYPE: dict[type, Callable[[Capture, Any, tuple[Any, ...], dict[str, Any]], Substitute]] = {
+_BY_TYPE: dict[type, Callable[..., Substitute]] = {
     FunctionType: _of_function, MethodType: _of_method, BuiltinFunctionType: _of_builtin, type: _of_class,
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,10 +21,10 @@ from torch.utils._pytree import tree_flatten
 from graphwright.capture.calls.whole_calls import whole_call
 from graphwright.capture.containers.body_replay import Replay
 from graphwright.capture.python.calls import call
-from graphwright.capture.source.origins import CallSite
+from graphwright.capture.python.transform_bodies import item_maker, run_body
+from graphwright.capture.python.transformed_functions import GivenFunction, Transformed
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BY_CODE", "MADE", "Transforms"]
 
-_VMAP, _CHECKPOINT, _VJP = "torch.vmap", "torch.utils.checkpoint.checkpoint", "torch.func.vjp"
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 BY_CODE = {kind.function.__code__: name for name, kind in TRANSFORMS.items() if kind.form != "key"}
 # The functions that these make, by their code, for those made before the capture: torch.func.hessian's are jacfwd's.
 MADE = {
@@ -44,7 +44,6 @@ MADE = {
     for name, kind in TRANSFORMS.items()
     if kind.form == "maker" and name != "torch.func.hessian"
 }
-_DIFFERENTIATING = ("grad", "grad_and_value", "jacrev", "hessian", "vjp", "jacobian", "hvp", "vhp")
 
 
 class Transforms:
@@ -126,7 +125,12 @@ class Transforms:
         return Transformed(self._recorder, name, inner, _options(_signature(name), known))
 
     def record(
-        self, name: str, function: Any, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: dict[str, Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Capture what a function does as a body, and record the call of the transform with it."""
         recorder = self._recorder
@@ -136,7 +140,7 @@ class Transforms:
             inputs = tuple(args[0]) if isinstance(args[0], tuple | list) else args[:1]
         region = Region(recorder.region, sys._getframe())
         region.transform = name
-        result = self._run_body(name, function, options, inputs, kwargs, region)
+        result = run_body(recorder, name, function, options, inputs, kwargs, region)
         operands = list(region.lifted)
         region.take(operands)
         example_args = recorder.to_examples(args), recorder.to_examples(kwargs)
@@ -165,7 +169,7 @@ class Transforms:
         if isinstance(value, torch.Tensor):
             return TensorProxy.make(recorder, value, None, make)
         if type(value) is FunctionType:  # torch.func.vjp gives one
-            return _Called(recorder, value, make())
+            return GivenFunction(recorder, value, make())
         if not isinstance(value, tuple | list | dict):
             return recorder.opaque_items(value, make()) if type(value) in (int, float, bool) else value
         pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
@@ -174,7 +178,7 @@ class Transforms:
             nodes = [recorder.item_node(node, key, called) for (key, _), called in zip(pairs, names, strict=True)]
             items = [self._results(item, _giving(made)) for (_, item), made in zip(pairs, nodes, strict=True)]
         else:
-            items = [self._results(item, _item(recorder, recorder.region, make, key)) for key, item in pairs]
+            items = [self._results(item, item_maker(recorder, recorder.region, make, key)) for key, item in pairs]
         kind = type(value)
         held: Any
         if isinstance(value, dict):
@@ -182,36 +186,6 @@ class Transforms:
         else:
             held = kind(*items) if hasattr(kind, "_fields") else kind(items)
         return self.know_whole(held, make)
-
-    # ---- bodies
-
-    def _run_body(
-        self, name: str, function: Any, options: dict[str, Any], inputs: Any, kwargs: Any, region: Region
-    ) -> Any:
-        """Run the function of the program once, recording into the region; return what it gives."""
-        recorder = self._recorder
-        try:
-            with recorder.writing(region):
-                marks = _marks(name, options, len(inputs))
-                narrow = _slice if name == _VMAP else _require_grad
-                feed = _Feed(recorder, region, narrow)
-                given = [
-                    feed.input(parameter, value, mark)
-                    for parameter, value, mark in zip(_parameters(function, len(inputs)), inputs, marks, strict=True)
-                ]
-                named = {key: feed.input(key, value, 0 if name == _VMAP else None) for key, value in kwargs.items()}
-                result = call(function, *given, **named)
-                last = region.graph._root.prev
-                output = region.graph.output(recorder.lifted(recorder.argument(result)))
-                code = _code_of(function)
-                if code is not None:
-                    output._origin = CallSite(code, 0, recorder.scope)
-                    if last._origin is not None and isinstance(last._origin, CallSite) and last._origin.code is code:
-                        output._origin = last._origin
-        except Raised:
-            message = f"the function given to {name} raises an exception whatever its inputs are"
-            raise refusal(CaptureError(message, at=recorder.where())) from None
-        return result
 
     def example_of(self, node: Node, region: Region | None) -> Any:
         """The example of a value that a body uses from outside."""
@@ -223,111 +197,11 @@ class Transforms:
         return self._noted[node]
 
 
-class Transformed:
-    """What a transform makes of a function while a program is captured: a call of it is recorded.
-
-    After the capture it is what torch makes.
-    """
-
-    def __init__(self, recorder: TypedCapture, name: str, function: Any, options: dict[str, Any]) -> None:
-        self._recorder, self._name, self._function, self._options = recorder, name, function, options
-        if not isinstance(function, nn.Module):
-            functools.update_wrapper(self, function, updated=())
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        recorder = self._recorder
-        if not recorder.is_running or recorder.examples.is_running:
-            return TRANSFORMS[self._name].function(self._function, **self._options)(*args, **kwargs)
-        if recorder.pending is not None:
-            raise recorder.pending
-        return recorder.transforms.record(self._name, self._function, self._options, args, kwargs)
-
-
-class _Called:
-    """A function that an operation of the program gives: a call of it is recorded."""
-
-    def __init__(self, recorder: TypedCapture, function: Callable[..., Any], node: Node) -> None:
-        self._recorder, self._function, self._node = recorder, function, node
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._recorder.record("call_method", "__call__", self._function, args, kwargs, (self._node,))
-
-
-class _Feed:
-    """Makes the inputs of a body: one placeholder for each, its tensors as proxies of what the transform gives."""
-
-    def __init__(self, recorder: TypedCapture, region: Region, narrow: Callable[..., torch.Tensor]) -> None:
-        self._recorder, self._region, self._narrow = recorder, region, narrow
-
-    def input(self, name: str, value: Any, mark: Any) -> Any:
-        """Make one input. `mark` says what the transform does to its tensors; it may be a container of such."""
-        node = self._region.graph.create_node("placeholder", name, (), {}, name)
-        node._target = node.name
-        return self._value(value, mark, lambda: node)
-
-    def _value(self, value: Any, mark: Any, make: Callable[[], Node]) -> Any:
-        if isinstance(value, torch.Tensor):
-            examples = self._recorder.examples
-            example = self._recorder.example(value)
-            if mark is not None:
-                example = examples.run(self._narrow, (example, mark), {})
-            return TensorProxy.make(self._recorder, example, None, make)
-        kind, know = type(value), self._recorder.transforms.know_whole
-        if isinstance(value, tuple | list):
-            marks = mark if isinstance(mark, tuple | list) else [mark] * len(value)
-            items = [
-                self._value(value[i], marks[i], _item(self._recorder, self._region, make, i)) for i in range(len(value))
-            ]
-            return know(kind(*items) if hasattr(kind, "_fields") else kind(items), make)
-        if isinstance(value, dict):
-            held = {
-                key: self._value(
-                    item, mark[key] if isinstance(mark, dict) else mark, _item(self._recorder, self._region, make, key)
-                )
-                for key, item in value.items()
-            }
-            return know(held if kind is dict else kind(held), make)
-        return value
-
-
 def _giving(node: Node) -> Callable[[], Node]:
     return lambda: node
 
 
-def _item(recorder: TypedCapture, region: Region, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
-    """What makes the node of an item of a container, in the region that has the container, when it is needed."""
-
-    @functools.cache
-    def item() -> Node:
-        with recorder.writing(region):
-            return recorder.item_node(make(), key)
-
-    return item
-
-
 _INPUTS = ("primals", "tangents", "inputs")
-
-
-def _marks(name: str, options: dict[str, Any], count: int) -> list[Any]:
-    """What the transform does to each input: the dimension that vmap takes away, or whether gradients are taken."""
-    if name == _VMAP:
-        dims = options.get("in_dims", 0)
-        return list(dims) if isinstance(dims, tuple | list) and len(dims) == count else [dims] * count
-    if name.rpartition(".")[2] not in _DIFFERENTIATING:
-        return [None] * count
-    if TRANSFORMS[name].form != "maker":
-        return [True] * count
-    chosen = options.get("argnums", 0)
-    chosen = chosen if isinstance(chosen, tuple | list) else (chosen,)
-    return [True if i in chosen or i - count in chosen else None for i in range(count)]
-
-
-def _slice(example: torch.Tensor, dim: int) -> torch.Tensor:
-    return example.select(dim, 0).clone()
-
-
-def _require_grad(example: torch.Tensor, mark: bool) -> torch.Tensor:
-    return example.detach().clone().requires_grad_(example.is_floating_point() or example.is_complex())
 
 
 @functools.cache
@@ -339,33 +213,3 @@ def _options(signature: inspect.Signature, given: dict[str, Any]) -> dict[str, A
     """The options that are not the defaults."""
     parameters = signature.parameters
     return {k: v for k, v in given.items() if k not in parameters or v is not parameters[k].default}
-
-
-def _parameters(function: Any, count: int) -> list[str]:
-    """What a function calls its first inputs."""
-    names: list[str] = []
-    try:
-        signature = inspect.signature(function.forward if isinstance(function, nn.Module) else function)
-        for parameter in signature.parameters.values():
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-                names.append(parameter.name)
-    except (TypeError, ValueError):
-        pass
-    return [*names, *[f"input_{i}" for i in range(len(names), count)]][:count]
-
-
-def _code_of(function: Any) -> Any:
-    """The code that a function of the program runs."""
-    while True:
-        if isinstance(function, nn.Module):
-            function = function.forward
-        elif isinstance(function, FunctionType):
-            return function.__code__
-        elif isinstance(function, MethodType):
-            function = function.__func__
-        elif isinstance(function, functools.partial):
-            function = function.func
-        elif isinstance(function, Transformed):
-            function = function._function
-        else:
-            return None

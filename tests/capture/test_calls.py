@@ -1,0 +1,128 @@
+"""Calls of converted functions: what the table knows is done in its place, everything else is called."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import trace
+from graphwright.capture.python.calls import call
+
+
+def plain(*args: Any, **kwargs: Any) -> Any:
+    return args, kwargs
+
+
+class Owner:
+    def method(self, value: Any) -> Any:
+        return value
+
+
+# Without a capture, and inside of one with plain values, a call is what Python makes of it.
+CALLS = [
+    pytest.param(plain, (1,), {"key": 2}, id="function"),
+    pytest.param(Owner().method, (1,), {}, id="method"),
+    pytest.param(functools.partial(plain, 1), (2,), {}, id="partial"),
+    pytest.param(len, ([1, 2],), {}, id="len"),
+    pytest.param(max, (1, 2), {}, id="max"),
+    pytest.param(max, ([1, 2],), {"key": lambda value: -value}, id="max of a list"),
+    pytest.param(sorted, ([2, 1],), {"reverse": True}, id="sorted"),
+    pytest.param(math.prod, ([2, 3],), {}, id="math"),
+    pytest.param(isinstance, (1, int), {}, id="isinstance"),
+    pytest.param(type, (1,), {}, id="type"),
+    pytest.param(int, ("7",), {}, id="int"),
+    pytest.param(round, (1.26, 1), {}, id="round"),
+    pytest.param(dict, ([("a", 1)],), {"b": 2}, id="dict"),
+    pytest.param(collections.Counter, ("abca",), {}, id="Counter"),
+    pytest.param({"a": 1}.get, ("b", 3), {}, id="dict.get"),
+    pytest.param({1, 2}.union, ([3],), {}, id="set.union"),
+    pytest.param([1, 2].index, (2,), {}, id="list.index"),
+    pytest.param(", ".join, (["a", "b"],), {}, id="str.join"),
+    pytest.param("{} {key}".format, (1,), {"key": 2}, id="str.format"),
+    pytest.param(list.__len__, ([1, 2],), {}, id="of a class"),
+    pytest.param(int.__add__, (1, "a"), {}, id="NotImplemented"),
+]
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), CALLS)
+def test_calls_with_plain_values_are_those_of_python(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    expected = function(*args, **kwargs)
+    assert call(function, *args, **kwargs) == expected
+    found = []
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        found.append(call(function, *args, **kwargs))
+        return x + 1
+
+    trace(program, (torch.ones(2),))
+    assert found[0] == expected and type(found[0]) is type(expected)
+
+
+def test_an_error_of_what_is_called_is_that_of_python() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for function, args in ((len, ()), (int, ("a",)), (max, ()), ([].pop, (0,)), ({}.get, ())):
+            with pytest.raises((TypeError, ValueError, IndexError)) as expected:
+                function(*args)  # type: ignore[operator]
+            with pytest.raises(expected.type) as found:
+                call(function, *args)
+            assert str(found.value) == str(expected.value)
+        return x + 1
+
+    trace(program, (torch.ones(2),))
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "most"),
+    [
+        pytest.param(plain, (1, 2), 16, id="function"),
+        pytest.param(Owner().method, (1,), 20, id="method"),
+        pytest.param([].append, (1,), 12, id="list.append"),
+        pytest.param(len, ([1],), 18, id="len"),
+        pytest.param(isinstance, (1, int), 16, id="isinstance"),
+    ],
+)
+def test_a_plain_call_costs_few_calls(function: Callable[..., Any], args: tuple[Any, ...], most: int) -> None:
+    calls = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event == "call" and "graphwright" in frame.f_code.co_filename
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        call(function, *args)  # what is known of it from here on
+        before, calls = sys.getprofile(), 0
+        sys.setprofile(count)
+        try:
+            call(function, *args)
+        finally:
+            sys.setprofile(before)
+        return x + 1
+
+    trace(program, (torch.ones(2),))
+    assert 0 < calls <= most
+
+
+def test_a_function_of_math_goes_over_a_list_that_a_loop_has_made() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found = []
+            for row in x:
+                if row.sum() > 0:
+                    found.append(row.shape[0])
+            return x * math.prod(found)
+
+    model, gm = Model(), trace(Model(), (torch.ones(3, 2),))
+    for x in (torch.ones(3, 2), -torch.ones(3, 2), torch.tensor([[1.0, 1], [-1, -1], [2, 2]])):
+        assert torch.equal(gm(x), model(x))
