@@ -82,9 +82,19 @@ def passed_to_a_check(x: Tensor) -> Tensor:
     return x + found[0]
 
 
+def taken_apart_by_a_check(x: Tensor) -> Tensor:
+    found = []
+
+    def check_width(x: Tensor, name: str) -> None:
+        found.append(TABLE[name.removeprefix("w")])
+
+    check_width(x, f"w{x.shape[0]}")
+    return x + found[0]
+
+
 ELSEWHERE: list[Callable[[Tensor], Tensor]] = [
     Heads(), AskedHeads(), looked_up_in_an_assert, compared_in_a_check, checked_and_asked, kept_from_a_log,
-    beside_a_warning, looked_up_in_a_print, passed_to_a_check,
+    beside_a_warning, looked_up_in_a_print, passed_to_a_check, taken_apart_by_a_check,
 ]  # fmt: skip
 
 

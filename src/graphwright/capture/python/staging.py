@@ -54,6 +54,7 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.python.comprehensions import Comprehensions
+from graphwright.capture.python.message_texts import Text
 from graphwright.capture.source.caches import without_cache
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.plan import Conversions
@@ -70,58 +71,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RUNTIME",
-    "Text",
     "convert_methods",
     "converted_function",
     "initializer",
     "is_leaf",
 ]
-
-
-class Text(str):
-    """A message with the numbers of the example; `template` and `values` make it with those of a run.
-
-    A program that looks it up or compares it asks for its numbers: it was no message.
-    """
-
-    template: str
-    values: tuple[Any, ...]
-
-    def _ask(self) -> None:
-        for value in self.values:
-            format(value)
-
-    def __hash__(self) -> int:
-        self._ask()
-        return super().__hash__()
-
-    def __eq__(self, other: object) -> bool:
-        self._ask()
-        return super().__eq__(other)
-
-    def __ne__(self, other: object) -> bool:
-        self._ask()
-        return super().__ne__(other)
-
-    def __contains__(self, part: object) -> bool:
-        self._ask()
-        return super().__contains__(part)  # type: ignore[operator]
-
-    def __add__(self, other: str) -> str:
-        return _of_texts(self, other)
-
-    def __radd__(self, other: str) -> str:
-        return _of_texts(other, self)
-
-
-def _of_texts(*parts: str) -> str:
-    """A message made of others."""
-    text = Text("".join(map(str, parts)))
-    text.template = "".join(
-        part.template if type(part) is Text else part.replace("{", "{{").replace("}", "}}") for part in parts
-    )
-    text.values = tuple(value for part in parts if type(part) is Text for value in part.values)
-    return text
 
 
 class Runtime(Comprehensions):
