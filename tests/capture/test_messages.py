@@ -20,20 +20,14 @@ TABLE = {"2": 10.0, "3": 20.0}
 
 
 class Heads(nn.Module):
-    """Has one width of heads: for another one eager raises."""
+    """Has one width of heads: for another one eager raises. With `asks` its forward is converted."""
 
-    def __init__(self) -> None:
+    def __init__(self, asks: bool) -> None:
         super().__init__()
-        self.heads = {"in2": 1}
+        self.heads, self.asks = {"in2": 1}, asks
 
     def forward(self, x: Tensor) -> Tensor:
-        assert f"in{x.shape[-1]}" in self.heads
-        return x + 1
-
-
-class AskedHeads(Heads):
-    def forward(self, x: Tensor) -> Tensor:
-        if x.sum() > 0:
+        if self.asks and x.sum() > 0:
             x = x * 2
         assert f"in{x.shape[-1]}" in self.heads, f"none for {x.shape}"
         return x + 1
@@ -82,13 +76,23 @@ def passed_to_a_check(x: Tensor) -> Tensor:
     return x + found[0]
 
 
+def taken_apart_by_a_check(x: Tensor) -> Tensor:
+    found = []
+
+    def check_width(x: Tensor, name: str) -> None:
+        found.append(TABLE[name.removeprefix("w")])
+
+    check_width(x, f"w{x.shape[0]}")
+    return x + found[0]
+
+
 ELSEWHERE: list[Callable[[Tensor], Tensor]] = [
-    Heads(), AskedHeads(), looked_up_in_an_assert, compared_in_a_check, checked_and_asked, kept_from_a_log,
-    beside_a_warning, looked_up_in_a_print, passed_to_a_check,
+    Heads(False), Heads(True), looked_up_in_an_assert, compared_in_a_check, checked_and_asked, kept_from_a_log,
+    beside_a_warning, looked_up_in_a_print, passed_to_a_check, taken_apart_by_a_check,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("program", ELSEWHERE, ids=lambda program: getattr(program, "__name__", type(program).__name__))
+@pytest.mark.parametrize("program", ELSEWHERE, ids=lambda program: getattr(program, "__name__", None))
 @pytest.mark.filterwarnings("ignore:rows")
 def test_a_text_that_decides_something_is_that_of_the_run_or_guarded(program: Callable[[Tensor], Tensor]) -> None:
     gm = trace(program, (torch.ones(2),))

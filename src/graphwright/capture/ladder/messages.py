@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.outside.said import first_told
-from graphwright.capture.python.messages import Text
+from graphwright.capture.python.message_texts import Text
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.source.roles import Role, Standing, role_of
 from graphwright.capture.state.running import BOUNDARIES

@@ -13,64 +13,19 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import branch, recorder_of
 from graphwright.capture.outside.said import print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.statements import raising
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CHECKS", "Text", "asserted", "checked", "is_known", "printed", "text"]
+__all__ = ["CHECKS", "asserted", "checked", "is_known", "printed", "text"]
 
 CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
     torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
     torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
     torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
 }  # fmt: skip
-
-
-class Text(str):
-    """A message with the numbers of the example; `template` and `values` make it with those of a run.
-
-    A program that looks it up or compares it asks for its numbers: it was no message.
-    """
-
-    template: str
-    values: tuple[Any, ...]
-
-    def _ask(self) -> None:
-        for value in self.values:
-            format(value)
-
-    def __hash__(self) -> int:
-        self._ask()
-        return super().__hash__()
-
-    def __eq__(self, other: object) -> bool:
-        self._ask()
-        return super().__eq__(other)
-
-    def __ne__(self, other: object) -> bool:
-        self._ask()
-        return super().__ne__(other)
-
-    def __contains__(self, part: object) -> bool:
-        self._ask()
-        return super().__contains__(part)  # type: ignore[operator]
-
-    def __add__(self, other: str) -> str:
-        return _of_texts(self, other)
-
-    def __radd__(self, other: str) -> str:
-        return _of_texts(other, self)
-
-
-def _of_texts(*parts: str) -> str:
-    """A message made of others."""
-    text = Text("".join(map(str, parts)))
-    text.template = "".join(
-        part.template if type(part) is Text else part.replace("{", "{{").replace("}", "}}") for part in parts
-    )
-    text.values = tuple(value for part in parts if type(part) is Text for value in part.values)
-    return text
 
 
 def text(template: str, *values: Any) -> str:
