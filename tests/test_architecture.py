@@ -18,6 +18,7 @@ ROOMS = [
         "errors",
         "ir",
         "ops",
+        "values",
         "codegen",
         "runtime",
         "analysis",

@@ -18,6 +18,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.state.samples import Sample, Unlike
 from graphwright.capture.state.symbols import UNKNOWN
+from graphwright.values import is_named_tuple
 
 if TYPE_CHECKING:
     from graphwright.capture.state.parts import Joining
@@ -98,7 +99,7 @@ def kind_of_item(joining: Joining, value: Any, name: str) -> Any:
         for item in value:
             made = joined_kinds(joining, made, Many(type(value), kind_of_item(joining, item, name)), name)
         return dataclasses.replace(made, content=tuple(value), is_certain=True)
-    if type(value) in (tuple, list, torch.Size) or hasattr(value, "_fields"):
+    if type(value) in (tuple, list, torch.Size) or is_named_tuple(type(value)):
         return Parts(type(value), tuple([kind_of_item(joining, item, name) for item in value]))
     if type(value) is set or type(value) in DICTS[1:] or (type(value) is dict and not value):
         return kind_of_table(joining, value, name)

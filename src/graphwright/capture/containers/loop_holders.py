@@ -26,6 +26,7 @@ from graphwright.capture.state.samples import Sample, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.values import sequence
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -211,7 +212,7 @@ def value_of_kind(
             value_of_kind(recorder, part, item, name, place, targets_in(names[i]), give_up, _noted_part(kind, i, noted))
             for i, (part, item) in enumerate(zip(kind.parts, nodes, strict=True))
         ]
-        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
+        return sequence(kind.kind, items)
     if isinstance(kind, Table):
         return TABLES[0](recorder, kind, node, name, place, give_up, noted)
     made: Any = CLASSES[kind.kind](kind.content, recorder, node, name, place, kind.give_up or give_up)
@@ -268,7 +269,7 @@ def example_of_kind(kind: Any) -> Any:
         items = [example_of_kind(part) for part in kind.parts]
         if kind.kind is dict:
             return dict(zip(kind.keys, items, strict=True))
-        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
+        return sequence(kind.kind, items)
     if isinstance(kind, Table):
         return collections.defaultdict(kind.factory) if kind.factory else kind.kind()
     return kind.kind([] if kind.item is None else [example_of_kind(kind.item)])

@@ -43,12 +43,13 @@ from graphwright.capture.source.attribute_writes import place_of_write
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.symbols import as_number, leaves, symbol_of
+from graphwright.capture.state.symbols import as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import write_attribute
 from graphwright.runtime import new_object
+from graphwright.values import is_named_tuple, leaves, made
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -235,7 +236,7 @@ class Keeping:
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
             if is_plain_kind(kind.kind):
                 return new_object(kind.kind, **items)
-            return items if kind.kind is dict else _sequence(kind.kind, list(items.values()))
+            return made(kind.kind, items)
         assert isinstance(kind, ConstantKind)
         return kind.value
 
@@ -333,7 +334,7 @@ class Keeping:
             return NumberKind(symbol.kind, symbol.sample)
         if type(value) in _NUMBERS:
             return NumberKind(type(value), value)
-        if type(value) in (tuple, list, dict) or isinstance(value, torch.Size) or hasattr(type(value), "_fields"):
+        if type(value) in (tuple, list, dict) or isinstance(value, torch.Size) or is_named_tuple(type(value)):
             return ItemsKind(type(value), {key: self._kind(item) for key, item in _as_dict(value).items()})
         if is_plain_object(value) and _may_be_kept(value):
             return ItemsKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
@@ -446,7 +447,3 @@ _PLAIN = (
     torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
     torch.memory_format, torch.Generator,
 )  # fmt: skip
-
-
-def _sequence(kind: type, items: list[Any]) -> Any:
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)

@@ -24,7 +24,7 @@ from graphwright.capture.containers.opening import OPENABLE, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note, parts_of
+from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
@@ -37,6 +37,7 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
+from graphwright.values import parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -350,25 +351,25 @@ class LoopRegion:
         if type(entry) is not type(after):
             kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
             raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
-        parts = parts_of(entry)
-        if parts is None:
+        before = parts(entry)
+        if before is None:
             if entry == after:
                 return tree
             if type(entry) is set and (whole is None or type(whole) is set):
                 raise Grows(entry if whole is None else whole, name)
             raise Unlike(f"{name or 'a value'} is another object of class {type(entry).__name__} after an iteration")
-        its = parts_of(after)
+        its = parts(after)
         assert its is not None
-        if list(parts) != list(its):
+        if list(before) != list(its):
             if type(entry) in OPENABLE and (whole is None or type(whole) in OPENABLE):
                 raise Grows(entry if whole is None else whole, name)
             what = "keys" if isinstance(entry, dict) else "items"
             raise Unlike(
-                f"{name or type(entry).__name__} has {len(parts)} {what} before an iteration, {len(its)} after it"
+                f"{name or type(entry).__name__} has {len(before)} {what} before an iteration, {len(its)} after it"
             )
-        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts_of(tree) or {}
+        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts(tree) or {}
         compared = {
-            key: self._compared(held[key], parts[key], its[key], key if isinstance(key, str) else "") for key in parts
+            key: self._compared(held[key], before[key], its[key], key if isinstance(key, str) else "") for key in before
         }
         return tree if all(compared[key] is held[key] for key in held) else Tree(type(entry), compared)
 
@@ -504,11 +505,11 @@ class LoopRegion:
                 slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
                 slots.append(slot)
                 return slot
-            parts, its = parts_of(value), parts_of(last)
-            if parts is None or not parts:
+            held, its = parts(value), parts(last)
+            if not held:
                 return value
-            its = parts if its is None or its.keys() != parts.keys() else its
-            return Tree(type(value), {key: out(part, its[key]) for key, part in parts.items()})
+            its = held if its is None or its.keys() != held.keys() else its
+            return Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
 
         if type(tree.after) is BoundIf:
             held, decider = tree.after.parts()

@@ -57,12 +57,13 @@ from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import BOUNDARIES, RUN, Refusal, refusal, stopping
 from graphwright.capture.state.side_ended import Raised
-from graphwright.capture.state.symbols import Symbol, leaves, symbol_of
+from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
 from graphwright.runtime import expect
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

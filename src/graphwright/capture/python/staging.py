@@ -60,10 +60,11 @@ from graphwright.capture.state.plan import Conversions
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.samples import UNSET
-from graphwright.capture.state.symbols import UNKNOWN, leaves
+from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

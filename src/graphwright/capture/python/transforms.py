@@ -25,11 +25,11 @@ from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.side_ended import Raised
-from graphwright.capture.state.symbols import leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import TRANSFORMS, transformed, unpack
+from graphwright.values import leaves, sequence
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -180,7 +180,7 @@ class Transforms:
         if isinstance(value, dict):
             held = kind(zip(value, items, strict=True))
         else:
-            held = kind(*items) if hasattr(kind, "_fields") else kind(items)
+            held = sequence(kind, items)
         return self.know_whole(held, make)
 
     # ---- bodies
@@ -280,7 +280,7 @@ class _Feed:
             items = [
                 self._value(value[i], marks[i], _item(self._recorder, self._region, make, i)) for i in range(len(value))
             ]
-            return know(kind(*items) if hasattr(kind, "_fields") else kind(items), make)
+            return know(sequence(kind, items), make)
         if isinstance(value, dict):
             held = {
                 key: self._value(

@@ -68,12 +68,13 @@ from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
-from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
+from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
+from graphwright.values import is_named_tuple, leaves, sequence
 
 __all__ = ["Recorder"]
 
@@ -393,9 +394,7 @@ class Recorder:
                 for i, item in enumerate(value)
             ]
             kind = type(value)
-            if kind is list or kind is tuple:
-                return kind(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return kind(items) if kind is list or kind is tuple else sequence(kind, items)
         if isinstance(value, dict):
             return type(value)((key, self._items(item, self.item_node(node, key))) for key, item in value.items())
         if isinstance(value, numpy.ndarray | numpy.generic) or (self.gives_data and not isinstance(value, _KINDS)):
@@ -471,7 +470,7 @@ class Recorder:
             return self._array_node(value)
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        if is_named_tuple(kind):
             items = [self.argument(item) for item in value]
             return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
         if is_named_result(value) and not self.is_finishing:
@@ -548,9 +547,7 @@ class Recorder:
             return value.example()
         if isinstance(value, tuple):
             items = [self.to_examples(item) for item in value]
-            if kind is tuple:
-                return tuple(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return tuple(items) if kind is tuple else sequence(kind, items)
         if isinstance(value, list):
             return [self.to_examples(item) for item in list.__iter__(value)]
         if isinstance(value, dict):
