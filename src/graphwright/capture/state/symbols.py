@@ -16,7 +16,7 @@ import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
-from graphwright.values import leaves
+from graphwright.values import UNKNOWN, leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
 
 Number = int | float | bool
-UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
 
 
 class Symbol:
