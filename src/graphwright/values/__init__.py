@@ -25,11 +25,15 @@ from graphwright.values.kinds import (
     TensorKind,
     TextKind,
     kind_of,
+    loose_sizes,
+    with_example,
+    without_none,
 )
 from graphwright.values.structure import is_named_tuple, is_record, leaves, made, map_leaves, parts, rebuild, sequence
 
 __all__ = [
     "ANY", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Kind", "MappingKind", "MixedKind", "NoJoin", "NumberKind",
     "OptionalKind", "Policy", "RecordKind", "SequenceKind", "TensorKind", "TextKind", "covers", "is_named_tuple",
-    "is_record", "join", "kind_of", "leaves", "made", "map_leaves", "parts", "rebuild", "sequence",
+    "is_record", "join", "kind_of", "leaves", "loose_sizes", "made", "map_leaves", "parts", "rebuild", "sequence",
+    "with_example", "without_none",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from graphwright.values.kinds import (
     TensorKind,
     TextKind,
     kind_of,
+    without_none,
 )
 
 __all__ = ["NoJoin", "Policy", "covers", "join"]
@@ -183,14 +184,8 @@ def _constant_and_more(constant: ConstantKind, kind: Kind, policy: Policy) -> Ki
 
 
 def _optional(one: Kind, other: Kind, policy: Policy) -> Kind | None:
-    item = join(_without_none(one), _without_none(other), policy)
+    item = join(without_none(one), without_none(other), policy)
     return item if item is MIXED else OptionalKind(item)
-
-
-def _without_none(kind: Kind) -> Kind | None:
-    if isinstance(kind, OptionalKind):
-        return kind.item
-    return None if isinstance(kind, ConstantKind) and kind.value is None else kind
 
 
 def _mixed(one: Kind, other: Kind, policy: Policy) -> Kind | None:

@@ -16,7 +16,8 @@ from graphwright.values.structure import is_named_tuple, made, parts
 
 __all__ = [
     "ANY", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Kind", "MappingKind", "MixedKind", "NumberKind",
-    "OptionalKind", "RecordKind", "SequenceKind", "TensorKind", "TextKind", "kind_of",
+    "OptionalKind", "RecordKind", "SequenceKind", "TensorKind", "TextKind", "kind_of", "loose_sizes", "with_example",
+    "without_none",
 ]  # fmt: skip
 
 
@@ -246,3 +247,36 @@ def kind_of(value: Any, own: Callable[[Any], Kind | None] = lambda value: None) 
     if isinstance(value, torch.Tensor):
         return TensorKind.like(value)
     return _OF_CLASS.get(kind, ConstantKind)(value)
+
+
+def without_none(kind: Kind | None) -> Kind | None:
+    """The kind of the values that are not None; None where there are none.
+
+    >>> print(without_none(OptionalKind(NumberKind(int))), without_none(ConstantKind(None)))
+    int None
+    """
+    if isinstance(kind, OptionalKind):
+        return kind.item
+    return None if isinstance(kind, ConstantKind) and kind.value is None else kind
+
+
+def loose_sizes(kind: Kind) -> frozenset[int]:
+    """The dimensions of tensors of a kind whose sizes differ."""
+    item = without_none(kind)
+    return item.loose if isinstance(item, TensorKind) else frozenset()
+
+
+def with_example(kind: Kind, other: Kind) -> Kind:
+    """A kind of tensor, number or text with the example of another kind of such.
+
+    >>> with_example(NumberKind(int, 1), NumberKind(int, 2)).hint
+    2
+    """
+    own = without_none(other)
+    if isinstance(kind, OptionalKind):
+        return OptionalKind(with_example(kind.item, other))
+    if isinstance(kind, TensorKind) and isinstance(own, TensorKind):
+        return dataclasses.replace(kind, example=own.example)
+    if isinstance(kind, NumberKind) and isinstance(own, NumberKind):
+        return own if kind.kind is own.kind else kind
+    return own if isinstance(kind, TextKind) and isinstance(own, TextKind) else kind

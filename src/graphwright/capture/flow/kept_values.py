@@ -25,10 +25,10 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.samples import MISSING, UNSET, Sample, Unlike
+from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
-from graphwright.values import made, parts, rebuild
+from graphwright.values import Kind, made, parts, rebuild
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -45,7 +45,7 @@ class _Kept:
 
     number: int
     initial: Any
-    sample: Sample
+    sample: Kind
     name: str
     only: Any  # what alone was kept there
 

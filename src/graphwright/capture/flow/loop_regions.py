@@ -31,13 +31,13 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, stopping
-from graphwright.capture.state.samples import MISSING, UNSET, Grows, Sample, Unlike
+from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
-from graphwright.values import parts
+from graphwright.values import NumberKind, loose_sizes, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -170,7 +170,7 @@ class LoopRegion:
             self._rehearse(template, mark, count)
         else:
             self._repeat_content()
-            if any(slot.sample.loose for slot in self._slots):
+            if any(loose_sizes(slot.sample) for slot in self._slots):
                 contents = [(grown, grown.content()) for grown, _ in self._grown]
                 if not self._rehearse(template, mark, 2):
                     raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
@@ -430,7 +430,7 @@ class LoopRegion:
         stops = run.stop is not None and run.stop is not False
         broken = None
         if self._asks_how and stops:
-            broken = Slot(False, Sample(kind=bool, hint=False), "broken", run.stop, run.stop)
+            broken = Slot(False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
         outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]

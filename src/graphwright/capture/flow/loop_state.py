@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from graphwright.capture.state.samples import Sample
-from graphwright.values import made, parts
+from graphwright.values import Kind, made, parts
 
 __all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note"]
 
@@ -16,7 +15,7 @@ class Slot:
     """A value that a loop carries: what it is before the loop, an example of it, and what an iteration leaves."""
 
     initial: Any
-    sample: Sample
+    sample: Kind
     name: str
     after: Any = None
     last: Any = None  # what the last iteration of the example leaves
