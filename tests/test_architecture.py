@@ -20,6 +20,7 @@ ROOMS = [
         "errors",
         "ir",
         "ops",
+        "values",
         "codegen",
         "runtime",
         "analysis",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.spellings import name_of_target
-from graphwright.capture.state.symbols import Symbol, is_symbolic, leaves, symbol_of
+from graphwright.capture.state.symbols import Symbol, is_symbolic, symbol_of
 from graphwright.ir import Node, Target, nodes_in
 from graphwright.ops import (
     cond,
@@ -22,6 +22,7 @@ from graphwright.ops import (
     unpack,
     while_loop,
 )
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -33,10 +33,11 @@ from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
-from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, leaves
+from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -31,6 +31,7 @@ from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.ops import cond
+from graphwright.values import is_record, made, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -358,27 +359,18 @@ def _join(recorder: Capture, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_
         return _slot(a, b, leaves) if verdict == "join" else a
     if type(a) is not type(b):
         raise Unlike(f"{recorder.joining.kind_name(a)} on one side, {recorder.joining.kind_name(b)} on the other")
-    if isinstance(a, tuple | list):
-        if len(a) != len(b):
-            raise Unlike(f"{len(a)} items on one side, {len(b)} on the other")
-        items = [_join(recorder, x, y, leaves, may_be_none) for x, y in zip(a, b, strict=True)]
-        if all(map(operator.is_, items, a)):
+    held, its = parts(a), parts(b)
+    if held is None or its is None:
+        if a == b:
             return a
-        return type(a)(*items) if hasattr(a, "_fields") else _Container(type(a), items)
-    if isinstance(a, dict):
-        if list(a) != list(b):
-            raise Unlike("different keys on the two sides")
-        if all(a[key] is b[key] for key in a):
-            return a
-        return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves, may_be_none) for key in a})
-    if dataclasses.is_dataclass(a) and not isinstance(a, type):
-        fields = {
-            f.name: _join(recorder, getattr(a, f.name), getattr(b, f.name), leaves) for f in dataclasses.fields(a)
-        }
-        return _Container(type(a), fields)
-    if a == b:
-        return a
-    raise Unlike(f"two different objects of class {type(a).__name__}")
+        raise Unlike(f"two different objects of class {type(a).__name__}")
+    if list(held) != list(its):
+        is_sequence = isinstance(a, tuple | list)
+        sizes = f"{len(held)} items on one side, {len(its)} on the other"
+        raise Unlike(sizes if is_sequence else "different keys on the two sides")
+    may_be_none = may_be_none or is_record(a)
+    joined = {key: _join(recorder, part, its[key], leaves, may_be_none) for key, part in held.items()}
+    return a if all(joined[key] is held[key] for key in held) else _Container(type(a), joined)
 
 
 def _keys_of(held: Any) -> Any:
@@ -398,15 +390,12 @@ def _set_on_one_side(recorder: Capture, value: Any, leaves: list[tuple[Any, Any]
     """Join a value with none: what of it only a run has is None on the other side."""
     if recorder.joining.is_open(value) or type(value) in (int, float, bool):
         return _slot(MISSING, value, leaves) if is_second else _slot(value, MISSING, leaves)
-    if isinstance(value, tuple | list):
-        items = [_set_on_one_side(recorder, item, leaves, is_second) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
-    if isinstance(value, dict):
-        return _Container(
-            type(value),
-            {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in value.items()},
-        )
-    return value
+    held = None if is_record(value) else parts(value)
+    if held is None:
+        return value
+    return _Container(
+        type(value), {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in held.items()}
+    )
 
 
 def _bound_at_exit(recorder: Capture, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
@@ -443,7 +432,7 @@ class _Container:
     """In joined values: a container to make of joined items."""
 
     kind: type
-    items: Any
+    items: dict[Any, Any]
 
 
 def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
@@ -472,17 +461,12 @@ def _leaves_from(
             if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
                 return _slot(value, value, leaves)
             return value
-        if isinstance(value, tuple | list):
-            known = dict(enumerate(was)) if type(was) is type(value) else {}
-            items = [outside(item, known.get(i, EMPTY)) for i, item in enumerate(value)]
-            if all(map(operator.is_, items, value)):
-                return value
-            return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
-        if type(value) is dict:
-            known = was if type(was) is dict else {}
-            held = {name: outside(item, known.get(name, EMPTY)) for name, item in value.items()}
-            return value if all(held[key] is value[key] for key in held) else _Container(dict, held)
-        return value
+        held = parts(value) if isinstance(value, tuple | list) or type(value) is dict else None
+        if held is None:
+            return value
+        known: dict[Any, Any] = (parts(was) or {}) if type(was) is type(value) else {}
+        now = {key: outside(item, known.get(key, EMPTY)) for key, item in held.items()}
+        return value if all(now[key] is held[key] for key in held) else _Container(type(value), now)
 
     return [outside(*pair) for pair in zip(values, before, strict=True)]
 
@@ -514,10 +498,5 @@ def _fill(value: Any, values: list[Any]) -> Any:
     if isinstance(value, Bound):
         return Bound(_fill(value.value, values))
     if isinstance(value, _Container):
-        if isinstance(value.items, dict):
-            items = {key: _fill(item, values) for key, item in value.items.items()}
-            return value.kind(**items) if dataclasses.is_dataclass(value.kind) else value.kind(items)
-        return value.kind([_fill(item, values) for item in value.items])
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[_fill(item, values) for item in value])
+        return made(value.kind, {key: _fill(item, values) for key, item in value.items.items()})
     return value

@@ -21,8 +21,8 @@ from graphwright.capture.proxies.uncertain import (
 from graphwright.capture.python.entering import initializer
 from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.symbols import leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

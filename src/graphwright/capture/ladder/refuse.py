@@ -18,9 +18,10 @@ from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.obstacles import Category
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import Refusal, refusal
-from graphwright.capture.state.symbols import Symbol, leaves, symbol_of
+from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

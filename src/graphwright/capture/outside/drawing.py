@@ -15,7 +15,7 @@ import numpy
 
 from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.source.origins import user_frame
-from graphwright.capture.state.symbols import leaves
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

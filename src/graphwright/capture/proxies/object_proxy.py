@@ -15,9 +15,10 @@ import numpy
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.state.symbols import is_symbolic, leaves
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -24,7 +24,7 @@ from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.symbols import leaves
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import Forking, Knowledge, Messages, Raises, Refusals, Staging, Subjects
-    from graphwright.capture.state.samples import Sample, Verdict
+    from graphwright.capture.state.samples import Verdict
     from graphwright.capture.state.symbols import Number, Symbol
     from graphwright.capture.state.tensor_proxy import TensorProxy
     from graphwright.ir import Argument, Node
+    from graphwright.values import Kind, Policy
 
 __all__ = [
     "Handlers",
@@ -226,7 +227,8 @@ class TypedNumbers(Numbers, Protocol):
 class Joining(Protocol):
     """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""
 
-    is_untyped: bool  # whether nothing is known of a value but how it is made
+    def policy(self, name: str) -> Policy:
+        """Which values of a container are joined, and to what; `name` is what the container is called."""
 
     def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
         """Say what becomes of two values. Raises Unlike."""
@@ -234,22 +236,19 @@ class Joining(Protocol):
     def carried(self, entry: Any, after: Any) -> Verdict:
         """Say what becomes of a value that an iteration of a loop finds, and leaves another way. Raises Unlike."""
 
-    def sample(self, entry: Any, after: Any) -> Sample:
+    def sample(self, entry: Any, after: Any) -> Kind:
         """What a value is like that is `entry` before a loop and `after` after an iteration."""
 
-    def widened(self, sample: Sample, after: Any) -> Sample:
+    def widened(self, sample: Kind, after: Any) -> Kind:
         """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
 
-    def merged(self, one: Sample, other: Sample) -> Sample:
-        """What a value is like that is like one or another. Raises Unlike."""
-
-    def like(self, sample: Sample, value: Any) -> Sample:
+    def like(self, sample: Kind, value: Any) -> Kind:
         """A sample with the example of a value of its kind."""
 
-    def changes_size(self, sample: Sample, after: Any) -> bool:
+    def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether each iteration leaves a tensor of another size."""
 
-    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
         """The value in the program of a node that gives something like a sample, for numbers with this hint."""
 
     def node_of(self, value: Any) -> Node | None:

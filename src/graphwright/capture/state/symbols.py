@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
+from graphwright.values import UNKNOWN, leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
+__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
 
 Number = int | float | bool
-UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
 
 
 class Symbol:
@@ -259,20 +259,6 @@ def is_symbolic(value: Any) -> bool:
 def symbol_of(value: Any) -> Symbol | None:
     """Return the symbol behind a torch number, or None for any other value."""
     return value.node if isinstance(value, _Number) else None
-
-
-def leaves(value: Any) -> Iterator[Any]:
-    """Iterate over the values in nested tuples, lists, dicts and slices."""
-    if isinstance(value, tuple | list):
-        for item in list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value):
-            yield from leaves(item)
-    elif isinstance(value, dict):
-        for item in dict.values(value):
-            yield from leaves(item)
-    elif isinstance(value, slice):
-        yield from leaves((value.start, value.stop, value.step))
-    else:
-        yield value
 
 
 def as_first_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.whole_calls import is_whole
+from graphwright.capture.containers.item_kinds import kind_of_item
 from graphwright.capture.containers.joining import are_of_run
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.recording import TracerBase
 from graphwright.capture.proxies.spellings import is_setitem, written_argument
-from graphwright.capture.state.samples import Sample, Unlike, Verdict
+from graphwright.capture.state.samples import Unlike, Verdict, WholeKind
 from graphwright.ir import Argument, Node
+from graphwright.values import ANY, Kind, Policy
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Plan
@@ -106,11 +108,16 @@ class UntypedJoining:
     None must not become a proxy, which nobody could tell from a tensor; nor must text, or a container.
     """
 
-    is_untyped = True
-
     def __init__(self, tracer: TracerBase, plan: Plan) -> None:
         self._tracer = tracer
         self._plan = plan
+
+    def policy(self, name: str) -> Policy:
+        """Nothing is known of a value but that it is one."""
+        return Policy(
+            (), (), texts_differ=True, lengths_differ=True, values_may_be_any=True,
+            kind_of=lambda key: kind_of_item(self, key, name),
+        )  # fmt: skip
 
     def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
         """Say what becomes of two values. Raises Unlike."""
@@ -140,36 +147,32 @@ class UntypedJoining:
             return "same"
         return "join" if isinstance(entry, _JOINED) and isinstance(after, _JOINED) else "look inside"
 
-    def sample(self, entry: Any, after: Any) -> Sample:
+    def sample(self, entry: Any, after: Any) -> Kind:
         """What a value is like: nobody knows."""
         if is_growing(after) or is_growing(entry):
-            return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
-        return Sample()
+            return WholeKind(after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
+        return ANY
 
-    def widened(self, sample: Sample, after: Any) -> Sample:
+    def widened(self, sample: Kind, after: Any) -> Kind:
         """What a value is like that an iteration leaves so, too. Raises Unlike for what is no value of a run."""
-        if sample.whole is not None and are_of_run(sample.whole, after):
+        if isinstance(sample, WholeKind) and are_of_run(sample.whole, after):
             whole = sample.whole.joined_with(after)
-            return sample if whole.kind is sample.whole.kind else Sample(whole=whole)
-        if not isinstance(after, _JOINED) or sample.whole is not None:
+            return sample if whole.kind is sample.whole.kind else WholeKind(whole)
+        if not isinstance(after, _JOINED) or isinstance(sample, WholeKind):
             raise Unlike(f"a value of the run before, {self.kind_name(after)} after an iteration")
         return sample
 
-    def merged(self, one: Sample, other: Sample) -> Sample:
-        """What a value is like that is like one or another: nobody knows."""
-        return one
-
-    def like(self, sample: Sample, value: Any) -> Sample:
+    def like(self, sample: Kind, value: Any) -> Kind:
         """A sample with the example of a value: there are none."""
         return sample
 
-    def changes_size(self, sample: Sample, after: Any) -> bool:
+    def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether a size changes: nobody knows it."""
         return False
 
-    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
         """The value in the program of a node."""
-        return self._tracer.proxy(node) if sample.whole is None else sample.whole.on(node)
+        return sample.whole.on(node) if isinstance(sample, WholeKind) else self._tracer.proxy(node)
 
     def node_of(self, value: Any) -> Node | None:
         """The node of a value that only a run has."""

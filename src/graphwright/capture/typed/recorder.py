@@ -69,7 +69,7 @@ from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
-from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
+from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
@@ -77,6 +77,7 @@ from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
+from graphwright.values import is_named_tuple, leaves, sequence
 
 __all__ = ["Recorder"]
 
@@ -415,9 +416,7 @@ class Recorder:
                 for i, item in enumerate(value)
             ]
             kind = type(value)
-            if kind is list or kind is tuple:
-                return kind(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return kind(items) if kind is list or kind is tuple else sequence(kind, items)
         if isinstance(value, dict):
             return type(value)(
                 (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
@@ -494,7 +493,7 @@ class Recorder:
             return self._tensors.array_node(value)
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        if is_named_tuple(kind):
             items = [self.argument(item) for item in value]
             return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
         if is_named_result(value) and not self.is_finishing:
@@ -536,9 +535,7 @@ class Recorder:
             return value.example()
         if isinstance(value, tuple):
             items = [self.to_examples(item, may_be_size) for item in value]
-            if kind is tuple:
-                return tuple(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return tuple(items) if kind is tuple else sequence(kind, items)
         if isinstance(value, list):
             return [self.to_examples(item, may_be_size) for item in list.__iter__(value)]
         if isinstance(value, dict):
