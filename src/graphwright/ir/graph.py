@@ -58,6 +58,16 @@ class NodeList:
                     yield node
                 node = node._prev
 
+    def now(self) -> list[Node]:
+        """List the nodes as they are now: in one walk, where many are gone over."""
+        root, direction = self._graph._root, self._direction
+        nodes = []
+        node = getattr(root, direction)
+        while node is not root:
+            nodes.append(node)
+            node = node._next if direction == "_next" else node._prev
+        return nodes
+
     def __reversed__(self) -> Iterator[Node]:
         return iter(NodeList(self._graph, "_prev" if self._direction == "_next" else "_next"))
 
@@ -165,10 +175,10 @@ class Graph:
         if target is None:
             if op == "call_function":
                 raise AssertionError("target must not be None for call_function op: say which function")
-            return [node for node in self.nodes if node._op == op]
+            return [node for node in self.nodes.now() if node._op == op]
         if self._index is None:
             self._index = {}
-            for node in self.nodes:
+            for node in self.nodes.now():
                 self._index.setdefault(_index_key(node._op, node._target), {})[node] = None
         found = list(self._index.get(_index_key(op, target), ()))
         if sort:

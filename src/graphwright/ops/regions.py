@@ -159,7 +159,7 @@ def _check(node: Node, names: tuple[str, ...], bodies: tuple[int, ...], more: in
     for i in bodies:
         body = node.args[i]
         if isinstance(body, Graph):
-            inputs = sum(inner.op == "placeholder" for inner in body.nodes)
+            inputs = len(body.find_nodes(op="placeholder"))
             if inputs != given:
                 return f"gives {given} values to its {names[i]!r}, which takes {inputs}"
         elif not callable(body):

@@ -17,26 +17,32 @@ _WITHOUT_EFFECT = frozenset({
 
 def erase_unused(graph: Graph) -> None:
     """Erase what nothing reads and what has no effect, inside regions first, and inputs that no branch reads."""
-    for node in reversed(list(graph.nodes)):
+    for node in reversed(graph.nodes.now()):
         if node._position is None:
             continue
-        if node.target is cond:
-            for body in (node.args[1], node.args[2]):
-                erase_unused(body)
-            _drop_results(node)
-            _drop_operands(node)
-        if is_loop(node):
-            for body in bodies_of(node):
-                erase_unused(body)
-        if node.target is transformed:
-            if is_attempt(node):
-                _drop_unread(node)
-            erase_unused(node.args[1])
-            _drop_closed_over(node)
-        if node.users or node.op in ("placeholder", "output"):
+        if graph.has_bodies and node._op == "call_function":
+            _tidy_bodies(node)
+        if node.users or node._op in ("placeholder", "output"):
             continue
-        if node.op == "get_attr" or node.target in _WITHOUT_EFFECT or (node.target is cond and _is_empty(node)):
+        if node._op == "get_attr" or node.target in _WITHOUT_EFFECT or (node.target is cond and _is_empty(node)):
             graph.erase_node(node)
+
+
+def _tidy_bodies(node: Node) -> None:
+    """Erase what is unused in the bodies of a node, then inputs and results that nobody wants."""
+    if node.target is cond:
+        for body in (node.args[1], node.args[2]):
+            erase_unused(body)
+        _drop_results(node)
+        _drop_operands(node)
+    elif is_loop(node):
+        for body in bodies_of(node):
+            erase_unused(body)
+    elif node.target is transformed:
+        if is_attempt(node):
+            _drop_unread(node)
+        erase_unused(node.args[1])
+        _drop_closed_over(node)
 
 
 def _is_empty(node: Node) -> bool:
@@ -95,7 +101,7 @@ def _drop_operands(node: Node) -> None:
         for body in (true, false):
             body.output_node().args = (None,)
             erase_unused(body)
-    inputs = [[inner for inner in body.nodes if inner.op == "placeholder"] for body in (true, false)]
+    inputs = [body.find_nodes(op="placeholder") for body in (true, false)]
     used = [bool(a.users or b.users) for a, b in zip(*inputs, strict=True)]
     if all(used):
         return
@@ -110,7 +116,7 @@ def _drop_operands(node: Node) -> None:
 def _drop_closed_over(node: Node) -> None:
     """Remove the operands that the body of a transform does not use."""
     transform, body, inputs, operands, options = node.args
-    placeholders = [inner for inner in body.nodes if inner.op == "placeholder"]
+    placeholders = body.find_nodes(op="placeholder")
     pairs = list(zip(placeholders[len(placeholders) - len(operands) :], operands, strict=True))
     for placeholder, _ in pairs:
         if not placeholder.users:
