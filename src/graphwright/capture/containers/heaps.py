@@ -28,7 +28,11 @@ _CHOOSING: dict[Any, bool] = {heapq.nlargest: True, heapq.nsmallest: False}
 
 
 def heap_call(
-    recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    recorder: Capture,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[..., Any],
 ) -> Any:
     """Record a call of one of `heapq`'s functions; NotImplemented for others, and where the program knows the heap.
 
@@ -56,7 +60,7 @@ def heap_call(
     return _changed(recorder, function, heap, *args[1:])
 
 
-def _changed(recorder: Capture, function: Any, heap: LoopList, *values: Any) -> Any:
+def _changed(recorder: Capture, function: Callable[..., Any], heap: LoopList, *values: Any) -> Any:
     for value in values:
         heap._admit(value)
     arguments = (heap.node_of(), *map(heap._written, values))
@@ -73,7 +77,7 @@ def _changed(recorder: Capture, function: Any, heap: LoopList, *values: Any) -> 
     return heap._made(kind, node, heap.name)
 
 
-def _of_example(recorder: Capture, function: Any, heap: LoopList, values: tuple[Any, ...]) -> list[Any]:
+def _of_example(recorder: Capture, function: Callable[..., Any], heap: LoopList, values: tuple[Any, ...]) -> list[Any]:
     """Do the same to what the heap holds for the example; return what that gives, as far as that is known."""
     held, is_known = [_Entry(recorder, item) for item in heap.content()], recorder.examples.is_real and heap.is_certain
     given: Any = None

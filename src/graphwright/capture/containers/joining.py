@@ -32,6 +32,7 @@ from graphwright.values import (
 )
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["RUN", "Joining", "are_of_run"]
@@ -190,7 +191,7 @@ class Joining:
             self._recorder.questions.optionals.are_there = True
         return proxy
 
-    def _is_start(self, number: Any, tensor: Any) -> bool:
+    def _is_start(self, number: Any, tensor: torch.Tensor) -> bool:
         """Tell whether a number and a tensor are what a loop adds up: `total = 0`, then `total = total + row`."""
         if not isinstance(tensor, TensorProxy) or _number_kind(number) is None:
             return False
@@ -219,7 +220,7 @@ class Joining:
         """Tell whether lists that are items get longer."""
         return self._recorder.plan.items_grow
 
-    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
+    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""
         recorder = self._recorder
         taken = recorder.numbers.hint(subject)
@@ -279,7 +280,7 @@ def are_of_run(one: Any, other: Any) -> bool:
     return type(its) is whole.base or (type(its) is type(whole) and its.base is whole.base)
 
 
-def _is_bool_or_tensor(flag: Any, tensor: Any) -> bool:
+def _is_bool_or_tensor(flag: bool, tensor: torch.Tensor) -> bool:
     """Tell whether two values are a bool and a tensor of one bool: `skip = False`, or else `skip = x < y`."""
     if type(flag) is not bool or not isinstance(tensor, TensorProxy):
         return False

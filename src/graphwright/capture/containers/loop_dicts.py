@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item, kind_of_table, seen
@@ -24,6 +24,7 @@ from graphwright.ir import Node
 from graphwright.values import MappingKind, RecordKind, SequenceKind
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Keyed", "LoopDict", "shown_key", "shown_of"]
@@ -48,7 +49,7 @@ class Keyed(Holder):
         node: Node,
         kind: MappingKind,
         name: str,
-        place: Any,
+        place: Place | None,
         give_up: Callable[[], Any] | None = None,
         noted: Callable[[Any], None] | None = None,
     ) -> None:
@@ -69,7 +70,7 @@ class Keyed(Holder):
         """The kind of an item that this is."""
         return self.kind
 
-    def _admit(self, key: Any, value: Any) -> None:
+    def _admit(self, key: Hashable, value: Any) -> None:
         """Note what kind of key and value there is. Raises Unlike where these are of different kinds."""
         joining, kind = self.recorder.joining, self.kind
         try:
@@ -131,7 +132,7 @@ class Keyed(Holder):
         if not self.is_certain and examples.are_there and not examples.is_real:
             raise stopping(NeedsRealValues("what is in a dict or set depends on data"))
 
-    def has(self, key: Any) -> Any:
+    def has(self, key: Hashable) -> Any:
         """`key in self`: a bool of the program."""
         known = shown_key(key)
         hint = UNKNOWN if not self.is_certain or known is UNKNOWN else known in self.shown
@@ -204,7 +205,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
 
     # ---- reads
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Hashable) -> Any:
         if self.kind.factory is None:
             if self.kind.kind is not collections.Counter:
                 self._may_raise()
@@ -216,16 +217,16 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
             self._admit(key, self.kind.factory())
         return self._lent(key, node)
 
-    def _lent(self, key: Any, node: Node) -> Any:
+    def _lent(self, key: Hashable, node: Node) -> Any:
         """The value of a key that is there, which the program may change."""
         item, known = self._value(self._shown_at(key, self.kind.item), node), shown_key(key)
         is_shown = known is not UNKNOWN and known in self.shown
         return self._lend(item, (lambda: self._show(known, key, item)) if is_shown else None)
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: Any = None) -> Any:
         return self._or_default("get", key, default)
 
-    def pop(self, key: Any, *default: Any) -> Any:
+    def pop(self, key: Hashable, *default: Any) -> Any:
         if default:
             value = self._or_default("pop", key, default[0])
         else:
@@ -235,7 +236,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         self._keep(lambda known: self.shown.pop(known, None), key)
         return value
 
-    def _or_default(self, method: str, key: Any, default: Any) -> Any:
+    def _or_default(self, method: str, key: Hashable, default: Any) -> Any:
         """What a key has, or a default: of one kind, or of whatever a branch can join."""
         joining = self.recorder.joining
         try:
@@ -252,7 +253,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
             return self._value(kind, self._method(method, self._key(key)) if method == "get" else self._popped(key))
         return self._value(kind, self._method(method, self._key(key), self._written(default)))
 
-    def _popped(self, key: Any) -> Node:
+    def _popped(self, key: Hashable) -> Node:
         return self._method("pop", self._key(key), None)
 
     def keys(self) -> Any:
@@ -296,21 +297,21 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
 
     # ---- writes
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: Any) -> None:
         self._admit(key, value)
         arguments = (self._read(), self.recorder.argument(key), self._written(value))
         self.recorder.node("call_function", operator.setitem, arguments, {})
         self._keep(lambda known: self._show(known, key, value), key)
 
-    def _show(self, known: Any, key: Any, value: Any) -> None:
+    def _show(self, known: Any, key: Hashable, value: Any) -> None:
         self.shown[known] = (self.shown.get(known, (key,))[0], value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Hashable) -> None:
         self._may_raise()
         self._function(operator.delitem, key)
         self._keep(lambda known: self.shown.pop(known, None), key)
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
+    def setdefault(self, key: Hashable, default: Any = None) -> Any:
         self._admit(key, default)
         node = self._method("setdefault", self._key(key), self._written(default))
         self._keep(lambda known: self.shown.setdefault(known, (key, default)), key)
@@ -361,7 +362,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         self._call("update", pairs)
         self.is_certain, self.shown = False, {}
 
-    def move_to_end(self, key: Any, last: bool = True) -> None:
+    def move_to_end(self, key: Hashable, last: bool = True) -> None:
         """That of an `OrderedDict`."""
         self._only(collections.OrderedDict)
         self._method("move_to_end", self._key(key), last)
@@ -406,7 +407,7 @@ def shown_of(value: Any) -> dict[Any, tuple[Any, Any]]:
     return {key: (key, None if type(value) is set else value[key]) for key in value}
 
 
-def shown_key(key: Any) -> Any:
+def shown_key(key: Hashable) -> Any:
     """What a key is for the example; UNKNOWN where that cannot tell."""
     if type(key) is tuple:
         parts = [shown_key(part) for part in key]

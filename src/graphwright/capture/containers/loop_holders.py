@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +29,7 @@ from graphwright.ir import Node
 from graphwright.values import ConstantKind, MappingKind, RecordKind, SequenceKind, sequence
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["CLASSES", "TABLES", "Holder", "check_items", "value_of_kind"]
@@ -116,7 +117,7 @@ class Holder(Growing):
             )
         )
 
-    def _of_kind(self, kind: Any, node: Node, noted: Callable[[Any], None], names: Sequence[str] = ()) -> Any:
+    def _of_kind(self, kind: type, node: Node, noted: Callable[[Any], None], names: Sequence[str] = ()) -> Any:
         """The value that a node gives, of a kind of item; `noted` is told where it gets items of others."""
         names = names or self.recorder.unpacked_names()
         if kind is None:
@@ -167,7 +168,7 @@ class Holder(Growing):
 
     __str__ = __format__ = __repr__ = _text
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: Hashable) -> Any:
         return self.recorder.argument(key)
 
     def _written(self, value: Any) -> Any:
@@ -231,9 +232,9 @@ def _noted_part(whole: RecordKind, index: int, noted: Callable[[Any], None] | No
 def _of_kind(
     recorder: Capture,
     name: str,
-    place: Any,
+    place: Place | None,
     give_up: Callable[[], Any] | None,
-    kind: Any,
+    kind: type,
     node: Node,
     noted: Callable[[Any], None] | None = None,
 ) -> Any:

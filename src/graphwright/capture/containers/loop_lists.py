@@ -7,7 +7,7 @@ list holds here is what it does for the example.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item, seen
@@ -22,6 +22,7 @@ from graphwright.ir import Node
 from graphwright.values import SequenceKind
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopList", "LoopTuple", "OfRun"]
@@ -64,7 +65,7 @@ class OfRun(Holder):
             if self._noted is not None:
                 self._noted(SequenceKind(self.base, joined, give_up=self._give_up))
 
-    def _admit_item(self, kind: Any) -> None:
+    def _admit_item(self, kind: type) -> None:
         """A list or dict that is an item has got items of other kinds."""
         self._admit_kind(kind)
 
@@ -89,7 +90,7 @@ class OfRun(Holder):
             return self.kind
         return seen(self.recorder.joining, self.kind, self.content()[index])
 
-    def _made(self, kind: Any, node: Node, name: str, names: Sequence[str] = ()) -> Any:
+    def _made(self, kind: type, node: Node, name: str, names: Sequence[str] = ()) -> Any:
         return self._of_kind(kind, node, self._admit_item, names)
 
     # ---- what it is for the example
@@ -266,7 +267,7 @@ class LoopList(OfRun, GrowingList):
         recorder: Capture,
         node: Node | None,
         name: str,
-        place: Any,
+        place: Place | None,
         give_up: Callable[[], Any] | None = None,
     ) -> None:
         list.__init__(self, content)
@@ -304,7 +305,7 @@ class LoopList(OfRun, GrowingList):
         self._call("clear")
         self._keep(lambda: self.set_content(()))
 
-    def sort(self, *, key: Any = None, reverse: Any = False) -> Any:
+    def sort(self, *, key: Hashable = None, reverse: Any = False) -> Any:
         """Refuse: converted functions have it recorded by `orderings`."""
         self._refuse()
 
@@ -368,7 +369,7 @@ class LoopTuple(OfRun, tuple):  # type: ignore[type-arg]
         recorder: Capture,
         node: Node | None,
         name: str,
-        place: Any,
+        place: Place | None,
         give_up: Callable[[], Any] | None = None,
     ) -> None:
         self._begin(recorder, node, name, place, give_up)

@@ -12,6 +12,7 @@ from graphwright.capture.proxies.growing import Growing
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopQueue"]
@@ -28,7 +29,7 @@ class LoopQueue(OfRun, collections.deque):  # type: ignore[type-arg]
         recorder: Capture,
         node: Node | None,
         name: str,
-        place: Any,
+        place: Place | None,
         give_up: Callable[[], Any] | None = None,
         longest: int | None = None,
     ) -> None:

@@ -19,6 +19,7 @@ from graphwright.ir import Node
 from graphwright.values import MappingKind, RecordKind
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopSet", "opened_table", "table_of"]
@@ -147,7 +148,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
 
 
 def opened_table(
-    recorder: Capture, value: Any, node: Node, name: str, place: Any, give_up: Callable[[], Any] | None
+    recorder: Capture, value: Any, node: Node, name: str, place: Place | None, give_up: Callable[[], Any] | None
 ) -> Any:
     """A dict or set of the program as one of which only a run knows the keys, which a node gives. Raises Unlike."""
     kind = kind_of_table(recorder.joining, value, name)
@@ -163,7 +164,7 @@ def _of_table(
     kind: MappingKind,
     node: Node,
     name: str,
-    place: Any,
+    place: Place | None,
     give_up: Callable[[], Any] | None,
     noted: Callable[[Any], None] | None,
 ) -> Any:

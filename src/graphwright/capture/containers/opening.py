@@ -28,6 +28,7 @@ from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["OPENABLE", "make_growing"]
@@ -42,7 +43,7 @@ _DEPTH = 4  # how far inside of each other the objects are that may hold one
 
 
 def make_growing(
-    recorder: Capture, state: State, growth: Grows, place: Any, fallback: Way | None, can_wait: bool = False
+    recorder: Capture, state: State, growth: Grows, place: Place | None, fallback: Way | None, can_wait: bool = False
 ) -> tuple[Any, Any]:
     """Have what a loop makes longer be one of which only a run knows what is in it, from before a branch or loop on.
 
@@ -97,7 +98,7 @@ def _keys(container: Any, whole: Any) -> list[str]:
     return [key for key, item in held.items() if item is whole and isinstance(key, str) and key.isidentifier()]
 
 
-def _opened(recorder: Capture, whole: Any, name: str, place: Any, give_up: Callable[[], Any] | None) -> Any:
+def _opened(recorder: Capture, whole: Any, name: str, place: Place | None, give_up: Callable[[], Any] | None) -> Any:
     """What stands for a list, dict, set or deque, given by a node that makes it. Raises Unlike."""
     if type(whole) is list:
         items = [*whole]

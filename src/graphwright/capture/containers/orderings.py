@@ -11,7 +11,7 @@ all items are of.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ __all__ = ["is_ordering", "ordering"]
 _ORDERINGS: dict[Any, str] = {sorted: "sorted", max: "max", min: "min"}
 
 
-def is_ordering(function: Any) -> bool:
+def is_ordering(function: Callable[..., Any]) -> bool:
     """Tell whether a function is `sorted`, `max`, `min`, or the `sort` of a list."""
     if type(function) is MethodType:
         return function.__func__ is LoopList.sort
@@ -70,7 +70,9 @@ def ordering(
     return _Ordering(recorder, function, values, kwargs, is_spread, call).value()
 
 
-def _sort(recorder: Capture, values: list[Any], args: Any, kwargs: dict[str, Any], call: Callable[..., Any]) -> Any:
+def _sort(
+    recorder: Capture, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+) -> Any:
     """`values.sort(...)`: what is in the list is replaced."""
     found = NotImplemented if args else _Ordering(recorder, sorted, values, kwargs, False, call).value()
     if found is NotImplemented:
@@ -85,7 +87,7 @@ class _Ordering:
     def __init__(
         self,
         recorder: Capture,
-        function: Any,
+        function: Callable[..., Any],
         values: Any,
         kwargs: dict[str, Any],
         is_spread: bool,
@@ -172,7 +174,7 @@ class _Ordering:
     def _argument(self) -> Any:
         return self._values.node_of() if self._is_long else self._recorder.argument(self._values)
 
-    def _captured_key(self, kind: Any) -> Region:
+    def _captured_key(self, kind: type) -> Region:
         """The body that computes the key of an item."""
         recorder, name = self._recorder, _parameter(self._key)
         region = Region(recorder.region, sys._getframe(), self._place)
@@ -233,7 +235,7 @@ class _Ordering:
         return [value_of_kind(recorder, own, item, "", self._place) for own, item in zip(kinds, nodes, strict=True)]
 
 
-def _parameter(key: Any) -> str:
+def _parameter(key: Hashable) -> str:
     """What a key calls its item."""
     code = getattr(getattr(key, "__func__", key), "__code__", None)
     names = code.co_varnames[: code.co_argcount] if isinstance(code, CodeType) else ()

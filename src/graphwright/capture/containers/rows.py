@@ -21,6 +21,7 @@ from graphwright.ir import Node
 from graphwright.values import ANY
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
 __all__ = ["given", "is_count_known", "listed", "numbers", "of_unknown", "pieces", "repeated", "rows"]
@@ -32,7 +33,9 @@ def _place(recorder: Capture) -> Any:
     return None if recorder.plan.control_flow != "stage" or place in recorder.plan.ways else place
 
 
-def _open_list(recorder: Capture, node: Node, items: Iterable[Any], place: Any, name: str, kind: Any = LoopList) -> Any:
+def _open_list(
+    recorder: Capture, node: Node, items: Iterable[Any], place: Place | None, name: str, kind: type = LoopList
+) -> Any:
     """The list or tuple that a node gives, whose length is a size: of the example, it has these items."""
     made = kind(items, recorder, node, name, place)
     made.is_sized = True
@@ -79,7 +82,7 @@ def numbers(recorder: TypedCapture, values: OpenRange) -> LoopList | None:
     return made
 
 
-def repeated(recorder: TypedCapture, values: list[Any], count: Any) -> LoopList | None:
+def repeated(recorder: TypedCapture, values: list[Any], count: int) -> LoopList | None:
     """`[value] * count`; None where that is no size, or where each item could be changed by itself."""
     symbol = symbol_of(count)
     if symbol is None or symbol.function == "constant" or symbol.is_data or not symbol.has_value:
@@ -144,7 +147,7 @@ def is_count_known(recorder: TypedCapture, function: str, args: Any, kwargs: Any
     return type(how) is int or type(how) in (tuple, list, torch.Size)
 
 
-def _second(args: Any, kwargs: Any, *names: str) -> Any:
+def _second(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> Any:
     return args[1] if len(args) > 1 else next((kwargs[name] for name in names if name in kwargs), None)
 
 

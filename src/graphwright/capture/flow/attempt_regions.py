@@ -241,11 +241,11 @@ class AttemptRegion:
         is_it = recorder.questions.subjects.subject_of(recorder.numbers.of_node(node, hint, bool))
         _gw_parts = reaching(self._parts)
 
-        def handled(handler: Any = handler, error: Any = error) -> Any:
+        def handled(handler: Callable[..., Any] = handler, error: BaseException = error) -> Any:
             _gw_parts  # noqa: B018
             return handler(error)
 
-        def others(caught: Any = self._caught, error: Any = error, number: int = number + 1) -> Any:
+        def others(caught: Any = self._caught, error: BaseException = error, number: int = number + 1) -> Any:
             _gw_parts  # noqa: B018
             return caught(error, number)
 
@@ -256,7 +256,7 @@ class AttemptRegion:
         later = [kind for group in self._kinds[number + 1 :] for kind in group]
         return all(issubclass(kind, self._kinds[number]) for kind in later)
 
-    def _again(self, error: Any) -> Any:
+    def _again(self, error: BaseException) -> Any:
         """`finally` has come to its end: the error goes on."""
         raise self._recorder.questions.raises.raising(error)
 

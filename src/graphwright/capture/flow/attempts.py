@@ -35,11 +35,12 @@ from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index
 from graphwright.errors import CaptureError
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, Target
 from graphwright.ops import is_impure
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Attempts", "Open"]
@@ -105,7 +106,7 @@ class Attempts(MadeErrors):
         _gw_parts = reaching([tried, *[handler for _, handler in handlers], *([orelse] if orelse else [])])
         given = (place, tried, handlers, orelse, names, only_raises)
 
-        def whole(handled: Any = self._handled, given: Any = given) -> Any:
+        def whole(handled: Any = self._handled, given: tuple[Any, ...] = given) -> Any:
             _gw_parts  # noqa: B018 - leads to the variables of the program
             return handled(*given)
 
@@ -113,7 +114,7 @@ class Attempts(MadeErrors):
 
     def _handled(
         self,
-        place: Any,
+        place: Place | None,
         tried: Callable[[], Any],
         handlers: Handlers,
         orelse: Callable[[], Any] | None,
@@ -136,7 +137,9 @@ class Attempts(MadeErrors):
             return AttemptRegion(self, self._recorder, entry, tried, kinds, works, orelse, None, names).capture()
         return run_plainly(lambda: self.within(entry, tried), handlers, orelse, names)
 
-    def _ended(self, place: Any, tried: Callable[[], Any], final: Callable[[], Any], names: tuple[str, ...]) -> Any:
+    def _ended(
+        self, place: Place | None, tried: Callable[[], Any], final: Callable[[], Any], names: tuple[str, ...]
+    ) -> Any:
         """`try: ... finally: ...`."""
         recorder = self._recorder
         place = None if place is None else (*place, "finally")
@@ -160,7 +163,7 @@ class Attempts(MadeErrors):
 
         return run_plainly(lambda: self.within(entry, tried), (), None, names, ending)
 
-    def _is_region(self, place: Any) -> bool:
+    def _is_region(self, place: Place | None) -> bool:
         """Tell whether the body of a `try` is to be a region: not where the branch on its error cannot be one."""
         ways = self._recorder.plan.ways
         if (*(place or ()), BRANCH) in ways:
@@ -235,7 +238,14 @@ class Attempts(MadeErrors):
             return False
         return self.raised(self.original(error))
 
-    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any, may_be_size: bool) -> Any:
+    def run_again(
+        self,
+        error: Exception,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        may_be_size: bool,
+    ) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's.
 
         Else raises the error. Where the program catches it, the sizes are guarded; on real values, data may decide.
@@ -272,7 +282,7 @@ class Attempts(MadeErrors):
             raise self.as_region(entry, "only a run knows which error is raised")
         return False
 
-    def look(self, frame: FrameType, op: str, target: Any, args: Any) -> None:
+    def look(self, frame: FrameType, op: str, target: Target, args: tuple[Any, ...]) -> None:
         """A node is about to be made: see whether the program catches what it may raise."""
         if self._is_noting:
             return

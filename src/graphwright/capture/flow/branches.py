@@ -34,6 +34,7 @@ from graphwright.ops import cond
 from graphwright.values import is_record, made, parts
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["branch", "filled_in", "leaving"]
@@ -46,7 +47,7 @@ def branch(
     other: Callable[[], Any],
     names: tuple[str, ...],
     alive: tuple[str, ...],
-    place: Any,
+    place: Place | None,
     unshared: tuple[str, ...] = (),
     can_wait: bool = False,
 ) -> Any:
@@ -85,7 +86,9 @@ def branch(
             recorder.states.pop()
 
 
-def _joined(recorder: Capture, subject: Any, sides: list[_Side], state: State, place: Any, where: str | None) -> Any:
+def _joined(
+    recorder: Capture, subject: Any, sides: list[_Side], state: State, place: Place | None, where: str | None
+) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
     going = [side for side in sides if not side.raised]
     if not going:
@@ -141,7 +144,9 @@ def _settle(recorder: Capture, subject: Any, sides: list[_Side]) -> None:
             side.values = [_settled(mine, its, none) for mine, its in pairs]
 
 
-def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, place: Any, where: str | None) -> None:
+def _write_new_attributes(
+    recorder: Capture, sides: list[_Side], state: State, place: Place | None, where: str | None
+) -> None:
     """Where one side alone gives a module an attribute that it did not have, write that there.
 
     Nobody may read it after the branch.
@@ -186,7 +191,9 @@ class _Slot:
         self.number = number
 
 
-def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
+def _run_side(
+    recorder: Capture, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Place | None
+) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
     region.is_data = recorder.questions.subjects.is_data(subject)
     hint = recorder.numbers.hint(subject)

@@ -31,6 +31,7 @@ from graphwright.ir import Node
 from graphwright.values import Kind, made, parts, rebuild
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["KeptValues"]
@@ -53,7 +54,7 @@ class _Kept:
 class KeptValues:
     """The values of one state, around one body."""
 
-    def __init__(self, recorder: TypedCapture, state: State, place: Any) -> None:
+    def __init__(self, recorder: TypedCapture, state: State, place: Place | None) -> None:
         self._recorder, self._state, self._place = recorder, state, place
         self.region: Region = recorder.region  # of the body, once that is there
         self.list: Node = recorder.node("call_function", list, ([],), {}, name="kept")

@@ -7,6 +7,7 @@ one iteration to the next is then exactly what the loop carries. What one run le
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import operator
@@ -42,6 +43,7 @@ from graphwright.ops import for_loop, while_loop
 from graphwright.values import NumberKind, loose_sizes, parts
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopRegion", "is_open"]
@@ -85,7 +87,7 @@ class LoopRegion:
     def __init__(
         self,
         recorder: Capture,
-        place: Any,
+        place: Place | None,
         body: Callable[..., Any],
         names: tuple[str, ...],
         private: tuple[str, ...],
@@ -312,7 +314,7 @@ class LoopRegion:
         """The containers of the program that the state tells the content of."""
         return [*[None] * len(self._state.names), *[now for now, _ in self._state._containers]]
 
-    def _compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any = None) -> Any:
+    def _compared(self, tree: ast.AST, entry: Any, after: Any, name: str, whole: Any = None) -> Any:
         """The template of one value for the next run, given what a run found and what it left."""
         joining = self._recorder.joining
         if entry is EMPTY or entry is UNSET or isinstance(entry, Unbound):
@@ -358,7 +360,7 @@ class LoopRegion:
             give_up = functools.partial(self._recorder.plan.change, self._place, way, f"{name} is read as a whole")
         return LoopTuple(value, self._recorder, None, name.partition(HIDDEN)[0], self._place, give_up)
 
-    def _container_compared(self, tree: Any, entry: Any, after: Any, name: str, whole: Any) -> Any:
+    def _container_compared(self, tree: ast.AST, entry: Any, after: Any, name: str, whole: Any) -> Any:
         if type(entry) is not type(after):
             kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
             raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
@@ -499,7 +501,7 @@ class LoopRegion:
             output = recorder.lifted(result())
         region.graph.output(output)._origin = recorder.site()
 
-    def _outcome(self, tree: Any, slots: list[Slot], stop: Any) -> Any:
+    def _outcome(self, tree: ast.AST, slots: list[Slot], stop: Any) -> Any:
         """The template of the state after the loop, in which what was born in it is carried out.
 
         `stop` says whether the loop ends, where it is known after the loop whether it was left.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from typing import Any
 
@@ -48,7 +49,7 @@ class BornIf:
     name: str
 
 
-def filled(tree: Any, values: dict[Slot, Any]) -> Any:
+def filled(tree: ast.AST, values: dict[Slot, Any]) -> Any:
     """A value with what each slot in it has."""
     if isinstance(tree, Slot):
         return values[tree]
@@ -59,7 +60,7 @@ def filled(tree: Any, values: dict[Slot, Any]) -> Any:
     return made(tree.kind, {key: filled(item, values) for key, item in tree.items.items()})
 
 
-def note(tree: Any, value: Any) -> None:
+def note(tree: ast.AST, value: Any) -> None:
     """Note what an iteration of the example leaves for each slot."""
     if isinstance(tree, Slot):
         tree.last = value

@@ -7,7 +7,7 @@ condition, the capture starts again and makes the whole of it a region, if what 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.open_iterables import iterable_of
@@ -16,6 +16,7 @@ from graphwright.capture.flow.loop_regions import LoopRegion, is_open
 from graphwright.capture.state.regions import Region
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Loops"]
@@ -29,7 +30,7 @@ class Loops:
 
     def each(
         self,
-        iterable: Any,
+        iterable: Iterable[Any],
         body: Callable[[Any], Any],
         names: tuple[str, ...],
         private: tuple[str, ...],
@@ -47,7 +48,7 @@ class Loops:
         return self._go_on(iter(iterable), body, names, place, way)
 
     def _go_on(
-        self, items: Iterator[Any], body: Callable[[Any], Any], names: tuple[str, ...], place: Any, way: Any
+        self, items: Iterator[Any], body: Callable[[Any], Any], names: tuple[str, ...], place: Place | None, way: Any
     ) -> Any:
         """Run the body for items that the program knows."""
         for item in items:
@@ -61,12 +62,17 @@ class Loops:
         return False
 
     def _rest(
-        self, items: Iterator[Any], _gw_body: Callable[[Any], Any], names: tuple[str, ...], place: Any, way: Any
+        self,
+        items: Iterator[Any],
+        _gw_body: Callable[[Any], Any],
+        names: tuple[str, ...],
+        place: Place | None,
+        way: Any,
     ) -> Callable[[], Any]:
         """The iterations from here on, as a side of a branch: it finds the program's variables through the body."""
         return lambda: self._go_on(items, _gw_body, names, place, way)
 
-    def _stops(self, stop: Any, place: Any, way: Any) -> bool:
+    def _stops(self, stop: Any, place: Place | None, way: Any) -> bool:
         """Decide whether a loop that is run plainly ends at a condition, where that is not to be a branch."""
         questions = self._recorder.questions
         subject = questions.subjects.subject_of(stop)
@@ -118,7 +124,7 @@ class Loops:
         questions = self._recorder.questions
         return questions.subjects.key_of(questions.subjects.subject_of(value))
 
-    def _region_instead(self, place: Any) -> BaseException:
+    def _region_instead(self, place: Place | None) -> BaseException:
         return self._recorder.questions.restart(
             self._recorder.plan.change(place, "region", "the loop ends where data says so")
         )
@@ -129,7 +135,7 @@ class Loops:
         place = self._recorder.questions.place()
         return place, self._recorder.plan.ways.get(place)
 
-    def _peek(self, test: Callable[[], Any], place: Any) -> Any:
+    def _peek(self, test: Callable[[], Any], place: Place | None) -> Any:
         """The condition of a loop, without what computes it where that is done in the loop again."""
         recorder = self._recorder
         state = State((test,), (), ())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 __all__ = ["nearest"]
 
 
-def nearest(index: Any, tensor: Any) -> Any:
+def nearest(index: Any, tensor: torch.Tensor) -> Any:
     """An index into a tensor with zero for each number that is too large for some size of it.
 
     >>> import torch

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import FunctionType
-from typing import Any
+from types import FrameType, FunctionType
+from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.flow.deciding import branch
 from graphwright.capture.state.parts import Handlers
 from graphwright.errors import GraphwrightError
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.regions import Region
 
 __all__ = [
     "MadeErrors",
@@ -96,7 +99,7 @@ class MadeErrors:
         self._standing: dict[int, tuple[Any, Any]] = {}  # by id: errors raised as Python does, and what they stand for
         self._made: dict[int, tuple[Any, tuple[Any, ...]]] = {}
 
-    def made(self, error: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def made(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note what an error is made of, and give it back."""
         if isinstance(type(error).__init__, FunctionType):
             try:
@@ -107,17 +110,17 @@ class MadeErrors:
                 self._made[id(error)] = error, bound.args
         return error
 
-    def standing_for(self, example: Any, error: Any) -> Any:
+    def standing_for(self, example: Any, error: BaseException) -> Any:
         """Note that an error which is raised as Python does stands for one that only a run knows."""
         self._standing[id(example)] = example, error
         return example
 
-    def original(self, error: Any) -> Any:
+    def original(self, error: BaseException) -> Any:
         """What an error that is raised as Python does stands for: mostly itself."""
         known = self._standing.get(id(error))
         return error if known is None else known[1]
 
-    def args_of(self, error: Any) -> tuple[Any, ...]:
+    def args_of(self, error: BaseException) -> tuple[Any, ...]:
         """What to make an error of."""
         known = self._made.get(id(error))
         return error.args if known is None else known[1]
@@ -134,7 +137,7 @@ class PlainAttempts(MadeErrors):
         """Run one as Python does."""
         return run_plainly(tried, handlers, orelse, names, final)
 
-    def catches_here(self, frame: Any) -> bool:
+    def catches_here(self, frame: FrameType | None) -> bool:
         """Tell whether it is known what catches: by the line alone."""
         return False
 
@@ -148,5 +151,5 @@ class PlainAttempts(MadeErrors):
 
     forks = takes = raised
 
-    def flush(self, region: Any) -> None:
+    def flush(self, region: Region) -> None:
         """Nothing is kept."""

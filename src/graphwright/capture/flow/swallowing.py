@@ -6,6 +6,7 @@ import ast
 import contextlib
 import dis
 import itertools
+from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["check_contexts", "watched"]
 
 
-def watched(context: Any) -> Any:
+def watched(context: AbstractContextManager[Any]) -> Any:
     """What a `with` block enters: the context, or one that does the same and is known to be entered."""
     recorder = running()
     return context if recorder is None or not _may_swallow(context) else _Watched(recorder, context)
@@ -36,7 +37,7 @@ def check_contexts(recorder: Capture) -> None:
 
 
 class _Watched:
-    def __init__(self, recorder: Capture, context: Any) -> None:
+    def __init__(self, recorder: Capture, context: AbstractContextManager[Any]) -> None:
         self._entered, self._context = recorder.attempts.swallowing, context
 
     def __enter__(self) -> Any:
@@ -49,7 +50,7 @@ class _Watched:
         return type(self._context).__exit__(self._context, *error)
 
 
-def _may_swallow(context: Any) -> bool:
+def _may_swallow(context: AbstractContextManager[Any]) -> bool:
     """Tell whether leaving a context may end an error: its `__exit__` gives something, its `yield` has a handler."""
     kind = type(context)
     leave = getattr(kind, "__exit__", None)

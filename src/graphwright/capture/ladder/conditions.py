@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
 
 __all__ = ["Conditions"]
 
@@ -42,7 +45,7 @@ class Conditions:
             found |= self.facts(part, value)
         return found
 
-    def note_decider(self, value: Any, place: Any) -> None:
+    def note_decider(self, value: Any, place: Place | None) -> None:
         """Note that a branch on a size or flag, at a place, has given a value."""
         self._deciders[self._key_of(value)] = place
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ class Knowledge:
         self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
         self.conditions = Conditions(subjects.key_of)
 
-    def told(self, subject: Any, key: Any) -> bool | None:
+    def told(self, subject: Any, key: Hashable) -> bool | None:
         """The truth of a condition, whose key is given, as far as that is known."""
         if not self.known:
             return None

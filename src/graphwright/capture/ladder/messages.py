@@ -6,6 +6,7 @@ import ast
 import builtins
 import logging
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ _TELL = (Role.MESSAGE, Role.RAISED)
 _UNKNOWN = object()
 
 
-def _is_told(function: Any, standing: Standing) -> bool:
+def _is_told(function: Callable[..., Any], standing: Standing) -> bool:
     """Tell whether an argument of a function only tells people something."""
     first = first_told(function)
     if first is None:

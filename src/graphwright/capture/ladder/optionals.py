@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ class Optionals:
         self.are_there = False  # whether there is such a tensor
         self._in_iterator: TensorProxy | None = None  # one that an iterator may hold
 
-    def admit(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def admit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See to it that a function which gets such a tensor asks through the runtime, or have it fork."""
         if isinstance(function, nn.Module):
             return  # call_module looks at what it calls
@@ -94,7 +95,7 @@ class Optionals:
         raise fork_for(optional, "reaches what has no source")
 
 
-def _code_behind(function: Any, optional: TensorProxy) -> CodeType:
+def _code_behind(function: Callable[..., Any], optional: TensorProxy) -> CodeType:
     """The code that runs when a function, method, partial or class is called."""
     while not isinstance(function, FunctionType):
         function = getattr(function, "__func__", None) or getattr(function, "func", None) or initializer(function)

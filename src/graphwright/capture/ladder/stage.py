@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -68,16 +69,16 @@ class Staging:
         frames = [frame for frame in every if user_frame(frame) is frame]
         return self.convertible(frames[-1]) if frames else set()
 
-    def converted(self, function: Any) -> Any:
+    def converted(self, function: Callable[..., Any]) -> Any:
         """What to call in place of a function."""
         self.anticipate(function)
         return converted_function(function, self._capture.plan.converted)
 
-    def conversion(self, function: Any) -> Any:
+    def conversion(self, function: Callable[..., Any]) -> Any:
         """The conversion of a function that has asked; other functions are answered as they are."""
         return converted_function(function, self._capture.plan.converted)
 
-    def anticipate(self, function: Any) -> None:
+    def anticipate(self, function: Callable[..., Any]) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
         plan = self._capture.plan
         inner = function.__func__ if type(function) is MethodType else function
@@ -89,7 +90,7 @@ class Staging:
         if may_matter and can_convert(code):
             plan.converted.add(code)
 
-    def convert_called(self, function: Any) -> None:
+    def convert_called(self, function: Callable[..., Any]) -> None:
         """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         converted = self._capture.plan.converted

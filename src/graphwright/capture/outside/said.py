@@ -91,7 +91,7 @@ def logged_once() -> Iterator[None]:
         yield
 
 
-def first_told(function: Any) -> int | None:
+def first_told(function: Callable[..., Any]) -> int | None:
     """Which of a function's arguments is the first that only tells people something; None for what does more with all.
 
     >>> first_told(warnings.warn), first_told(logging.getLogger().info), first_told(torch._assert), first_told(len)

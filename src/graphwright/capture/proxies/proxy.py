@@ -10,7 +10,7 @@ import abc
 import contextlib
 import copy
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,13 +48,13 @@ class Proxy:
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
-    def __getitem__(self, key: Any) -> Proxy:
+    def __getitem__(self, key: Hashable) -> Proxy:
         return self.tracer.record(operator.getitem, (self, key))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: Any) -> None:
         self.tracer.record(operator.setitem, (self, key, value))
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Hashable) -> None:
         self.tracer.record(operator.delitem, (self, key))
 
     def __iter__(self) -> Iterator[Any]:

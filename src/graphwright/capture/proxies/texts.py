@@ -7,7 +7,7 @@ a part of another text, compared, and returned.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.growing import is_growing
@@ -159,7 +159,7 @@ def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str)
     return _made(recorder, node, hint if hint is UNKNOWN else function(hint))
 
 
-def joined_texts(recorder: Capture, between: str, texts: Any) -> Any:
+def joined_texts(recorder: Capture, between: str, texts: Iterable[Any]) -> Any:
     """`between.join(texts)` of a list of the run."""
     arguments = (between, recorder.argument(texts))
     node = recorder.node("call_method", "join", arguments, {}, "", recorder.target_name() or "text")

@@ -53,7 +53,7 @@ from graphwright.capture.state.running import running
 __all__ = ["call"]
 
 
-def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)`: converted functions in place of those that asked, nodes for numbers.
 
     Whoever looks at the stack knows a call of the program's by the code of this function.

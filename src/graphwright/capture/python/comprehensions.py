@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
@@ -18,7 +18,7 @@ __all__ = ["as_dict", "as_set", "chained", "decided", "extended", "listed"]
 
 
 def listed(
-    iterable: Any,
+    iterable: Iterable[Any],
     target: str,
     is_tuple: bool,
     element: Callable[..., Any],
@@ -75,8 +75,8 @@ def extended(values: Any, more: Any) -> Any:
 
 
 def decided(
-    function: Any,
-    iterable: Any,
+    function: Callable[..., Any],
+    iterable: Iterable[Any],
     target: str,
     is_tuple: bool,
     element: Callable[..., Any],
@@ -114,7 +114,7 @@ def _first(items: Iterator[Any], body: Callable[[Any], Any]) -> Any:
 
 
 def chained(
-    iterable: Any,
+    iterable: Iterable[Any],
     target: str,
     is_tuple: bool,
     elements: Callable[..., Any],

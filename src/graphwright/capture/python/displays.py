@@ -6,7 +6,7 @@ loop again with a dict of the run instead: `Grows` says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from graphwright.capture.containers.item_kinds import DICTS
@@ -41,13 +41,13 @@ __all__ = [
 SPREAD: Any = object()  # in place of the key of `**others`
 
 
-def item(values: Any, key: Any) -> Any:
+def item(values: Any, key: Hashable) -> Any:
     """`values[key]`."""
     _open(values, key)
     return values[key]
 
 
-def store(value: Any, values: Any, key: Any) -> None:
+def store(value: Any, values: Any, key: Hashable) -> None:
     """`values[key] = value`."""
     _open(values, key)
     values[key] = held(value)
@@ -61,13 +61,13 @@ def held(value: Any) -> Any:
     return value
 
 
-def delete(values: Any, key: Any) -> None:
+def delete(values: Any, key: Hashable) -> None:
     """`del values[key]`."""
     _open(values, key)
     del values[key]
 
 
-def changed(values: Any, key: Any, change: str, value: Callable[[], Any]) -> None:
+def changed(values: Any, key: Hashable, change: str, value: Callable[[], Any]) -> None:
     """`values[key] += value`, or another such statement."""
     _open(values, key)
     before = values[key]
@@ -78,7 +78,7 @@ def changed(values: Any, key: Any, change: str, value: Callable[[], Any]) -> Non
         values[key] = function(before, more)
 
 
-def look(values: Any, key: Any) -> None:
+def look(values: Any, key: Hashable) -> None:
     """A dict or set is asked whether it has a key."""
     if (type(values) in DICTS or type(values) is set) and is_of_run(key):
         recorder = running()
@@ -131,7 +131,7 @@ def merged(values: Any, more: Any) -> Any:
     return values
 
 
-def repeated_list(values: list[Any], count: Any) -> Any:
+def repeated_list(values: list[Any], count: int) -> Any:
     """`[value] * count`."""
     recorder = running()
     typed = None if recorder is None else recorder.typed
@@ -156,7 +156,7 @@ def formatted_text(template: str, *values: Any) -> Any:
     return template.format(*values)
 
 
-def _open(values: Any, key: Any) -> None:
+def _open(values: Any, key: Hashable) -> None:
     """Have a dict be one of the run, where a loop uses a key in it that only a run knows."""
     if (type(values) in DICTS and is_of_run(key)) or (type(values) is list and is_symbolic(key)):
         recorder = running()

@@ -183,7 +183,7 @@ def opened(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
     return NotImplemented
 
 
-def _enumerated(iterable: Any, start: Any = 0) -> Iterable[Any]:
+def _enumerated(iterable: Iterable[Any], start: Any = 0) -> Iterable[Any]:
     part = iterable_of(iterable)
     return enumerate(iterable, start) if part is None else OpenEnumerate(part, start)
 
@@ -195,7 +195,7 @@ def _zipped(*iterables: Any, strict: bool = False) -> Iterable[Any]:
     return OpenZip(parts, strict) if is_open else zip(*values, strict=strict)  # type: ignore[arg-type]
 
 
-def _known_items(iterable: Any) -> Any:
+def _known_items(iterable: Iterable[Any]) -> Any:
     """What an iterator of Python's gives, as a list; other values as they are."""
     items: Any = iterable
     return [*items] if isinstance(iterable, _ONCE) else iterable

@@ -5,6 +5,7 @@ They act on the capture that runs in this thread; without one they do what Pytho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphwright.capture.flow.deciding import (
@@ -78,12 +79,12 @@ class Runtime:
     call = staticmethod(call)
 
     @staticmethod
-    def warn(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def warn(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """`warnings.warn(...)`."""
         return warn(function, args, kwargs)
 
     @staticmethod
-    def class_of(error: Any) -> Any:
+    def class_of(error: BaseException) -> Any:
         """`error.__class__`, of an error that a handler got."""
         return call(type, error) if running() is not None else error.__class__
 

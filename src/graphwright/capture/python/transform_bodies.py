@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -100,7 +100,7 @@ class _Feed:
         return value
 
 
-def item_maker(recorder: TypedCapture, region: Region, make: Callable[[], Node], key: Any) -> Callable[[], Node]:
+def item_maker(recorder: TypedCapture, region: Region, make: Callable[[], Node], key: Hashable) -> Callable[[], Node]:
     """What makes the node of an item of a container, in the region that has the container, when it is needed."""
 
     @functools.cache

@@ -25,7 +25,9 @@ class Transformed:
     After the capture it is what torch makes.
     """
 
-    def __init__(self, recorder: TypedCapture, name: str, function: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self, recorder: TypedCapture, name: str, function: Callable[..., Any], options: dict[str, Any]
+    ) -> None:
         self._recorder, self._name, self._function, self._options = recorder, name, function, options
         if not isinstance(function, nn.Module):
             functools.update_wrapper(self, function, updated=())
@@ -62,7 +64,7 @@ def parameters_of(function: Callable[..., Any], count: int) -> list[str]:
     return [*names, *[f"input_{i}" for i in range(len(names), count)]][:count]
 
 
-def code_of(function: Any) -> CodeType | None:
+def code_of(function: Callable[..., Any]) -> CodeType | None:
     """The code that a function of the program runs."""
     while True:
         if isinstance(function, nn.Module):

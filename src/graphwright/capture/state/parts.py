@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
+from graphwright.ir import Target
+
 if TYPE_CHECKING:
     from torch import nn
 
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import Forking, Knowledge, Messages, Raises, Refusals, Staging, Subjects
     from graphwright.capture.state.samples import Verdict
@@ -59,7 +64,7 @@ class Optionals(Protocol):
 
     are_there: bool  # whether there is such a tensor
 
-    def admit(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def admit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See to it that a function which gets such a tensor asks through the runtime, or have it fork."""
 
     def attribute_may_be_none(self, optional: TensorProxy, frame: FrameType) -> None:
@@ -260,7 +265,7 @@ class Joining(Protocol):
     def items_grow(self) -> bool:
         """Tell whether lists that are items get longer."""
 
-    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
+    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""
 
     def kind_name(self, value: Any) -> str:
@@ -275,7 +280,7 @@ class Loops(Protocol):
 
     def each(
         self,
-        iterable: Any,
+        iterable: Iterable[Any],
         body: Callable[[Any], Any],
         names: tuple[str, ...],
         private: tuple[str, ...],
@@ -333,26 +338,33 @@ class Attempts(Protocol):
     def flush(self, region: Region) -> None:
         """An iteration of a loop ends."""
 
-    def made(self, error: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def made(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note what an error is made of, and give it back."""
 
-    def standing_for(self, example: Any, error: Any) -> Any:
+    def standing_for(self, example: Any, error: BaseException) -> Any:
         """Note that an error which is raised as Python does stands for one that only a run knows."""
 
-    def original(self, error: Any) -> Any:
+    def original(self, error: BaseException) -> Any:
         """What an error that is raised as Python does stands for: mostly itself."""
 
-    def args_of(self, error: Any) -> tuple[Any, ...]:
+    def args_of(self, error: BaseException) -> tuple[Any, ...]:
         """What to make an error of."""
 
 
 class TypedAttempts(Attempts, Protocol):
     """The `try` statements of one capture."""
 
-    def run_again(self, error: Exception, run: Callable[..., Any], args: Any, kwargs: Any, may_be_size: bool) -> Any:
+    def run_again(
+        self,
+        error: Exception,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        may_be_size: bool,
+    ) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's."""
 
-    def look(self, frame: FrameType, op: str, target: Any, args: Any) -> None:
+    def look(self, frame: FrameType, op: str, target: Target, args: tuple[Any, ...]) -> None:
         """A node is about to be made: see whether the program catches what it may raise."""
 
     def computed(self, symbol: Symbol) -> None:
@@ -374,7 +386,7 @@ class TypedAttempts(Attempts, Protocol):
 class Writes(Protocol):
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
-    def before(self, op: str, target: Any, args: Any, kwargs: Any) -> None:
+    def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written: make the nodes of numbers that it would change."""
 
     def start_loop(self) -> None:
@@ -384,7 +396,7 @@ class Writes(Protocol):
 class TypedWrites(Writes, Protocol):
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
-    def read(self, symbol: Symbol, tensor: Any) -> Symbol:
+    def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:
         """Note that a number is read from a tensor: as of now."""
 
     def stamp(self, tensor: TensorProxy) -> Any:
@@ -394,7 +406,7 @@ class TypedWrites(Writes, Protocol):
 class Transforms(Protocol):
     """The calls of transforms in one capture."""
 
-    def handler(self, function: Any) -> Callable[..., Any] | None:
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """What to call in place of a function that takes, or is made of, a function; None for others."""
 
 
@@ -405,7 +417,12 @@ class TypedTransforms(Transforms, Protocol):
         """Remember which node a container is the value of, and give it back."""
 
     def record(
-        self, name: str, function: Any, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: dict[str, Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         """Record a call of a function that a transform has made."""
 
@@ -427,7 +444,7 @@ class Callers(Protocol):
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
 
-    def start(self, function: Any) -> None:
+    def start(self, function: Callable[..., Any]) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
 
     def look(self, frame: FrameType) -> None:
@@ -439,10 +456,10 @@ class Callers(Protocol):
     def reached_compiler(self) -> None:
         """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
 
-    def reached_cpp(self, function: Any) -> BaseException:
+    def reached_cpp(self, function: object) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
 
-    def follow(self, function: Any) -> None:
+    def follow(self, function: type) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""
 
 

@@ -8,10 +8,12 @@ numbers there are, what is joined how.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
+
+from graphwright.ir import Target
 
 if TYPE_CHECKING:
     import torch
@@ -158,19 +160,21 @@ class Capture(Protocol):
     def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
         """Make a node for the user's running line."""
 
-    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+    def node(
+        self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
+    ) -> Node:
         """Make a node that does all, or with `part` a part, of what the user's running line says."""
 
     def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
         """The nodes of the items of a tuple."""
 
-    def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record one call of torch, or answer it from what is known."""
 
     def argument(self, value: Any) -> Argument:
         """Turn a value of the program into an argument of a node."""
 
-    def lifted(self, argument: Any) -> Any:
+    def lifted(self, argument: Argument) -> Any:
         """An argument as the region that is being written to knows it."""
 
     def value(self, value: Any) -> Any:
@@ -258,17 +262,17 @@ class TypedCapture(Capture, Protocol):
     def record(
         self,
         op: str,
-        target: Any,
+        target: Target,
         run: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
         owner: tuple[Node, ...] = (),
         gives_data: bool = False,
         hidden: Callable[[], int] | None = None,
     ) -> Any:
         """Run an operation on the examples, make its node, and give the results as values of the program."""
 
-    def item_node(self, owner: Node, key: Any, name: str = "") -> Node:
+    def item_node(self, owner: Node, key: Hashable, name: str = "") -> Node:
         """The node of one item."""
 
     def opaque_items(self, value: Any, node: Node) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.obstacles import Category
+    from graphwright.capture.state.places import Place
     from graphwright.errors import CaptureError
     from graphwright.ir import Argument
 
@@ -40,7 +41,7 @@ class Facts(Protocol):
     def facts(self, subject: Any, value: bool) -> dict[Any, bool]:
         """What is known where a condition has this truth, by the keys of what it says something about."""
 
-    def note_decider(self, value: Any, place: Any) -> None:
+    def note_decider(self, value: Any, place: Place | None) -> None:
         """Note that a branch on a size or flag, at a place, has given a value."""
 
     def decider(self, subject: Any) -> Any:
@@ -78,16 +79,16 @@ class Staging(Protocol):
     def convertible_at(self, error: BaseException) -> set[CodeType]:
         """The functions to convert so that the one is in which an error was raised."""
 
-    def converted(self, function: Any) -> Any:
+    def converted(self, function: Callable[..., Any]) -> Any:
         """What to call in place of a function."""
 
-    def conversion(self, function: Any) -> Any:
+    def conversion(self, function: Callable[..., Any]) -> Any:
         """The conversion of a function that has asked; other functions are answered as they are."""
 
-    def anticipate(self, function: Any) -> None:
+    def anticipate(self, function: Callable[..., Any]) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
 
-    def convert_called(self, function: Any) -> None:
+    def convert_called(self, function: Callable[..., Any]) -> None:
         """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
 
 

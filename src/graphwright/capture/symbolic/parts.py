@@ -17,10 +17,11 @@ from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.recording import TracerBase
 from graphwright.capture.proxies.spellings import is_setitem, written_argument
 from graphwright.capture.state.samples import Unlike, Verdict, WholeKind
-from graphwright.ir import Argument, Node
+from graphwright.ir import Argument, Node, Target
 from graphwright.values import ANY, Kind, Policy
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.plan import Plan
 
 __all__ = [
@@ -49,7 +50,7 @@ class UntypedWrites:
         """Tell whether nothing was written since a truth was read."""
         return self._stamps.get(truth) == self.stamp
 
-    def before(self, op: str, target: Any, args: Any, kwargs: Any) -> None:
+    def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written."""
         if is_setitem(target) or written_argument(op, target, args, kwargs) is not None:
             self.stamp += 1
@@ -73,11 +74,11 @@ class UntypedTransforms:
     def __init__(self, tracer: TracerBase) -> None:
         self._tracer = tracer
 
-    def handler(self, function: Any) -> Callable[..., Any] | None:
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """What to call in place of such a function; None for others."""
         return functools.partial(self._record, function) if is_whole(function) else None
 
-    def _record(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _record(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if find_tracer(args, kwargs) is None:
             return function(*args, **kwargs)
         return self._tracer.create_proxy("call_function", function, args, kwargs)
@@ -178,7 +179,7 @@ class UntypedJoining:
         """The node of a value that only a run has."""
         return value.node_of() if is_growing(value) else value.node  # type: ignore[no-any-return]
 
-    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Any, then_raised: bool) -> Any:
+    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool) -> Any:
         """The value in the program of one output of a branch."""
         whole = next((side for side in pair if is_growing(side)), None)
         if whole is None:

@@ -36,7 +36,7 @@ from graphwright.capture.symbolic.parts import (
     UntypedWrites,
 )
 from graphwright.errors import CaptureError
-from graphwright.ir import Argument, Graph, Node, map_arg
+from graphwright.ir import Argument, Graph, Node, Target, map_arg
 
 if TYPE_CHECKING:
     from graphwright.capture.symbolic.tracer import Tracer
@@ -138,7 +138,7 @@ class SymbolicRecorder:
         check_items(self.listed)
         return result
 
-    def lift(self, args: Any) -> Any:
+    def lift(self, args: tuple[Any, ...]) -> Any:
         """Arguments as the region that is being written to knows them."""
         if self._region.outer is None:
             return args
@@ -176,7 +176,9 @@ class SymbolicRecorder:
         """Make a node for the user's running line."""
         return self.tracer.create_node(op, target, args, kwargs or {}, name)
 
-    def node(self, op: str, target: Any, args: Any, kwargs: Any, part: str = "", name: str = "") -> Node:
+    def node(
+        self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
+    ) -> Node:
         """Make a node for the user's running line."""
         return self.tracer.create_node(op, target, args, kwargs, name or part or None)
 
@@ -198,7 +200,7 @@ class SymbolicRecorder:
     def back_to(self, mark: None) -> None:
         """Nothing is counted here."""
 
-    def torch_function(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a call that takes no proxies."""
         return self.tracer.create_proxy("call_function", function, args, kwargs)
 
