@@ -8,7 +8,7 @@ recorded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -77,7 +77,7 @@ class CountingMode(TorchFunctionMode):
 _CALL = nn.Module._call_impl.__code__
 
 
-def is_operation(function: Any, args: Any, kwargs: Any, result: Any) -> bool:
+def is_operation(function: Any, args: Sequence[Any], kwargs: Any, result: Any) -> bool:
     """Tell whether a torch call with this result counts."""
     if property_name(function) is not None:
         return len(args) > 1 or isinstance(result, torch.Tensor)

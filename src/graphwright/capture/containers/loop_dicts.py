@@ -21,7 +21,7 @@ from graphwright.capture.state.running import stopping
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
-from graphwright.values import MappingKind, RecordKind, SequenceKind
+from graphwright.values import Kind, MappingKind, RecordKind, SequenceKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -91,14 +91,14 @@ class Keyed(Holder):
             if self._noted is not None:
                 self._noted(joined)
 
-    def _admit_item(self, kind: Any) -> None:
+    def _admit_item(self, kind: Kind | None) -> None:
         """A list or dict that is a value of this one has got items of other kinds."""
         self._admit_kind(MappingKind(self.kind.kind, self.kind.key, kind, self.kind.factory))
 
     def _value(self, kind: Any, node: Node) -> Any:
         return self._of_kind(kind, node, self._admit_item)
 
-    def _shown_at(self, key: Any, kind: Any) -> Any:
+    def _shown_at(self, key: Hashable, kind: Any) -> Any:
         """The kind of the value that a key has, which for the example is known where this is."""
         known = shown_key(key)
         if not self.is_certain or known is UNKNOWN or known not in self.shown:
@@ -151,7 +151,7 @@ class Keyed(Holder):
         arguments = (self._read(), *map(self.recorder.argument, args))
         return self.recorder.node("call_function", function, arguments, {}, "", self.recorder.target_name() or name)
 
-    def listed_as(self, node: Node, kind: Any, items: Iterable[Any]) -> LoopList:
+    def listed_as(self, node: Node, kind: Kind | None, items: Iterable[Any]) -> LoopList:
         """A list or view of what is in it, which a node gives."""
         made = LoopList(items if self.is_certain else (), self.recorder, node, "", self.place, self._give_up)
         made.is_certain = self.is_certain

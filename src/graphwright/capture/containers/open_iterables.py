@@ -141,7 +141,7 @@ class OpenRange(OpenIterable):
     def __len__(self) -> int:
         return len(range(*map(int, self._bounds)))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         return range(*map(int, self._bounds))[index]
 
     def __reversed__(self) -> Iterator[Any]:

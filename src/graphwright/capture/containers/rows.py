@@ -191,7 +191,7 @@ def _rows(
     kind: type,
     values: Any,
     sizes: Sequence[int],
-    place: Any,
+    place: Place,
 ) -> list[Any]:
     length, *inner = lengths
     rows: list[Any] = []

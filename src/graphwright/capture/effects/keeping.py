@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ from graphwright.values import (
 )
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
@@ -114,7 +115,7 @@ class _Table:
             if known is not value and not is_same(known, value):
                 yield key, value
 
-    def name(self, key: Any) -> str:
+    def name(self, key: Hashable) -> str:
         return f"{self.owner}.{key}" if self.keys is None else f"{self.owner}[{key!r}]"
 
 
@@ -182,7 +183,7 @@ class Keeping:
 
     # ---- live values at the start
 
-    def _started(self, place: Any, name: str, value: Any) -> Any:
+    def _started(self, place: Place, name: str, value: Any) -> Any:
         """The value that a call starts with."""
         kind = self._live[place]
         if kind is MIXED:
@@ -209,7 +210,7 @@ class Keeping:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
         return self._value(kind, lambda: node, None, (name, ())) if _is_readable(kind) else _Unreadable(name)
 
-    def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Any) -> Any:
+    def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
         may_be_none = isinstance(kind, OptionalKind)
         if isinstance(kind, OptionalKind):
@@ -241,7 +242,7 @@ class Keeping:
         assert isinstance(kind, ConstantKind)
         return kind.value
 
-    def _is_none(self, place: Any, make: Callable[[], Node], value: Any) -> bool:
+    def _is_none(self, place: Place, make: Callable[[], Node], value: Any) -> bool:
         """Have the program fork into the calls that start with None and those that do not."""
         recorder, question = self._recorder, ("attribute", place)
         node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
@@ -265,7 +266,7 @@ class Keeping:
                 node = recorder.node("call_function", operator.getitem, (node, key), {}, "kept")
         return node
 
-    def _item(self, make: Callable[[], Node], key: Any, is_attribute: bool = False) -> Callable[[], Node]:
+    def _item(self, make: Callable[[], Node], key: Hashable, is_attribute: bool = False) -> Callable[[], Node]:
         """Read an item of a container, or an attribute of an object, in the graph where that is read."""
         read: Any = getattr if is_attribute else operator.getitem
 
@@ -375,7 +376,7 @@ class Keeping:
         self._live[place] = Grows(join(known.held, grows.held, ATTRIBUTE)) if isinstance(known, Grows) else grows
         return True
 
-    def _refuse(self, table: _Table, key: Any, what: str, fix: str) -> None:
+    def _refuse(self, table: _Table, key: Hashable, what: str, fix: str) -> None:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
         name = str(key) if table.keys is None else table.path.rpartition(".")[2]
         error = CaptureError(f"the program {what}", at=place_of_write(table.kind, name), fix=fix)
@@ -421,7 +422,7 @@ class Keeping:
         table.written[key] = after
         return True
 
-    def _argument(self, table: _Table, key: Any, value: Any) -> Any:
+    def _argument(self, table: _Table, key: Hashable, value: Any) -> Any:
         odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)
         if odd is not None:
             what = f"keeps a {type(odd).__module__}.{type(odd).__qualname__} in {table.name(key)}"

@@ -28,7 +28,7 @@ def check(test: Any, message: Callable[[], Any] | None = None) -> None:
     branch(test, lambda: None, fail)
 
 
-def raising(error: Any, cause: BaseException | None = None) -> Any:
+def raising(error: BaseException | type[BaseException], cause: BaseException | None = None) -> Any:
     """`raise error from cause`: returns what is to be raised, or ends a side of a branch with it."""
     recorder = running()
     if recorder is not None:

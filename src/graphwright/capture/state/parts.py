@@ -140,7 +140,7 @@ class Ladder(Protocol):
 
     def branch(
         self,
-        test: Any,
+        test: Callable[[], Any],
         then: Callable[[], Any],
         other: Callable[[], Any],
         names: tuple[str, ...] | None = None,
@@ -159,7 +159,7 @@ class Ladder(Protocol):
 class Numbers(Protocol):
     """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
 
-    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Number | object, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
 
     def truth(self, value: Any) -> Any:
@@ -316,14 +316,14 @@ class Attempts(Protocol):
     ) -> Any:
         """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left."""
 
-    def raised(self, error: Any) -> bool:
+    def raised(self, error: BaseException | type[BaseException]) -> bool:
         """A `raise` is about to end a side of a branch. Tell whether a region is there to catch it."""
 
     @property
     def are_open(self) -> bool:
         """Whether the body of a `try` is being captured as a region."""
 
-    def forks(self, error: Any) -> bool:
+    def forks(self, error: BaseException | type[BaseException]) -> bool:
         """Tell whether a `try` that is run as Python does, and cannot be a region, may catch an error."""
 
     def takes(self, error: BaseException) -> bool:
@@ -332,7 +332,7 @@ class Attempts(Protocol):
     def catches_here(self, frame: FrameType) -> bool:
         """Tell whether a frame runs the body of a `try` that is known here."""
 
-    def plain_catches(self, error: Any, region: Region) -> bool:
+    def plain_catches(self, error: BaseException | type[BaseException], region: Region) -> bool:
         """Tell whether a `try` that is run as Python does, inside of the region, catches an error."""
 
     def flush(self, region: Region) -> None:
@@ -370,7 +370,7 @@ class TypedAttempts(Attempts, Protocol):
     def computed(self, symbol: Symbol) -> None:
         """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""
 
-    def asked(self, function: Any, args: Any) -> Any:
+    def asked(self, function: Any, args: Sequence[Any]) -> Any:
         """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`."""
 
     def comes_from(self, node: Node, error: Node) -> None:

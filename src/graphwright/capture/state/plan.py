@@ -129,7 +129,7 @@ class Plan:
         self.reasons[place] = why
         return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
 
-    def wait(self, place: Any, why: str) -> Restart:
+    def wait(self, place: Place, why: str) -> Restart:
         """Have the sides of a branch joined where its function ends, with what comes before that on both of them."""
         self.converted.waiting.add(place[:2])
         return self.change(place, "wait", why)

@@ -157,7 +157,7 @@ class Capture(Protocol):
 
     # ---- nodes
 
-    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
+    def make(self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
         """Make a node for the user's running line."""
 
     def node(

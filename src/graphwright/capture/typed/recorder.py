@@ -555,7 +555,7 @@ class Recorder:
         example = self._on_examples(function, args, kwargs)
         return any(isinstance(value, torch.Tensor) for value in leaves(example))
 
-    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
+    def make(self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
         """Make a node for the user's running line."""
         return self.node(op, target, args, kwargs or {}, name)
 
