@@ -140,7 +140,7 @@ class Ladder(Protocol):
 
     def branch(
         self,
-        test: Callable[[], Any],
+        test: Any,
         then: Callable[[], Any],
         other: Callable[[], Any],
         names: tuple[str, ...] | None = None,
@@ -159,7 +159,7 @@ class Ladder(Protocol):
 class Numbers(Protocol):
     """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
 
-    def of_node(self, node: Node, hint: Number | object, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
 
     def truth(self, value: Any) -> Any:
@@ -291,7 +291,7 @@ class Loops(Protocol):
 
     def repeat(
         self,
-        test: Callable[[], Any],
+        test: Any,
         body: Callable[[], Any],
         names: tuple[str, ...],
         private: tuple[str, ...],

@@ -19,7 +19,7 @@ __all__ = ["Facts", "Forking", "Knowledge", "Messages", "Raises", "Refusals", "S
 class Subjects(Protocol):
     """What tells the values apart that Python asks about."""
 
-    def subject_of(self, test: Callable[[], Any]) -> Any:
+    def subject_of(self, test: Any) -> Any:
         """What decides a branch on a value: the symbol behind a number, else the value itself."""
 
     def key_of(self, subject: Any) -> Any:

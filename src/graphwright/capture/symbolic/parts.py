@@ -23,7 +23,6 @@ from graphwright.values import ANY, Kind, Policy
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.plan import Plan
-    from graphwright.capture.state.symbols import Number
 
 __all__ = [
     "NoExamples",
@@ -233,7 +232,7 @@ class UntypedNumbers:
         """`len(value)`."""
         return self.computed(len, (value,), {})
 
-    def of_node(self, node: Node, hint: Number | object, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
         """The number that a node gives."""
         return self._tracer.proxy(node)
 
@@ -256,7 +255,7 @@ class ProxySubjects:
     def __init__(self, writes: UntypedWrites) -> None:
         self._writes = writes
 
-    def subject_of(self, test: Callable[[], Any]) -> Any:
+    def subject_of(self, test: Any) -> Any:
         """What decides a branch on a value: the value."""
         return test
 
