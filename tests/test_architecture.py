@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ ROOMS = [
         "errors",
         "ir",
         "ops",
+        "values",
         "codegen",
         "runtime",
         "analysis",
@@ -67,16 +70,25 @@ PUBLIC = [
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted(path for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+SUB_ROOMS = sorted(
+    path.parent for path in FILES if path.name == "__init__.py" and path.parent.parent not in (PACKAGE, PACKAGE.parent)
+)
 
 
 def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports_of(path: Path) -> list[tuple[str, int]]:
     """Every module that a file imports, `if TYPE_CHECKING` and functions included: (dotted name, line)."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -121,7 +133,7 @@ def test_only_export_knows_other_captures(path: Path) -> None:
     forbidden = ("torch.fx", "torch.jit", "torch._dynamo", "torch.export")
     for name, line in imports_of(path):
         assert not any(name == other or name.startswith(f"{other}.") for other in forbidden), f"{path}:{line}: {name}"
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Attribute):
             assert ast.unparse(node) not in forbidden, f"{path}:{node.lineno}: {ast.unparse(node)}"
 
@@ -188,3 +200,125 @@ def test_everything_public_is_documented() -> None:
 def test_files_stay_small() -> None:
     long = {name_of(path): count for path in FILES if (count := path.read_text().count("\n")) > 650}
     assert not long, "often two ideas share a long file"
+
+
+# ---- inside the rooms
+
+
+def floors_of(room: str) -> tuple[str, ...]:
+    """The sub-rooms and files of a room, top floor first; nothing for a room without sub-rooms."""
+    floors: tuple[str, ...] = getattr(importlib.import_module(f"graphwright.{room}"), "FLOORS", ())
+    return floors
+
+
+def listed_in(folder: Path) -> dict[str, str]:
+    """What the docstring of a folder says of files and sub-rooms, in its order: `    name.py    what it does`."""
+    text = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
+    return dict(re.findall(r"^    ([a-z_]+(?:\.py|/)) +(\S.*)$", text, re.MULTILINE))
+
+
+HIGH = [folder for folder in FOLDERS if floors_of(folder.name)]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_floors_name_every_sub_room_and_file(folder: Path) -> None:
+    sub_rooms = [path.name for path in folder.iterdir() if path in SUB_ROOMS]
+    floors = floors_of(folder.name)
+    if sub_rooms or floors:
+        files = [path.stem for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert sorted(floors) == sorted([*sub_rooms, *files])
+
+
+@pytest.mark.parametrize("folder", HIGH, ids=lambda folder: folder.name)
+def test_imports_go_down(folder: Path) -> None:
+    floors = floors_of(folder.name)
+    wrong = []
+    for path in folder.rglob("*.py"):
+        own = path.relative_to(folder).parts[0].removesuffix(".py")
+        for name, line in imports_of(path) if own != "__init__" else ():
+            package, room, floor, *_ = *name.split("."), "", ""
+            if (package, room) == ("graphwright", folder.name) and floor in floors:
+                if floors.index(floor) < floors.index(own):
+                    wrong.append(f"{path}:{line}: {own} imports {name}, which is on a floor above it")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", [*HIGH, *SUB_ROOMS], ids=name_of)
+def test_folders_list_what_is_in_them(folder: Path) -> None:
+    there = {f"{path.name}/" for path in folder.iterdir() if path in SUB_ROOMS}
+    there |= {path.name for path in folder.glob("*.py")} - {"__init__.py"}
+    listed = listed_in(folder)
+    missing, gone = sorted(there - {*listed}), sorted({*listed} - there)
+    assert not missing and not gone, f"{name_of(folder)}/__init__.py: no line for {missing}, lines for no file {gone}"
+
+
+@pytest.mark.parametrize("folder", SUB_ROOMS, ids=name_of)
+def test_sub_rooms_are_a_docstring_and_files(folder: Path) -> None:
+    tree = tree_of(folder / "__init__.py")
+    assert ast.get_docstring(tree) and len(tree.body) == 1, "files of a room are imported by their full path"
+
+
+def test_folders_stay_small() -> None:
+    counts = {name_of(folder): len([*folder.glob("*.py")]) for folder in (PACKAGE, *FOLDERS, *SUB_ROOMS)}
+    full = {name: count for name, count in counts.items() if count > 25}
+    assert not full, "a folder of so many files is cut into sub-rooms, each for one concept"
+
+
+def test_circles_of_imports_stay_small() -> None:
+    large = [sorted(circle) for circle in circles(imported_files()) if len(circle) > 8]
+    assert not large, "\n".join(f"{len(circle)} files know each other: {', '.join(circle)}" for circle in large)
+
+
+def test_circles_are_found() -> None:
+    imported = {"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": {"e"}, "e": {"f"}, "f": {"d"}, "g": set[str]()}
+    assert circles(imported) == {frozenset("bc"), frozenset("def")}
+
+
+def imported_files() -> dict[str, set[str]]:
+    """The files that each file imports, by dotted names; not the rooms, between which imports go one way."""
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in FILES}
+    return {
+        name: {other for found, _ in imports_of(path) for other in (found, found.rpartition(".")[0]) if other in names}
+        for name, path in names.items()
+    }
+
+
+def circles(imported: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The largest sets of files each of which leads to all the others."""
+
+    def reached_from(name: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = imported[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    reached = {name: reached_from(name) for name in imported}
+    return {frozenset(other for other in its if name in reached[other]) for name, its in reached.items() if name in its}
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        pytest.param("capture.typed.recorder.Recorder", "capture/typed/trace.py", id="Recorder"),
+        pytest.param("capture.symbolic.symbolic_branches.SymbolicRecorder", "capture/symbolic/", id="SymbolicRecorder"),
+    ],
+)
+def test_captures_are_known_by_their_interface(name: str, home: str) -> None:
+    module, _, kind = name.rpartition(".")
+    assert hasattr(importlib.import_module(f"graphwright.{module}"), kind)
+    for path in FILES:
+        if not str(path.relative_to(PACKAGE)).startswith(home):
+            for found, line in imports_of(path):
+                is_it = found.removeprefix("graphwright.") in (module, name)
+                assert not is_it, f"{path}:{line}: capture/state/protocol.py has what may be known of {kind}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) == "capture"], ids=name_of)
+def test_interfaces_are_implemented(path: Path) -> None:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call):
+            is_cast = ast.unparse(node).removeprefix("typing.") == "cast(Any, self)"
+            assert not is_cast, f"{path}:{node.lineno}: a class has what its interface says"

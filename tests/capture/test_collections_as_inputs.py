@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import types
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ def of_dataclass(state: State) -> Any:
     state.tensor = state.tensor + 1
     state.count += 1
     return state.tensor * state.count, state
+
+
+@dataclasses.dataclass
+class Counted:
+    tensor: Tensor
+    kind: typing.ClassVar[str] = "counted"
+    count: int = dataclasses.field(init=False, default=2)
+
+
+def of_field_set_later(counted: Counted) -> Any:
+    counted.count += 1
+    return counted.tensor * counted.count
+
+
+def of_defaultdict(held: collections.defaultdict[str, Tensor]) -> Any:
+    return held["a"] + held["b"]
 
 
 def of_set(names: set[str], x: Tensor) -> Tensor:
@@ -61,6 +78,8 @@ def of_namespace(space: types.SimpleNamespace) -> Any:
 X = torch.arange(6.0).reshape(2, 3)
 CASES: list[Any] = [
     pytest.param(of_dataclass, lambda x: (State(x, 5),), id="dataclass"),
+    pytest.param(of_field_set_later, lambda x: (Counted(x),), id="a field that the constructor does not take"),
+    pytest.param(of_defaultdict, lambda x: (collections.defaultdict(list, a=x, b=x + 1),), id="defaultdict"),
     pytest.param(of_set, lambda x: ({"a", "b"}, x), id="set"),
     pytest.param(of_frozenset, lambda x: (frozenset({"a", "b"}), x), id="frozenset"),
     pytest.param(of_range, lambda x: (range(1, 3), x), id="range"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import functools
 import types
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from graphwright import CaptureError, Interpreter, load, save, trace
+from graphwright import CaptureError, Interpreter, load, save, symbolic_trace, trace
 
 
 class Slots:
@@ -146,3 +148,25 @@ def test_packed_sequences_are_nodes_and_outputs(tmp_path: Path) -> None:
         assert type(got[3]) is PackedSequence
         for one, other in zip((*got[:3], *got[3]), (*wanted[:3], *wanted[3]), strict=True):
             torch.testing.assert_close(one, other)
+
+
+@dataclasses.dataclass
+class _Named:
+    tensor: Any
+    kind: typing.ClassVar[str] = "named"
+
+
+class _GivesNamed(nn.Module):
+    def forward(self, x: Any) -> Any:
+        made = _Named(x * 2)
+        if isinstance(x, torch.Tensor) and x.sum() > 0:
+            made = _Named(x * 3)
+        return made
+
+
+def test_what_a_dataclass_s_class_holds_is_no_argument() -> None:
+    x = torch.ones(2)
+    gm = trace(_GivesNamed(), (x,))
+    assert torch.equal(gm(x).tensor, x * 3)
+    assert torch.equal(gm(-x).tensor, x * -2)
+    assert torch.equal(symbolic_trace(_GivesNamed())(-x).tensor, x * -2)

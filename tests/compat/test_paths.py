@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import graphwright
-from graphwright.compat import FILES, PATHS, PICKLED
+from graphwright.compat import FILES, FOLDERS, PATHS, PICKLED
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*PATHS, *FOLDERS])
 def test_a_path_has_the_names_of_its_row(path: str) -> None:
     module = importlib.import_module(f"graphwright.{path}")
-    for room, names in PATHS[path].items():
+    for room, names in {**PATHS, **FOLDERS}[path].items():
         source = importlib.import_module(f"graphwright.{room}")
         for entry in names.split():
             name, _, old = entry.partition("=")
@@ -42,7 +42,7 @@ def test_public_names_are_not_hidden_by_files() -> None:
 import importlib, types, graphwright
 for path in graphwright.compat.PICKLED:
     importlib.import_module(f"graphwright.{path}")
-rooms = graphwright.analysis, graphwright.passes, graphwright.runtime
+rooms = graphwright.analysis, graphwright.capture, graphwright.passes, graphwright.runtime
 print([name for room in rooms for name in room.__all__ if isinstance(getattr(room, name), types.ModuleType)])
 print(graphwright.passes.shape_prop.__name__)
 """
@@ -51,9 +51,27 @@ print(graphwright.passes.shape_prop.__name__)
 
 
 def test_a_pickle_written_before_finds_its_classes() -> None:
-    for name in ("passes.fuse_conv_relu\nConvReLU", "passes.stages\nSplit", "analysis.costs\nCostReport"):
+    for name in (
+        *("passes.fuse_conv_relu\nConvReLU", "passes.stages\nSplit", "analysis.costs\nCostReport"),
+        *("capture.tracer\nTracer", "capture.origins\nScope", "capture.obstacles\nDiagnosis"),
+        *("capture.root_inputs\nPHWithMeta", "capture.proxy\nProxy", "capture.tracer_warnings\nTracerWarning"),
+        *("capture.trace\ntrace", "capture.doctor\ndoctor", "capture.symbolic\nsymbolic_trace"),
+        *("capture.wrap\nwrap", "capture.entries\nSubject", "capture.conversion\nconverted_source"),
+    ):
         room = importlib.import_module(f"graphwright.{name.partition('.')[0]}")
         assert pickle.loads(f"cgraphwright.{name}\n.".encode()) is getattr(room, name.partition("\n")[2])
+
+
+def test_a_captured_module_pickled_before_is_read() -> None:
+    def gate(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return x if mask is None else x * mask
+
+    gm = graphwright.symbolic_trace(gate, {"mask": None})
+    data = pickle.dumps(gm, protocol=2)
+    for path in (b"tracer", b"root_inputs"):
+        assert b"cgraphwright.capture.symbolic.%s\n" % path in data
+        data = data.replace(b"cgraphwright.capture.symbolic.%s\n" % path, b"cgraphwright.capture.%s\n" % path)
+    assert pickle.loads(data).code == gm.code
 
 
 def test_a_path_is_an_attribute_of_the_package() -> None:

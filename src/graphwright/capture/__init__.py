@@ -1,7 +1,23 @@
 """PyTorch program -> graph.
 
-A module or function comes in, unmodified and never written to; a GraphModule goes out. Read symbolic.py and
-tracer.py first, then trace.py for capture with example inputs.
+A module or function comes in, unmodified and never written to; a GraphModule goes out. Read symbolic/symbolic.py and
+symbolic/tracer.py first, then typed/trace.py for capture with example inputs, and state/protocol.py for what all files
+know of the capture that is running.
+
+    typed/       the door with example inputs: `trace` and `doctor`
+    symbolic/    the door without them: `symbolic_trace`, with torch.fx's classes
+    ladder/      what is done where Python asks for a value that only a run has
+    python/      the runtime of converted functions: what a program's code calls
+    flow/        branches, loops, `try` and forks
+    outside/     what a program reaches beside its inputs: globals, closures, other modules
+    calls/       how calls of torch and of other libraries are written, answered or kept whole
+    containers/  lists, dicts, sets and iterables of which only a run knows how much is in them
+    effects/     what a program keeps, writes and changes
+    numbers/     sizes, and what is computed from them
+    proxies/     values that stand for what only a run has, other than tensors and numbers
+    state/       the capture that is running: its interface, and what it has learned
+    conversion/  functions made again from their source
+    source/      the user's source: files, trees, positions
 """
 
 from graphwright.capture.conversion.conversion import converted_source
@@ -62,3 +78,21 @@ __all__ = [
     "trace",
     "wrap",
 ]
+
+# The sub-rooms, the top floor first: a file imports from its own floor and from those after it.
+FLOORS = (
+    "typed",
+    "symbolic",
+    "ladder",
+    "python",
+    "flow",
+    "outside",
+    "calls",
+    "containers",
+    "effects",
+    "numbers",
+    "proxies",
+    "state",
+    "conversion",
+    "source",
+)

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from graphwright.compat.paths import FILES, PATHS, PICKLED
+from graphwright.compat.paths import FILES, FOLDERS, PATHS, PICKLED
 
 __all__ = ["install", "load"]
 
@@ -46,11 +46,16 @@ class _TableFinder(MetaPathFinder, Loader):
             return
         owner = "torch.jit" if path == "jit" else "torch.fx"
         module.__doc__ = f"{owner}'s names under `{module.__name__}`; see `{_PACKAGE}.compat`."
-        for room, names in PATHS.get(path, {}).items():
-            source = importlib.import_module(f"{_PACKAGE}.{room}")
-            for entry in names.split():
-                name, _, old = entry.partition("=")
-                setattr(module, old or name, getattr(source, name))
+        _fill(module, PATHS.get(path, {}))
+
+
+def _fill(module: ModuleType, row: dict[str, str]) -> None:
+    """Give a module the names of its row."""
+    for room, names in row.items():
+        source = importlib.import_module(f"{_PACKAGE}.{room}")
+        for entry in names.split():
+            name, _, old = entry.partition("=")
+            setattr(module, old or name, getattr(source, name))
 
 
 def _is_folder(path: str) -> bool:
@@ -71,6 +76,8 @@ def install() -> None:
         if module is not None:
             sys.modules.setdefault(f"{_PACKAGE}.{path}", module)
             vars(sys.modules[f"{_PACKAGE}.{room}"]).setdefault(name, module)
+    for path, row in FOLDERS.items():
+        _fill(importlib.import_module(f"{_PACKAGE}.{path}"), row)
 
 
 def load(name: str) -> ModuleType:

@@ -6,7 +6,7 @@ name `old`. `FILES` has the paths that lead to one file of a room, with everythi
 
 from __future__ import annotations
 
-__all__ = ["FILES", "PATHS", "PICKLED"]
+__all__ = ["FILES", "FOLDERS", "PATHS", "PICKLED"]
 
 PATHS: dict[str, dict[str, str]] = {
     "graph": {
@@ -158,6 +158,27 @@ PICKLED: dict[str, str] = {
     "analysis.compare": "analysis.comparing.compare",
     "analysis.costs": "analysis.costing.costs",
     "analysis.memory": "analysis.costing.memory",
+    "capture.annotate": "capture.symbolic.annotate",
+    "capture.doctor": "capture.typed.doctor",
+    "capture.entries": "capture.typed.entries",
+    "capture.leaf_modules": "capture.state.leaf_modules",
+    "capture.meta_tracer": "capture.symbolic.meta_tracer",
+    "capture.noting": "capture.proxies.noting",
+    "capture.obstacles": "capture.state.obstacles",
+    "capture.origins": "capture.source.origins",
+    "capture.proxy": "capture.proxies.proxy",
+    "capture.proxyable": "capture.proxies.proxyable",
+    "capture.recording": "capture.proxies.recording",
+    "capture.rewriter": "capture.symbolic.rewriter",
+    "capture.root_inputs": "capture.symbolic.root_inputs",
+    "capture.sources": "capture.source.sources",
+    "capture.tidy": "capture.state.tidy",
+    "capture.trace": "capture.typed.trace",
+    "capture.tracer": "capture.symbolic.tracer",
+    "capture.tracer_warnings": "capture.state.tracer_warnings",
+    "capture.transformer": "capture.symbolic.transformer",
+    "capture.unbound": "capture.proxies.unbound",
+    "capture.wrap": "capture.symbolic.wrap",
     "passes.const_fold": "passes.tools.const_fold",
     "passes.fuse_conv_relu": "passes.fusion.fuse_conv_relu",
     "passes.stages": "passes.parts.stages",
@@ -166,4 +187,10 @@ PICKLED: dict[str, str] = {
     "runtime.lazy": "runtime.modules.lazy",
     "runtime.loose_parts": "runtime.modules.loose_parts",
 }
-"""Files by the paths that pickles written before know the classes in them by."""
+"""Files by the paths that pickles written before know the classes and functions in them by."""
+
+FOLDERS: dict[str, dict[str, str]] = {
+    "capture.conversion": {"capture": "converted_source"},
+    "capture.symbolic": {"capture": "symbolic_trace"},
+}
+"""The same for paths that are sub-rooms now: rows as in `PATHS`, of names that the folder has besides its files."""

@@ -25,6 +25,7 @@ from graphwright.ir import (
 )
 from graphwright.ops import enter_context, exit_context, is_attempt, is_region, write_attribute
 from graphwright.runtime.graph_module import graph_of
+from graphwright.values import sequence
 
 __all__ = ["Interpreter"]
 
@@ -343,7 +344,5 @@ def _thawed(value: Any) -> Any:
     if type(value) is slice:
         return slice(_thawed(value.start), _thawed(value.stop), _thawed(value.step))
     if isinstance(value, tuple):
-        kind = type(value)
-        items = [_thawed(item) for item in value]
-        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        return sequence(type(value), [_thawed(item) for item in value])
     return value

@@ -16,6 +16,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, EMPTY_KWARGS, Graph, Meta, Node, Origin, map_aggregate, restore_node
 from graphwright.runtime.entries import entry_points_of
 from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
+from graphwright.values import is_named_tuple
 
 __all__ = ["graph_to_record", "record_to_graph", "reduce_graph", "reduce_node"]
 
@@ -328,7 +329,7 @@ class _RecordWriter:
 def _is_named_tuple(kind: type) -> bool:
     """Tell whether instances of a class are pickled as a tuple of fields: not where the class has its own way."""
     own = ("__reduce__", "__reduce_ex__", "__getstate__")
-    return issubclass(kind, tuple) and hasattr(kind, "_fields") and not any(name in kind.__dict__ for name in own)
+    return is_named_tuple(kind) and not any(name in kind.__dict__ for name in own)
 
 
 def _map_plain(value: Any, change: Any) -> Any:

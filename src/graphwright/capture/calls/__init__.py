@@ -1,1 +1,16 @@
-"""calls."""
+"""Calls of torch and of other libraries: how each is written, answered or kept as one node.
+
+Read opaque.py first, then answers.py.
+
+    opaque.py              what is one node and not looked into: leaf modules and functions, what cannot be traced
+    whole_calls.py         what becomes one node as it is: autograd functions, compiled code, packing
+    answers.py             what is asked of a tensor: its sizes, what kind it is, its data
+    arguments.py           values without a literal, made again by calls
+    ambient.py             grad mode, autocast and inference mode, recorded where they change
+    autograd_functions.py  calls of autograd functions, as a value and on the stack
+    converted_modules.py   `module.to(dtype)` while a program is captured
+    errors_raised.py       what an operation may raise for other inputs
+    identity.py            which values are one: `a is b`, `a in values`
+    counting.py            how many calls are nodes, and how many stay inside
+    refusals.py            TypeErrors by which C++ refuses values of the program
+"""

@@ -132,8 +132,8 @@ def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Calla
     if name == "numpy":
         raise NeedsRealValues("an array is made of the data of a tensor")
     if name == "__contains__":
-        recorder.questions.stage(user_frame(sys._getframe(1)))
-    codes = recorder.questions.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()
+        recorder.questions.staging.stage(user_frame(sys._getframe(1)))
+    codes = recorder.questions.staging.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()
     if codes:  # a function of NumPy's asks: its caller passes it on through the runtime
         raise recorder.questions.restart(recorder.plan.convert(codes))
-    return recorder.questions.refuse_data(owner, name, answer)
+    return recorder.questions.refusals.refuse_data(owner, name, answer)

@@ -15,6 +15,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Argument
 from graphwright.ops import generated
 from graphwright.runtime import attributes_of, new_object
+from graphwright.values import map_leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -28,18 +29,7 @@ class _Drained(list):  # type: ignore[type-arg]
 
 def drained(value: Any) -> Any:
     """A result of the program with what its generators give: that is computed while the program is captured."""
-    if type(value) is GeneratorType:
-        return _Drained(value)
-    if type(value) in (tuple, list):
-        held = [drained(item) for item in value]
-        return value if all(one is other for one, other in zip(held, value, strict=True)) else type(value)(held)
-    if type(value) is dict:
-        return {key: drained(item) for key, item in value.items()} if any(map(_is_lazy, value.values())) else value
-    return value
-
-
-def _is_lazy(value: Any) -> bool:
-    return type(value) is GeneratorType
+    return map_leaves(lambda leaf: _Drained(leaf) if type(leaf) is GeneratorType else leaf, value)
 
 
 def checks_items(kind: type) -> bool:
@@ -88,7 +78,7 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         at=recorder.where(),
         fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
     )
-    recorder.questions.refuse(error, "value")
+    recorder.questions.refusals.refuse(error, "value")
     return None
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.proxies.spellings import KIND_METHODS, property_name, tensor_method_name
-from graphwright.capture.state.symbols import leaves
+from graphwright.values import leaves
 
 __all__ = ["CountingMode", "is_operation"]
 

@@ -15,10 +15,11 @@ from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.symbols import leaves, symbol_of
+from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, Target
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -45,7 +46,7 @@ def record_leaf_module(
             at=recorder.where(),
             fix="register them before it is captured",
         )
-        recorder.questions.refuse(error, "failure")
+        recorder.questions.refusals.refuse(error, "failure")
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
     run = contained(recorder, module, path, recorder.examples.module(module))

@@ -17,9 +17,10 @@ from torch import nn
 from graphwright.capture.calls.autograd_functions import is_apply
 from graphwright.capture.calls.opaque import holds_values, record_opaque
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.symbols import leaves, symbol_of
+from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

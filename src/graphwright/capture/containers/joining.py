@@ -8,27 +8,47 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.containers.item_kinds import kind_of_item
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.proxies.texts import RunText
-from graphwright.capture.state.samples import MISSING, Sample, Unlike, Verdict
+from graphwright.capture.state.samples import MISSING, Unlike, Verdict, WholeKind
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.values import (
+    ConstantKind,
+    Kind,
+    NoJoin,
+    NumberKind,
+    OptionalKind,
+    Policy,
+    TensorKind,
+    TextKind,
+    join,
+    loose_sizes,
+    with_example,
+    without_none,
+)
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Joining", "are_of_run"]
+__all__ = ["RUN", "Joining", "are_of_run"]
 
 
 class Joining:
     """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""
 
-    is_untyped = False
-
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
+
+    def policy(self, name: str) -> Policy:
+        """What a loop carries may have other sizes from one iteration to the next, and become a wider number.
+
+        What a container holds may be None where it is a tensor, and another text; tuples and lists may be longer.
+        """
+        return dataclasses.replace(RUN, kind_of=lambda key: kind_of_item(self, key, name))
 
     def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
         """Say what becomes of two values. Raises Unlike.
@@ -80,105 +100,94 @@ class Joining:
             return "same" if is_same or (is_plain and type(entry) is type(after) and entry == after) else "join"
         return "look inside"
 
-    def sample(self, entry: Any, after: Any) -> Sample:
+    def sample(self, entry: Any, after: Any) -> Kind:
         """What a value is like that is `entry` before a loop and `after` after an iteration."""
         if is_growing(after) and entry is MISSING:
-            return Sample(whole=after)
+            return WholeKind(after)
         if is_growing(after) or is_growing(entry):
-            return Sample(whole=after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
+            return WholeKind(after.joined_with(entry) if is_growing(after) else entry.joined_with(after))
         if isinstance(after, str):
-            return Sample(kind=str, hint=_text_hint(after if entry is MISSING else entry))
-        may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
+            return TextKind(_text_hint(after if entry is MISSING else entry))
         tensor = entry if isinstance(entry, torch.Tensor) else after
         if isinstance(tensor, torch.Tensor):
             starts = _number_kind(entry) is not None or _is_mixed(entry) or _is_mixed(after)
-            return Sample(self._recorder.example(tensor), may_be_none=may_be_none, may_be_number=starts)
-        kind = _number_kind(after) or type(after)
+            kind = TensorKind.like(self._recorder.example(tensor), may_be_number=starts)
+            may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
+            return OptionalKind(kind) if may_be_none else kind
+        number = _number_kind(after) or type(after)
         before = _number_kind(entry)
-        if before is not None and _ORDER.index(before) > _ORDER.index(kind):
-            kind = before
-        return Sample(kind=kind, hint=_converted(_hint(after if entry is MISSING else entry), kind))
+        if before is not None and _ORDER.index(before) > _ORDER.index(number):
+            number = before
+        return NumberKind(number, _converted(_hint(after if entry is MISSING else entry), number))
 
-    def widened(self, sample: Sample, after: Any) -> Sample:
+    def widened(self, sample: Kind, after: Any) -> Kind:
         """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
-        if sample.whole is not None:
-            if are_of_run(sample.whole, after):
-                whole = sample.whole.joined_with(after)
-                is_it = whole is sample.whole or whole.kind is sample.whole.kind
-                return sample if is_it else dataclasses.replace(sample, whole=whole)
-            raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
-        if sample.kind is str:
-            if isinstance(after, str):
-                return sample
-            raise Unlike(f"a text before, {self.kind_name(after)} after an iteration")
-        if sample.example is None:
-            if isinstance(after, torch.Tensor):
-                return Sample(self._recorder.example(after), may_be_number=True)
-            kind = _number_kind(after)
-            if kind is None:
-                raise Unlike(f"{sample.kind.__name__} before, {self.kind_name(after)} after an iteration")
-            wider = _ORDER.index(kind) > _ORDER.index(sample.kind)
-            return Sample(kind=kind, hint=_converted(sample.hint, kind)) if wider else sample
-        if after is None or _is_optional(after):
-            sample = sample if sample.may_be_none else dataclasses.replace(sample, may_be_none=True)
+        if isinstance(sample, WholeKind):
+            return self._whole_widened(sample, after)
+        kind, item = self._kind_after(after), without_none(sample)
+        are_tensors = isinstance(item, TensorKind) and isinstance(without_none(kind), TensorKind)
+        if kind is not None and not (isinstance(item, TensorKind) and isinstance(kind, NumberKind)):
+            try:
+                return join(sample, kind, RUN)
+            except NoJoin as why:
+                if are_tensors:
+                    raise Unlike(f"{why.one} before, {why.other} after an iteration") from None
+        before = "a tensor" if isinstance(item, TensorKind) else item
+        raise Unlike(f"{before} before, {self.kind_name(after)} after an iteration")
+
+    def _whole_widened(self, sample: WholeKind, after: Any) -> Kind:
+        if are_of_run(sample.whole, after):
+            whole = sample.whole.joined_with(after)
+            return sample if whole is sample.whole or whole.kind is sample.whole.kind else WholeKind(whole)
+        raise Unlike(f"a list that grows before, {self.kind_name(after)} after an iteration")
+
+    def _kind_after(self, after: Any) -> Kind | None:
+        """The kind of what an iteration leaves; None for what is none that a loop carries."""
+        if isinstance(after, torch.Tensor):
+            kind = TensorKind.like(self._recorder.example(after))
+            return OptionalKind(kind) if _is_optional(after) else kind
         if after is None:
-            return sample
-        if not isinstance(after, torch.Tensor):
-            raise Unlike(f"a tensor before, {self.kind_name(after)} after an iteration")
-        x, y = sample.example, self._recorder.example(after)
-        if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
-            raise Unlike(f"{_described(x)} before, {_described(y)} after an iteration")
-        loose = sample.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
-        return sample if loose == sample.loose else dataclasses.replace(sample, loose=loose)
+            return ConstantKind(None)
+        if isinstance(after, str):
+            return TextKind()
+        number = _number_kind(after)
+        return None if number is None else NumberKind(number)
 
-    def merged(self, one: Sample, other: Sample) -> Sample:
-        """What a value is like that is like one or another. Raises Unlike."""
-        may_be_none = one.may_be_none or other.may_be_none
-        if one.example is not None and other.example is not None:
-            x, y = one.example, other.example
-            if (x.dtype, x.dim(), x.device) != (y.dtype, y.dim(), y.device):
-                raise Unlike(f"{_described(x)} in one place, {_described(y)} in another")
-            loose = one.loose | other.loose | {dim for dim in range(x.dim()) if x.shape[dim] != y.shape[dim]}
-            is_same = loose == one.loose and may_be_none == one.may_be_none
-            return one if is_same else dataclasses.replace(one, loose=loose, may_be_none=may_be_none)
-        if one.example is None and other.example is None:
-            wider = _ORDER.index(other.kind) > _ORDER.index(one.kind)
-            return Sample(kind=other.kind, hint=_converted(one.hint, other.kind)) if wider else one
-        if one.example is None:
-            return dataclasses.replace(other, may_be_number=True)
-        return one if one.may_be_number else dataclasses.replace(one, may_be_number=True)
-
-    def like(self, sample: Sample, value: Any) -> Sample:
+    def like(self, sample: Kind, value: Any) -> Kind:
         """A sample with the example of a value of its kind."""
-        if sample.whole is not None:
-            return dataclasses.replace(sample, whole=sample.whole.holding(value))
-        if sample.kind is str:
-            return dataclasses.replace(sample, hint=_text_hint(value))
+        if isinstance(sample, WholeKind):
+            return WholeKind(sample.whole.holding(value))
+        if isinstance(sample, TextKind):
+            return TextKind(_text_hint(value))
         if isinstance(value, torch.Tensor):
-            return dataclasses.replace(sample, example=self._recorder.example(value), kind=None)
-        if sample.example is None and _number_kind(value) is not None:
-            return dataclasses.replace(sample, hint=_converted(_hint(value), sample.kind))
+            kind = TensorKind.like(self._recorder.example(value))
+            return kind if isinstance(sample, NumberKind) else with_example(sample, kind)
+        if isinstance(sample, NumberKind) and _number_kind(value) is not None:
+            return NumberKind(sample.kind, _converted(_hint(value), sample.kind))
         return sample
 
-    def changes_size(self, sample: Sample, after: Any) -> bool:
+    def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether each iteration leaves a tensor of another size."""
-        if not sample.loose or not isinstance(after, torch.Tensor):
+        item = without_none(sample)
+        if not loose_sizes(sample) or not isinstance(after, torch.Tensor) or not isinstance(item, TensorKind):
             return False
-        return bool(self._recorder.example(after).shape != sample.example.shape)
+        return bool(self._recorder.example(after).shape != item.example.shape)
 
-    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
         """The value in the program of a node that gives something like a sample, for numbers with this hint."""
-        if sample.whole is not None:
+        if isinstance(sample, WholeKind):
             return sample.whole.on(node)
-        if sample.kind is str:
+        if isinstance(sample, TextKind):
             return RunText(self._recorder, node, sample.hint if hint is None else hint)
-        if sample.example is None:
+        if isinstance(sample, NumberKind):
             return self._recorder.numbers.of_node(node, sample.hint if hint is None else hint, sample.kind)
-        proxy = TensorProxy.make(self._recorder, sample.example, node)
-        proxy.loose, proxy.is_mixed = sample.loose, sample.may_be_number
-        if sample.may_be_none:
+        kind = without_none(sample)
+        assert isinstance(kind, TensorKind), sample
+        proxy = TensorProxy.make(self._recorder, kind.example, node)
+        proxy.loose, proxy.is_mixed = kind.loose, kind.may_be_number
+        if kind is not sample:
             proxy.optional = place
-            self._recorder.questions.has_optionals = True
+            self._recorder.questions.optionals.are_there = True
         return proxy
 
     def _is_start(self, number: Any, tensor: Any) -> bool:
@@ -230,11 +239,11 @@ class Joining:
             proxy.mixed_at = next((side.mixed_at for side in pair if _is_mixed(side)), None)
             if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
                 proxy.mixed_at = place
-            recorder.questions.has_optionals |= proxy.mixed_at is not None
+            recorder.questions.optionals.are_there |= proxy.mixed_at is not None
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
-                recorder.questions.has_optionals = True
+                recorder.questions.optionals.are_there = True
             return proxy
         if isinstance(sample, str):
             return RunText(recorder, node, UNKNOWN if taken is None else _text_hint(sample))
@@ -245,7 +254,7 @@ class Joining:
             hint = sample if symbol is None else symbol._hint
         sampled = sample if symbol is None else symbol.sample
         symbol = recorder.numbers.data_symbol(hint, kind, "branch", (node,), sampled)
-        is_data = recorder.questions.is_data
+        is_data = recorder.questions.subjects.is_data
         symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
         recorder.region.numbers[symbol] = node
         return as_number(symbol)
@@ -304,6 +313,9 @@ def _text_hint(value: Any) -> Any:
 
 
 _ORDER = (bool, int, float)  # of the kinds of numbers: each can stand for those before it
+RUN = Policy(
+    _ORDER, (TensorKind,), loosens_sizes=True, texts_differ=True, lengths_differ=True, tensors_may_be_numbers=True
+)
 
 
 def _hint(value: Any) -> Any:
@@ -321,7 +333,3 @@ def _is_mixed(value: Any) -> bool:
 
 def _is_optional(value: Any) -> bool:
     return isinstance(value, TensorProxy) and value.optional is not None
-
-
-def _described(example: torch.Tensor) -> str:
-    return f"a tensor of {example.dtype} with {example.dim()} dimensions"

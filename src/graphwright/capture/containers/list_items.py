@@ -10,12 +10,13 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.item_kinds import Parts, joined_kinds, kind_of_item
+from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
 from graphwright.capture.proxies.growing import Growing, GrowingDict, GrowingList
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
+from graphwright.values import RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -37,7 +38,7 @@ class _Item(Growing):
     def _begin(
         self,
         recorder: Capture,
-        kind: Parts,
+        kind: RecordKind,
         node: Node,
         name: str,
         make: Make,
@@ -45,16 +46,14 @@ class _Item(Growing):
         noted: Callable[[Any], None] | None = None,
     ) -> None:
         self._noted = noted
-        places = kind.keys or range(len(kind.parts))
-        self.node, self.kinds, self._make = node, dict(zip(places, kind.parts, strict=True)), make
+        self.node, self.kinds, self._make = node, dict(kind.items), make
         self._whole, self._loose = kind, kind.loose
         self._start(name or "a list's item", recorder, lambda: node, lambda kind, node, name: make(kind, node), give_up)
 
     @property
-    def kind(self) -> Parts:
+    def kind(self) -> RecordKind:
         """What kind of item it is."""
-        keys = tuple(self.kinds) if self._whole.kind is dict else ()
-        return Parts(self._whole.kind, tuple(self.kinds.values()), keys, self._loose)
+        return RecordKind(self._whole.kind, dict(self.kinds), self._loose)
 
     def _get(self, key: Any) -> Any:
         node = self.recorder.node("call_function", operator.getitem, (self.node, key), {}, "getitem")
@@ -66,7 +65,7 @@ class _Item(Growing):
         if self._noted is not None:
             self._noted(self.kind)
 
-    def as_item(self) -> Parts:
+    def as_item(self) -> RecordKind:
         """The kind of an item that this is."""
         return self.kind
 
@@ -112,7 +111,7 @@ class _Item(Growing):
 class ItemList(_Item, GrowingList):
     """A list in a list."""
 
-    def __init__(self, recorder: Capture, kind: Parts, node: Node, *rest: Any) -> None:
+    def __init__(self, recorder: Capture, kind: RecordKind, node: Node, *rest: Any) -> None:
         self._begin(recorder, kind, node, *rest)
         list.__init__(self, [self._get(index) for index in self.kinds])  # for the example
 
@@ -159,7 +158,7 @@ class ItemList(_Item, GrowingList):
 class ItemDict(_Item, GrowingDict):
     """A dict in a list. Where dicts in lists get further keys, whether it has one of these is asked of the run."""
 
-    def __init__(self, recorder: Capture, kind: Parts, node: Node, *rest: Any) -> None:
+    def __init__(self, recorder: Capture, kind: RecordKind, node: Node, *rest: Any) -> None:
         self._begin(recorder, kind, node, *rest)
         dict.__init__(self, {key: self._get(key) for key in self.kinds if key not in kind.loose})  # for the example
 

@@ -11,15 +11,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.item_kinds import (
-    Many,
-    Parts,
-    Table,
-    joined_kinds,
-    kind_of_item,
-    kind_of_table,
-    seen,
-)
+from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item, kind_of_table, seen
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.proxies.growing import Growing
@@ -29,6 +21,7 @@ from graphwright.capture.state.running import stopping
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
+from graphwright.values import MappingKind, RecordKind, SequenceKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -36,18 +29,24 @@ if TYPE_CHECKING:
 __all__ = ["Keyed", "LoopDict", "shown_key", "shown_of"]
 
 
+def _pair_of(kind: MappingKind) -> RecordKind:
+    """The kind of the items of a dict."""
+    held: dict[Any, Any] = {0: kind.key, 1: kind.item}  # None where none was seen
+    return RecordKind(tuple, held)
+
+
 class Keyed(Holder):
     """What dicts and sets share: the node that gives one, the kind of its keys and values, what the example has."""
 
     stands_for_plain: type  # of a display
-    kind: Table
+    kind: MappingKind
     shown: dict[Any, tuple[Any, Any]]  # by key of the example: the key and the value
 
     def __init__(
         self,
         recorder: Capture,
         node: Node,
-        kind: Table,
+        kind: MappingKind,
         name: str,
         place: Any,
         give_up: Callable[[], Any] | None = None,
@@ -60,13 +59,13 @@ class Keyed(Holder):
     @classmethod
     def empty(cls, recorder: Capture, node: Node) -> Any:
         """An empty dict or set that a node makes."""
-        made = cls(recorder, node, Table(cls.stands_for_plain), node.name, recorder.questions.place())
+        made = cls(recorder, node, MappingKind(cls.stands_for_plain), node.name, recorder.questions.place())
         made.is_certain = True
         return made
 
     # ---- kinds
 
-    def as_item(self) -> Table:
+    def as_item(self) -> MappingKind:
         """The kind of an item that this is."""
         return self.kind
 
@@ -78,7 +77,7 @@ class Keyed(Holder):
             own = kind_of_item(joining, key, self.name)
         except Unlike as why:
             raise self._unlike(why) from None
-        self._admit_kind(Table(kind.kind, own, item, kind.factory))
+        self._admit_kind(MappingKind(kind.kind, own, item, kind.factory))
         self._watch(value)
 
     def _admit_kind(self, kind: Any) -> None:
@@ -93,7 +92,7 @@ class Keyed(Holder):
 
     def _admit_item(self, kind: Any) -> None:
         """A list or dict that is a value of this one has got items of other kinds."""
-        self._admit_kind(Table(self.kind.kind, self.kind.key, kind, self.kind.factory))
+        self._admit_kind(MappingKind(self.kind.kind, self.kind.key, kind, self.kind.factory))
 
     def _value(self, kind: Any, node: Node) -> Any:
         return self._of_kind(kind, node, self._admit_item)
@@ -268,7 +267,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         return self.listed_as(self._call("values"), self.kind.item, [value for _, value in self.shown.values()])
 
     def items(self) -> Any:
-        kind = None if self.kind.key is None else Parts(tuple, (self.kind.key, self.kind.item))
+        kind = None if self.kind.key is None else _pair_of(self.kind)
         return self.listed_as(self._call("items"), kind, [*self.shown.values()])
 
     def elements(self) -> Any:
@@ -282,7 +281,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
     def most_common(self, *count: Any) -> Any:
         """Those of a `Counter`."""
         self._only(collections.Counter)
-        made = self.listed_as(self._call("most_common", *count), Parts(tuple, (self.kind.key, self.kind.item)), ())
+        made = self.listed_as(self._call("most_common", *count), _pair_of(self.kind), ())
         made.is_certain = False
         return made
 
@@ -321,13 +320,13 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         self._may_raise()
         node = self._call("popitem", *last)
         self._keep(lambda *known: self.shown.popitem() if self.shown else None)
-        return self._value(Parts(tuple, (self.kind.key, self.kind.item)), node)
+        return self._value(_pair_of(self.kind), node)
 
     def update(self, *others: Any, **items: Any) -> None:
         is_counter = self.kind.kind is collections.Counter
         for other in (*others, items):
             if isinstance(other, LoopDict):
-                self._admit_kind(Table(self.kind.kind, other.kind.key, other.kind.item, self.kind.factory))
+                self._admit_kind(MappingKind(self.kind.kind, other.kind.key, other.kind.item, self.kind.factory))
                 self._call("update", other)
                 self.is_certain &= other.is_certain and not is_counter
                 self._keep(lambda *known, other=other: self.shown.update(other.shown))
@@ -346,8 +345,9 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
                 self._refuse()
             return
         many = values.as_item() if isinstance(values, Holder) else kind_of_item(self.recorder.joining, values, "")
-        for kind in (many.item,) if isinstance(many, Many) else many.parts:
-            self._admit_kind(Table(self.kind.kind, kind, None, None))
+        assert isinstance(many, SequenceKind | RecordKind)
+        for kind in (many.item,) if isinstance(many, SequenceKind) else many.parts:
+            self._admit_kind(MappingKind(self.kind.kind, kind, None, None))
         self._call("update", values)
         self.is_certain, self.shown = False, {}
 
@@ -355,9 +355,9 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         """`self.update(pairs)` of a list of the run."""
         kind = pairs.kind
         if kind is not None:
-            if not isinstance(kind, Parts) or len(kind.parts) != 2:
+            if not isinstance(kind, RecordKind) or len(kind.parts) != 2:
                 self._refuse()
-            self._admit_kind(Table(self.kind.kind, kind.parts[0], kind.parts[1], self.kind.factory))
+            self._admit_kind(MappingKind(self.kind.kind, kind.parts[0], kind.parts[1], self.kind.factory))
         self._call("update", pairs)
         self.is_certain, self.shown = False, {}
 

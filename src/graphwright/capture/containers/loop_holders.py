@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.item_kinds import DICTS, Parts, Same, Table
+from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.list_items import ItemDict, ItemList
 from graphwright.capture.proxies.contents import content
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, stopping
-from graphwright.capture.state.samples import Sample, Unlike
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.values import ConstantKind, MappingKind, RecordKind, SequenceKind, sequence
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CLASSES", "TABLES", "Holder", "check_items", "example_of_kind", "value_of_kind"]
+__all__ = ["CLASSES", "TABLES", "Holder", "check_items", "value_of_kind"]
 
 CLASSES: dict[type, Any] = {}  # what stands for a list, tuple or deque of the run: each puts itself here
 TABLES: list[Callable[..., Any]] = []  # what makes the dicts and sets of a run: `loop_sets` puts it here
@@ -78,7 +79,7 @@ class Holder(Growing):
 
     def _may_raise(self) -> None:
         """What is done raises where something is not there, which the program must not catch: only a run knows."""
-        if self.recorder.questions.is_caught_outside():
+        if self.recorder.questions.raises.is_caught_outside():
             self._refuse()
 
     def _unlike(self, why: Unlike) -> BaseException:
@@ -160,7 +161,7 @@ class Holder(Growing):
 
     def _text(self, *spec: Any) -> Any:
         """The text of what is in it: converted functions make a node of that."""
-        if self.recorder.questions.is_in_message():
+        if self.recorder.questions.messages.is_in_message():
             return f"<{self.name or 'what a loop fills'}>"
         return self._refuse()
 
@@ -190,11 +191,9 @@ def value_of_kind(
 
     `noted` is told of its kind where that turns out to be another: it is a list or dict, and gets other items.
     """
-    if isinstance(kind, Sample):
-        return recorder.joining.stand_in(kind, node, place)
-    if isinstance(kind, Same):
+    if isinstance(kind, ConstantKind):
         return kind.value
-    if isinstance(kind, Parts):
+    if isinstance(kind, RecordKind):
         if kind.kind is dict or (kind.kind is list and not (names and len(names) == len(kind.parts))):
             make = functools.partial(_of_kind, recorder, name, place, give_up)
             return (ItemList if kind.kind is list else ItemDict)(recorder, kind, node, name, make, give_up, noted)
@@ -210,9 +209,11 @@ def value_of_kind(
             value_of_kind(recorder, part, item, name, place, targets_in(names[i]), give_up, _noted_part(kind, i, noted))
             for i, (part, item) in enumerate(zip(kind.parts, nodes, strict=True))
         ]
-        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
-    if isinstance(kind, Table):
+        return sequence(kind.kind, items)
+    if isinstance(kind, MappingKind):
         return TABLES[0](recorder, kind, node, name, place, give_up, noted)
+    if not isinstance(kind, SequenceKind):
+        return recorder.joining.stand_in(kind, node, place)
     made: Any = CLASSES[kind.kind](kind.content, recorder, node, name, place, kind.give_up or give_up)
     made.is_certain = kind.is_certain
     made._admit_kind(kind.item)
@@ -220,12 +221,11 @@ def value_of_kind(
     return made
 
 
-def _noted_part(whole: Parts, index: int, noted: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+def _noted_part(whole: RecordKind, index: int, noted: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
     """What tells of another kind of one part of what is told of as a whole."""
     if noted is None:
         return None
-    before, after = whole.parts[:index], whole.parts[index + 1 :]
-    return lambda kind: noted(dataclasses.replace(whole, parts=(*before, kind, *after)))
+    return lambda kind: noted(dataclasses.replace(whole, items={**whole.items, whole.keys[index]: kind}))
 
 
 def _of_kind(
@@ -252,22 +252,3 @@ def check_items(listed: Iterable[tuple[Holder, Any, Any]]) -> None:
         is_same = len(now) == len(before) and (not isinstance(before, dict) or list(now) == keys)
         if not is_same or any(now[key] is not before[key] for key in keys):
             owner.give_up()
-
-
-_NUMBERS: dict[Any, Any] = {int: 3, float: 1.5, bool: True, str: ""}
-
-
-def example_of_kind(kind: Any) -> Any:
-    """An example of a kind of item."""
-    if isinstance(kind, Sample):
-        return _NUMBERS[kind.kind] if kind.example is None else kind.example
-    if isinstance(kind, Same):
-        return kind.value
-    if isinstance(kind, Parts):
-        items = [example_of_kind(part) for part in kind.parts]
-        if kind.kind is dict:
-            return dict(zip(kind.keys, items, strict=True))
-        return kind.kind(*items) if hasattr(kind.kind, "_fields") else kind.kind(items)
-    if isinstance(kind, Table):
-        return collections.defaultdict(kind.factory) if kind.factory else kind.kind()
-    return kind.kind([] if kind.item is None else [example_of_kind(kind.item)])

@@ -10,8 +10,8 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.item_kinds import Many, joined_kinds, kind_of_item, seen
-from graphwright.capture.containers.loop_holders import CLASSES, Holder, example_of_kind
+from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item, seen
+from graphwright.capture.containers.loop_holders import CLASSES, Holder
 from graphwright.capture.proxies.growing import GrowingList
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.protocol import with_examples
@@ -19,6 +19,7 @@ from graphwright.capture.state.running import stopping
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.ir import Node
+from graphwright.values import SequenceKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -61,15 +62,15 @@ class OfRun(Holder):
         if joined is not self.kind:
             self.kind = joined
             if self._noted is not None:
-                self._noted(Many(self.base, joined, give_up=self._give_up))
+                self._noted(SequenceKind(self.base, joined, give_up=self._give_up))
 
     def _admit_item(self, kind: Any) -> None:
         """A list or dict that is an item has got items of other kinds."""
         self._admit_kind(kind)
 
-    def as_item(self) -> Many:
+    def as_item(self) -> SequenceKind:
         """The kind of an item that this is."""
-        return Many(self.base, self.kind, tuple(self.content()), self.is_certain, self._give_up)
+        return SequenceKind(self.base, self.kind, tuple(self.content()), self.is_certain, self._give_up)
 
     def item(self, node: Node, index: int | None = None, names: Sequence[str] = ()) -> Any:
         """The item that a node gives; for the example it is that at an index, where this is known.
@@ -103,7 +104,7 @@ class OfRun(Holder):
             raise stopping(NeedsRealValues("how long a list is depends on data"))
         content = self.recorder.to_examples(self.content())
         if not content and not self.is_certain and self.kind is not None:
-            content = [example_of_kind(self.kind)]
+            content = [self.kind.instance()]
         return self.base(content)
 
     def length(self) -> Any:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.item_kinds import Parts, Table, kind_of_table
+from graphwright.capture.containers.item_kinds import kind_of_table
 from graphwright.capture.containers.loop_dicts import Keyed, LoopDict, shown_key, shown_of
 from graphwright.capture.containers.loop_holders import TABLES
 from graphwright.capture.containers.loop_lists import LoopList
@@ -16,6 +16,7 @@ from graphwright.capture.state.running import stopping
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
+from graphwright.values import MappingKind, RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -63,7 +64,7 @@ class LoopSet(Keyed):
     def update(self, *others: Any) -> None:
         for other in others:
             if isinstance(other, LoopSet | LoopList):
-                self._admit_kind(other.kind if isinstance(other, LoopSet) else Table(set, other.kind))
+                self._admit_kind(other.kind if isinstance(other, LoopSet) else MappingKind(set, other.kind))
                 self._call("update", other)
                 self.is_certain, self.shown = False, {}
             elif isinstance(other, Growing):
@@ -122,7 +123,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
     factory = first[0] if first else None
     place, give_up = values.place, values._give_up
     if isinstance(values, LoopDict):
-        kind = Table(function, values.kind.key, values.kind.item, factory)
+        kind = MappingKind(function, values.kind.key, values.kind.item, factory)
         made: Any = (LoopSet if function is set else LoopDict)(recorder, node, kind, name, place, give_up)
         made.shown, made.is_certain = dict(values.shown), values.is_certain
         return made
@@ -131,7 +132,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
         kind = kind_of_table(recorder.joining, collections.Counter(), name)
         key, item, is_certain = values.kind, kind.item, False
     elif function is not set:
-        if key is not None and (not isinstance(key, Parts) or len(key.parts) != 2):
+        if key is not None and (not isinstance(key, RecordKind) or len(key.parts) != 2):
             raise stopping(Unlike(f"{name} is made of what are no pairs"))
         key, item = (None, None) if key is None else key.parts
     if is_certain:
@@ -139,7 +140,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
         keys = [shown_key(pair[0]) for pair in pairs]
         is_certain = UNKNOWN not in keys
         shown = dict(zip(keys, pairs, strict=True)) if is_certain else {}
-    kind = Table(function, key, item, factory)
+    kind = MappingKind(function, key, item, factory)
     made = (LoopSet if function is set else LoopDict)(recorder, node, kind, name, place, give_up)
     made.shown, made.is_certain = shown, is_certain
     return made
@@ -159,7 +160,7 @@ def opened_table(
 
 def _of_table(
     recorder: Capture,
-    kind: Table,
+    kind: MappingKind,
     node: Node,
     name: str,
     place: Any,

@@ -19,10 +19,10 @@ from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.samples import Sample
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.values import ANY
 
 if TYPE_CHECKING:
     from graphwright.capture.proxies.recording import TracerBase
@@ -97,7 +97,7 @@ class _Unknown(OpenIterable):
         return recorder.argument(self._value)
 
     def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
-        return recorder.joining.stand_in(Sample(), node, None)
+        return recorder.joining.stand_in(ANY, node, None)
 
     def length(self) -> int | None:
         return None

@@ -60,7 +60,9 @@ def make_growing(
     with torch._C.DisableTorchFunction():
         give_up: Any = None if fallback is None else functools.partial(recorder.plan.change, place, fallback, name)
         if can_wait:
-            give_up = functools.partial(recorder.questions.differ, place, f"{name} is read as a whole", can_wait)
+            give_up = functools.partial(
+                recorder.questions.forking.differ, place, f"{name} is read as a whole", can_wait
+            )
         grown = _opened(recorder, whole, name, place, give_up)
         if isinstance(grown, LoopList | LoopQueue):
             grown.is_sized = fallback in ("guard", "unroll")

@@ -28,11 +28,12 @@ from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
-from graphwright.capture.state.symbols import is_symbolic, leaves
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import transformed
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -137,7 +138,7 @@ class _Ordering:
             if len(numbers) == len(values):
                 if self._function is not sorted and not self._options:
                     return recorder.numbers.computed(self._function, tuple(values), {})
-                if not any(map(recorder.questions.is_data, filter(is_symbolic, values))):
+                if not any(map(recorder.questions.subjects.is_data, filter(is_symbolic, values))):
                     return NotImplemented
             return None
         keys = self._keys()

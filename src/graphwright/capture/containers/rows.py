@@ -15,10 +15,10 @@ import torch
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
 from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.state.samples import Sample
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.values import ANY
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
@@ -47,7 +47,7 @@ def _open_list(recorder: Capture, node: Node, items: Iterable[Any], place: Any, 
 def of_unknown(recorder: Capture, node: Node) -> LoopList:
     """What a node gives under symbolic tracing, as a list of whatever it holds."""
     made = LoopList([], recorder, node, node.name, recorder.questions.place())
-    made._admit_kind(Sample())
+    made._admit_kind(ANY)
     return made
 
 
@@ -170,7 +170,7 @@ def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
     inner: list[int | None] = [  # None: as long as a run has them
         None
         if is_open and (*place, "inside") not in recorder.plan.ways and _may_differ(recorder, tensor, dim)
-        else recorder.questions.guard(recorder.numbers.size_symbol(tensor, dim))
+        else recorder.questions.guards.guard(recorder.numbers.size_symbol(tensor, dim))
         for dim in range(1 if is_open else 0, rank)
     ]
     name = recorder.target_name() if is_open else ""

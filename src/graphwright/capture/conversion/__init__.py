@@ -1,1 +1,11 @@
-"""conversion."""
+"""Functions made again from their source, so that what they ask goes through a runtime.
+
+`if x.sum() > 0:` becomes a call with two functions. Read conversion.py first, then converter.py.
+
+    conversion.py           a function in, the same function with questions as calls out
+    converter.py            its tree rewritten, statement by statement
+    loop_statements.py      loops as functions of one iteration
+    comprehension_loops.py  comprehensions that bind variables around them, as loops
+    attempt_statements.py   `try` statements as functions of their parts
+    unshared.py             lists and dicts of a function that nobody else can hold
+"""

@@ -1,1 +1,12 @@
-"""effects."""
+"""What a program changes: attributes that it keeps, state that sides of a branch leave, memory that it writes.
+
+It is noted, put back, and written where the captured program has to do it. Read keeping.py first, then
+branch_state.py.
+
+    keeping.py       attributes that a program keeps from one call to the next
+    kept_kinds.py    kinds of what it keeps: before a call and after one they must go together
+    branch_state.py  what sides of a branch and iterations of a loop may change
+    writes.py        writes in place, and the numbers that were read before them
+    hook_effects.py  what the user's forward hooks change
+    unread_items.py  items of lists that nothing reads, removed
+"""

@@ -13,29 +13,16 @@ may be written, but not read before that.
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from graphwright.capture.effects.kept_kinds import (
-    MIXED,
-    PLAIN,
-    ConstantKind,
-    Grows,
-    ItemsKind,
-    MissingOr,
-    Mixed,
-    NumberKind,
-    TensorKind,
-    is_kind,
-    is_same,
-    joined_kind,
-)  # fmt: skip
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, is_same
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -43,12 +30,26 @@ from graphwright.capture.source.attribute_writes import place_of_write
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.symbols import as_number, leaves, symbol_of
+from graphwright.capture.state.symbols import as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import write_attribute
 from graphwright.runtime import new_object
+from graphwright.values import (
+    MIXED,
+    ConstantKind,
+    Kind,
+    NumberKind,
+    OptionalKind,
+    RecordKind,
+    SequenceKind,
+    TensorKind,
+    join,
+    kind_of,
+    leaves,
+    made,
+)
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -164,7 +165,7 @@ class Keeping:
             table.before[key] = value
             place = (path + key, ()) if keys is None else (path, (*keys, key))
             if type(value) is dict and place not in self._live and _is_cache(value):
-                self._live[place] = Grows(dict, {name: self._kind(item) for name, item in value.items()}, True)
+                self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
             if self._live.get(place, PLAIN) is not PLAIN:
                 table.before[key] = value = self._started(place, table.name(key), value)
                 if type(container) in (list, dict):
@@ -188,55 +189,55 @@ class Keeping:
             return _Unreadable(name)
         if isinstance(kind, Grows):
             start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
-            if kind.kind is dict:
+            if isinstance(kind.held, RecordKind):
                 if kind.is_assumed:
                     start = *start, lambda: self._live.__setitem__(place, PLAIN)
-                self._growing[place] = GrowingDict(value, kind.items, *start)
+                self._growing[place] = GrowingDict(value, kind.held.items, *start)
             else:
-                self._growing[place] = GrowingList(value, kind.items[None], *start)
+                assert isinstance(kind.held, SequenceKind)
+                self._growing[place] = GrowingList(value, kind.held.item, *start)
             return self._growing[place]
         make = made_once(lambda: self._read(place))
-        has_to_fork = (
-            isinstance(kind, TensorKind) and kind.may_be_none and ("attribute", place) in self._recorder.plan.ways
-        )
-        if isinstance(kind, MissingOr) or has_to_fork:
+        has_to_fork = ("attribute", place) in self._recorder.plan.ways
+        if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):
             if self._is_none(place, make, value):
                 return None
-            kind = dataclasses.replace(kind, may_be_none=False) if isinstance(kind, TensorKind) else kind.kind
+            kind = kind.item
         return self._value(kind, make, value, place)
 
-    def _item_of_growing(self, kind: Any, node: Node, name: str) -> Any:
+    def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
-        if isinstance(kind, Mixed | MissingOr | Grows):
-            return _Unreadable(name)
-        return self._value(kind, lambda: node, None, (name, ()))
+        return self._value(kind, lambda: node, None, (name, ())) if _is_readable(kind) else _Unreadable(name)
 
-    def _value(self, kind: Any, make: Callable[[], Node], value: Any, place: Any) -> Any:
+    def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Any) -> Any:
         recorder = self._recorder
+        may_be_none = isinstance(kind, OptionalKind)
+        if isinstance(kind, OptionalKind):
+            kind = kind.item
         if isinstance(kind, TensorKind):
             is_tensor = isinstance(value, torch.Tensor)
             example = recorder.example(value) if is_tensor else recorder.examples.like(kind.example)
             proxy = TensorProxy.make(recorder, example, None, make)
-            if kind.may_be_none:
+            if may_be_none:
                 proxy.optional = "attribute", place
                 proxy.is_none = value is None
-                recorder.questions.has_optionals = True
+                recorder.questions.optionals.are_there = True
                 self._optionals[place[0].rpartition(".")[2]] = proxy
             return proxy
         if isinstance(kind, NumberKind):
-            hint = kind.kind(value) if type(value) in _NUMBERS else kind.value
+            hint = kind.kind(value) if type(value) in _NUMBERS else kind.hint
             return as_number(recorder.numbers.input_symbol(make(), hint))
-        if isinstance(kind, ItemsKind):
+        if isinstance(kind, RecordKind):
             items = {}
             for key, item in kind.items.items():
                 own = _as_dict(value).get(key) if type(value) is kind.kind else None
-                if isinstance(item, Mixed | MissingOr):
-                    items[key] = _Unreadable(f"{place[0]}[{key!r}]")
-                else:
+                if _is_readable(item):
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
+                else:
+                    items[key] = _Unreadable(f"{place[0]}[{key!r}]")
             if is_plain_kind(kind.kind):
                 return new_object(kind.kind, **items)
-            return items if kind.kind is dict else _sequence(kind.kind, list(items.values()))
+            return made(kind.kind, items)
         assert isinstance(kind, ConstantKind)
         return kind.value
 
@@ -245,11 +246,13 @@ class Keeping:
         recorder, question = self._recorder, ("attribute", place)
         node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
         symbol = recorder.numbers.input_symbol(node, value is None)
-        if recorder.plan.ways.get(question) == "guard" or recorder.questions.follows_start():
+        if recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start():
             when = "before the first call: capture the model after it" if value is None else "anew"
-            return bool(recorder.questions.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}"))
-        answer = recorder.questions._fork(symbol, symbol.key, question)
-        recorder.questions.forks[-1].site = None  # no line of the program asks
+            return bool(
+                recorder.questions.guards.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}")
+            )
+        answer = recorder.questions.forking.fork(symbol, question)
+        recorder.questions.forking.forks[-1].site = None  # no line of the program asks
         return answer
 
     def _read(self, place: Any) -> Node:
@@ -280,7 +283,7 @@ class Keeping:
     def code_entered(self, frame: FrameType) -> None:
         """Have code converted that mentions an attribute which may be None."""
         for name in self._optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
-            self._recorder.questions.attribute_may_be_none(self._optionals[name], frame)
+            self._recorder.questions.optionals.attribute_may_be_none(self._optionals[name], frame)
 
     # ---- what has changed
 
@@ -295,7 +298,7 @@ class Keeping:
             place = table.path, table.keys
             is_alike = table.keys == () and (table.kind, table.path.rpartition(".")[2]) in alike
             if is_alike and type(table.now) is dict and place not in self._live:
-                self._live[place] = Grows(dict, {key: self._kind(value) for key, value in table.before.items()}, True)
+                self._live[place] = Grows.dict_of({key: self._kind(item) for key, item in table.before.items()}, True)
         return Restart("the program adds to a list or dict")
 
     def learn(self) -> None:
@@ -315,40 +318,46 @@ class Keeping:
                 if before is _ABSENT and place not in self._live:
                     continue  # nothing can have read it before
                 known = self._live.get(place) or self._kind(before)
-                kind = joined_kind(known, self._kind(now)) if known is not MIXED else known
-                if place not in self._live or not is_kind(known, kind):
+                kind = join(known, self._kind(now), ATTRIBUTE)
+                if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
         if changed:
             raise Restart("the program writes attributes")
 
-    def _kind(self, value: Any) -> Any:
+    def _kind(self, value: Any) -> Kind:
+        return kind_of(value, self._own_kind)
+
+    def _own_kind(self, value: Any) -> Kind | None:
+        """The kind of a tensor, of a number of the program, and of an object by its attributes."""
         if isinstance(value, torch.Tensor):
-            may_be_none = isinstance(value, TensorProxy) and value.optional is not None
-            return TensorKind(self._recorder.example(value), may_be_none)
+            kind = TensorKind.like(self._recorder.example(value))
+            return OptionalKind(kind) if isinstance(value, TensorProxy) and value.optional is not None else kind
         symbol = symbol_of(value)
         if symbol is not None:
             return NumberKind(symbol.kind, symbol.sample)
-        if type(value) in _NUMBERS:
-            return NumberKind(type(value), value)
-        if type(value) in (tuple, list, dict) or isinstance(value, torch.Size) or hasattr(type(value), "_fields"):
-            return ItemsKind(type(value), {key: self._kind(item) for key, item in _as_dict(value).items()})
         if is_plain_object(value) and _may_be_kept(value):
-            return ItemsKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
-        return ConstantKind(value)
+            return RecordKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
+        return None
 
     def _learn_items(self) -> bool:
         """Learn what kinds of values lists and dicts hold that grow."""
         changed = False
         for place, grown in self._growing.items():
             known = self._live[place]
-            for key, value in dict.items(grown) if known.kind is dict else [(None, v) for v in list.__iter__(grown)]:
-                kind = self._kind(value)
-                joined = joined_kind(known.items.get(key, kind), kind)
-                if key not in known.items or not is_kind(known.items[key], joined):
-                    known.items[key] = joined
-                    changed = True
+            if isinstance(known.held, RecordKind):
+                found = Grows.dict_of({key: self._kind(value) for key, value in dict.items(grown)}).held
+            else:
+                found = self._list_of(list.__iter__(grown))
+            held = join(known.held, found, ATTRIBUTE)
+            if held is not known.held:
+                self._live[place] = dataclasses.replace(known, held=held)
+                changed = True
         return changed
+
+    def _list_of(self, items: Iterable[Any]) -> Kind:
+        """The kind of a list that holds these items."""
+        return SequenceKind(list, functools.reduce(_joined, map(self._kind, items), None))
 
     def _learn_growth(self, table: _Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""
@@ -357,22 +366,20 @@ class Keeping:
         if kind is set:
             self._refuse(table, "", f"changes what is in {table.owner}, a set", "keep a dict of True instead")
             return False
-        found = {
-            key: self._kind(value) for table_ in (table.before, _as_dict(table.now)) for key, value in table_.items()
-        }
-        if kind is list:
-            *_, kinds = itertools.accumulate(found.values(), joined_kind)
-            found = {None: kinds}
+        held = {**table.before, **_as_dict(table.now)}
+        if kind is dict:
+            grows = Grows.dict_of({key: self._kind(value) for key, value in held.items()})
+        else:
+            grows = Grows(self._list_of(held.values()))
         known = self._live.get(place)
-        grows = Grows(kind, found)
-        self._live[place] = grows if not isinstance(known, Grows) else joined_kind(known, grows)
+        self._live[place] = Grows(join(known.held, grows.held, ATTRIBUTE)) if isinstance(known, Grows) else grows
         return True
 
     def _refuse(self, table: _Table, key: Any, what: str, fix: str) -> None:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
         name = str(key) if table.keys is None else table.path.rpartition(".")[2]
         error = CaptureError(f"the program {what}", at=place_of_write(table.kind, name), fix=fix)
-        self._recorder.questions.refuse(error, "attribute")
+        self._recorder.questions.refusals.refuse(error, "attribute")
 
     # ---- writes
 
@@ -426,6 +433,15 @@ class Keeping:
         return argument
 
 
+def _is_readable(kind: Kind) -> bool:
+    """Tell whether a part of an attribute may be read before it is written: None is there for tensors only."""
+    return kind is not MIXED and (not isinstance(kind, OptionalKind) or isinstance(kind.item, TensorKind))
+
+
+def _joined(one: Kind | None, other: Kind) -> Kind:
+    return join(one, other, ATTRIBUTE)
+
+
 def _may_be_kept(value: Any, depth: int = 3) -> bool:
     """Tell whether a value can be written into the graph, objects only up to a depth."""
     if value is None or symbol_of(value) is not None or dataclasses.is_dataclass(value):
@@ -439,7 +455,3 @@ _PLAIN = (
     torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
     torch.memory_format, torch.Generator,
 )  # fmt: skip
-
-
-def _sequence(kind: type, items: list[Any]) -> Any:
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)

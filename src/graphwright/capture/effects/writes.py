@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.spellings import is_setitem, written_argument
-from graphwright.capture.state.symbols import Symbol, leaves
+from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

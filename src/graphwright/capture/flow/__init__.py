@@ -1,1 +1,19 @@
-"""flow."""
+"""Control flow: branches, loops, `try` and forks, each as a region of the graph or as Python runs it.
+
+A side or body is captured in a graph of its own, what it leaves in variables is joined, and one node is written for
+all. Read branches.py first, then loops.py and loop_regions.py.
+
+    branches.py         both sides of a branch, captured one after the other and joined
+    deciding.py         truths in converted functions: conditions, `and`, `or`, `not`, comparisons
+    forks.py            two runs that part at one question, as one graph
+    loops.py            which loops are regions of the graph, and the others, run
+    loop_regions.py     a loop whose length only a run knows: its body run until it is known what it carries
+    loop_state.py       what a loop carries: values with places in them for what changes
+    attempts.py         `try` statements: as Python runs them, or as regions
+    attempt_regions.py  the body of a `try` as a region, and the branch on its error
+    plain_attempts.py   `try` statements as Python runs them, by functions of their parts
+    kept_values.py      what variables hold where an error leaves a `try`
+    caught_errors.py    the error that a handler gets, where only a run knows it
+    swallowing.py       contexts that may swallow an error, of which a graph cannot know
+    nearest.py          reads on a way that the example does not take, with numbers that may be too large
+"""

@@ -128,13 +128,13 @@ class AttemptRegion:
         recorder = self._recorder
         if recorder.pending is not None or isinstance(error, Refusal) or is_of_capture(error):
             raise error
-        codes = recorder.questions.convertible_at(error)
+        codes = recorder.questions.staging.convertible_at(error)
         if codes:
             raise recorder.questions.restart(recorder.plan.convert(codes))
         if is_refused_number(error):
             raise error
         self._entry.note(error)
-        recorder.questions.write_raise(error)
+        recorder.questions.raises.write_raise(error)
 
     def _write(self, region: Region, values: list[Any], has_raised: bool) -> tuple[Node, list[Any]]:
         """Write the body's output and the node that runs it; return its error, and what it leaves at its end."""
@@ -206,7 +206,7 @@ class AttemptRegion:
             return self._caught(caught, 0)
 
         questions = recorder.questions
-        subject = questions.subject_of(worked)
+        subject = questions.subjects.subject_of(worked)
         return branch(recorder, subject, went_well, went_wrong, names, names, (*self._entry.place, BRANCH))
 
     def _wrong(self) -> list[Any]:
@@ -238,7 +238,7 @@ class AttemptRegion:
             return handler(error)
         node = recorder.make("call_function", isinstance, (object_node(error), self._kinds[number]), "isinstance")
         hint = UNKNOWN
-        is_it = recorder.questions.subject_of(recorder.numbers.of_node(node, hint, bool))
+        is_it = recorder.questions.subjects.subject_of(recorder.numbers.of_node(node, hint, bool))
         _gw_parts = reaching(self._parts)
 
         def handled(handler: Any = handler, error: Any = error) -> Any:
@@ -258,7 +258,7 @@ class AttemptRegion:
 
     def _again(self, error: Any) -> Any:
         """`finally` has come to its end: the error goes on."""
-        raise self._recorder.questions.raising(error)
+        raise self._recorder.questions.raises.raising(error)
 
 
 def _keep_computing(region: Region) -> None:

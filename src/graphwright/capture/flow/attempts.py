@@ -33,10 +33,11 @@ from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
-from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, leaves
+from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -230,7 +231,7 @@ class Attempts(MadeErrors):
         recorder = self._recorder
         if recorder.pending is not None or is_of_capture(error) or not isinstance(error, Exception):
             return False
-        if not self._open or is_refused_number(error) or recorder.questions.convertible_at(error):
+        if not self._open or is_refused_number(error) or recorder.questions.staging.convertible_at(error):
             return False
         return self.raised(self.original(error))
 
@@ -248,10 +249,10 @@ class Attempts(MadeErrors):
             if run is operator.getitem and is_other_way:
                 subject, index = recorder.to_examples(args, may_be_size)
                 return recorder.examples.run(run, (subject, nearest(index, subject)), {})
-        if recorder.questions.is_caught_outside():
+        if recorder.questions.raises.is_caught_outside():
             if recorder.examples.is_real and fails_by_data(recorder, run, args):
                 raise self._refused()
-            recorder.questions.guard_sizes(leaves((args, kwargs)))
+            recorder.questions.guards.guard_sizes(leaves((args, kwargs)))
         raise error
 
     def catches_here(self, frame: FrameType) -> bool:
@@ -341,7 +342,7 @@ class Attempts(MadeErrors):
     def _refused(self, why: str = "the program catches what an operation raises for some data") -> BaseException:
         """What to do where it matters that an operation fails for some data, and its `try` cannot be a region."""
         recorder = self._recorder
-        restart = recorder.questions.outline(sys._getframe(1), why)
+        restart = recorder.questions.refusals.outline(sys._getframe(1), why)
         if restart is not None:
             return recorder.questions.restart(restart)
         fix = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
@@ -368,7 +369,7 @@ class Attempts(MadeErrors):
         while at is not None and at.f_code is not RUN:
             is_tried = any(first <= at.f_lineno <= last for first, last in _tried_lines(at.f_code))
             if is_tried and not self.catches_here(at):
-                codes = self._recorder.questions.convertible(at)
+                codes = self._recorder.questions.staging.convertible(at)
                 if codes:
                     raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
                 if is_by_data():

@@ -31,6 +31,7 @@ from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.ops import cond
+from graphwright.values import is_record, made, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -71,7 +72,7 @@ def branch(
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
                 return _joined(recorder, subject, sides, state, place, where)
         except Unlike as why:
-            raise recorder.questions.differ(place, str(why), can_wait) from None
+            raise recorder.questions.forking.differ(place, str(why), can_wait) from None
         except Grows as growth:  # in a loop on one of the sides
             if not state.is_outermost(recorder, growth.content):
                 raise
@@ -79,7 +80,7 @@ def branch(
             try:
                 make_growing(recorder, state, growth, place, "fork", can_wait)
             except Unlike as why:
-                raise recorder.questions.differ(place, str(why), can_wait) from None
+                raise recorder.questions.forking.differ(place, str(why), can_wait) from None
         finally:
             recorder.states.pop()
 
@@ -133,7 +134,7 @@ def _share_modules(sides: list[_Side]) -> bool:
 def _settle(recorder: Capture, subject: Any, sides: list[_Side]) -> None:
     """Where a side knows that a tensor is None, it leaves None there."""
     for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
-        facts = recorder.questions.conditions.facts(subject, truth)
+        facts = recorder.questions.knowledge.conditions.facts(subject, truth)
         none = {key[1] for key, is_so in facts.items() if is_so and type(key) is tuple and key[0] == "is_none"}
         if none:
             pairs = zip(side.values, other.values, strict=True)
@@ -187,16 +188,16 @@ class _Slot:
 
 def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Any) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
-    region.is_data = recorder.questions.is_data(subject)
+    region.is_data = recorder.questions.subjects.is_data(subject)
     hint = recorder.numbers.hint(subject)
     region.is_taken = None if hint is None else hint is value
     recorder.ambient.notice()
     depth = recorder.ambient.depth
     raised = False
     result = None
-    questions, known = recorder.questions, recorder.questions.known
+    questions, known = recorder.questions, recorder.questions.knowledge.known
     with recorder.writing(region):
-        questions.known = known | questions.conditions.facts(subject, value)
+        questions.knowledge.known = known | questions.knowledge.conditions.facts(subject, value)
         bound = _bind(recorder, subject, value, state)
         try:
             result = run()
@@ -204,14 +205,14 @@ def _run_side(recorder: Capture, subject: Any, value: bool, run: Callable[[], An
         except Raised:
             raised = True
         except (Exception, Refusal) as error:
-            is_certain = recorder.questions.reads_unassigned(error) or divides_by_zero(error)
+            is_certain = recorder.questions.raises.reads_unassigned(error) or divides_by_zero(error)
             is_waiting = recorder.plan.ways.get(place) == "wait"
             if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
                 raise _failed(recorder, subject, value, error, place) from error
-            recorder.questions.write_raise(error)
+            recorder.questions.raises.write_raise(error)
             raised = True
         finally:
-            questions.known = known
+            questions.knowledge.known = known
     if recorder.ambient.depth != depth:
         recorder.ambient.forget(depth)
         raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
@@ -232,9 +233,9 @@ def _bind(recorder: Capture, subject: Any, value: bool, state: State) -> list[tu
         before = content_of(cell)
         if type(before) is BoundIf:
             held, decider = before.parts()
-            key = questions.key_of(questions.subject_of(decider))
-            is_opposite = key == questions.opposite(subject)
-            if is_opposite or key == questions.key_of(subject):
+            key = questions.subjects.key_of(questions.subjects.subject_of(decider))
+            is_opposite = key == questions.subjects.opposite(subject)
+            if is_opposite or key == questions.subjects.key_of(subject):
                 bound.append((cell, before))
                 set_cell(cell, held if value is not is_opposite else EMPTY)
     return bound
@@ -247,23 +248,23 @@ def _failed(recorder: Capture, subject: Any, value: bool, error: Exception | Ref
     if recorder.plan.ways.get(place) == "wait":  # what raises may be what comes after the branch
         why = f"one side raises {type(getattr(error, 'error', error)).__name__}"
         return recorder.questions.restart(recorder.plan.change(place, "fork", why))
-    if recorder.pending is not None and recorder.questions.is_data(subject):
-        return recorder.questions.given_up(recorder.pending, place)
-    codes = recorder.questions.convertible_at(error)
+    if recorder.pending is not None and recorder.questions.subjects.is_data(subject):
+        return recorder.questions.refusals.given_up(recorder.pending, place)
+    codes = recorder.questions.staging.convertible_at(error)
     if codes:  # a `raise` that was not converted yet
         return recorder.questions.restart(recorder.plan.convert(codes))
-    if not recorder.questions.is_data(
+    if not recorder.questions.subjects.is_data(
         subject
     ):  # for all questions there with this answer, but not for those with the other
         alike = (*place, recorder.numbers.hint(subject))
         return recorder.questions.restart(
             recorder.plan.change(alike, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
         )
-    if recorder.questions.is_caught_outside():
+    if recorder.questions.raises.is_caught_outside():
         return recorder.questions.restart(
             recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
-    return recorder.questions.given_up(error, place, recorder.numbers.hint(subject) is (not value))
+    return recorder.questions.refusals.given_up(error, place, recorder.numbers.hint(subject) is (not value))
 
 
 def _finish(
@@ -299,9 +300,9 @@ def _finish(
     values = [
         recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
     ]
-    if not recorder.questions.is_data(subject):
+    if not recorder.questions.subjects.is_data(subject):
         for value in values:
-            recorder.questions.conditions.note_decider(value, place)
+            recorder.questions.knowledge.conditions.note_decider(value, place)
     return values
 
 
@@ -358,27 +359,18 @@ def _join(recorder: Capture, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_
         return _slot(a, b, leaves) if verdict == "join" else a
     if type(a) is not type(b):
         raise Unlike(f"{recorder.joining.kind_name(a)} on one side, {recorder.joining.kind_name(b)} on the other")
-    if isinstance(a, tuple | list):
-        if len(a) != len(b):
-            raise Unlike(f"{len(a)} items on one side, {len(b)} on the other")
-        items = [_join(recorder, x, y, leaves, may_be_none) for x, y in zip(a, b, strict=True)]
-        if all(map(operator.is_, items, a)):
+    held, its = parts(a), parts(b)
+    if held is None or its is None:
+        if a == b:
             return a
-        return type(a)(*items) if hasattr(a, "_fields") else _Container(type(a), items)
-    if isinstance(a, dict):
-        if list(a) != list(b):
-            raise Unlike("different keys on the two sides")
-        if all(a[key] is b[key] for key in a):
-            return a
-        return _Container(type(a), {key: _join(recorder, a[key], b[key], leaves, may_be_none) for key in a})
-    if dataclasses.is_dataclass(a) and not isinstance(a, type):
-        fields = {
-            f.name: _join(recorder, getattr(a, f.name), getattr(b, f.name), leaves) for f in dataclasses.fields(a)
-        }
-        return _Container(type(a), fields)
-    if a == b:
-        return a
-    raise Unlike(f"two different objects of class {type(a).__name__}")
+        raise Unlike(f"two different objects of class {type(a).__name__}")
+    if list(held) != list(its):
+        is_sequence = isinstance(a, tuple | list)
+        sizes = f"{len(held)} items on one side, {len(its)} on the other"
+        raise Unlike(sizes if is_sequence else "different keys on the two sides")
+    may_be_none = may_be_none or is_record(a)
+    joined = {key: _join(recorder, part, its[key], leaves, may_be_none) for key, part in held.items()}
+    return a if all(joined[key] is held[key] for key in held) else _Container(type(a), joined)
 
 
 def _keys_of(held: Any) -> Any:
@@ -398,29 +390,25 @@ def _set_on_one_side(recorder: Capture, value: Any, leaves: list[tuple[Any, Any]
     """Join a value with none: what of it only a run has is None on the other side."""
     if recorder.joining.is_open(value) or type(value) in (int, float, bool):
         return _slot(MISSING, value, leaves) if is_second else _slot(value, MISSING, leaves)
-    if isinstance(value, tuple | list):
-        items = [_set_on_one_side(recorder, item, leaves, is_second) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
-    if isinstance(value, dict):
-        return _Container(
-            type(value),
-            {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in value.items()},
-        )
-    return value
+    held = None if is_record(value) else parts(value)
+    if held is None:
+        return value
+    return _Container(
+        type(value), {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in held.items()}
+    )
 
 
 def _bound_at_exit(recorder: Capture, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
     """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
     if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
         return None
-    questions, held = recorder.questions, []
+    subjects, held = recorder.questions.subjects, []
     for result, value in zip(results, pair, strict=True):
         if type(value) is BoundIf:
             inner, decider = value.parts()
             is_open = recorder.joining.is_open(result)
-            if not is_open or questions.key_of(questions.subject_of(result)) != questions.key_of(
-                questions.subject_of(decider)
-            ):
+            keys = [subjects.key_of(subjects.subject_of(value)) for value in (result, decider)] if is_open else []
+            if not keys or keys[0] != keys[1]:
                 return None
             held.append(inner)
         elif value is EMPTY:
@@ -444,7 +432,7 @@ class _Container:
     """In joined values: a container to make of joined items."""
 
     kind: type
-    items: Any
+    items: dict[Any, Any]
 
 
 def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
@@ -473,17 +461,12 @@ def _leaves_from(
             if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
                 return _slot(value, value, leaves)
             return value
-        if isinstance(value, tuple | list):
-            known = dict(enumerate(was)) if type(was) is type(value) else {}
-            items = [outside(item, known.get(i, EMPTY)) for i, item in enumerate(value)]
-            if all(map(operator.is_, items, value)):
-                return value
-            return type(value)(*items) if hasattr(value, "_fields") else _Container(type(value), items)
-        if type(value) is dict:
-            known = was if type(was) is dict else {}
-            held = {name: outside(item, known.get(name, EMPTY)) for name, item in value.items()}
-            return value if all(held[key] is value[key] for key in held) else _Container(dict, held)
-        return value
+        held = parts(value) if isinstance(value, tuple | list) or type(value) is dict else None
+        if held is None:
+            return value
+        known: dict[Any, Any] = (parts(was) or {}) if type(was) is type(value) else {}
+        now = {key: outside(item, known.get(key, EMPTY)) for key, item in held.items()}
+        return value if all(now[key] is held[key] for key in held) else _Container(type(value), now)
 
     return [outside(*pair) for pair in zip(values, before, strict=True)]
 
@@ -515,10 +498,5 @@ def _fill(value: Any, values: list[Any]) -> Any:
     if isinstance(value, Bound):
         return Bound(_fill(value.value, values))
     if isinstance(value, _Container):
-        if isinstance(value.items, dict):
-            items = {key: _fill(item, values) for key, item in value.items.items()}
-            return value.kind(**items) if dataclasses.is_dataclass(value.kind) else value.kind(items)
-        return value.kind([_fill(item, values) for item in value.items])
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[_fill(item, values) for item in value])
+        return made(value.kind, {key: _fill(item, values) for key, item in value.items.items()})
     return value

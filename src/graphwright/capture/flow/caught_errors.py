@@ -92,5 +92,5 @@ def write_error(recorder: Capture, error: Any, cause: Any = None) -> None:
     kind, args = (error, ()) if isinstance(error, type) else (type(error), recorder.attempts.args_of(error))
     if kind is NameError:  # a variable of the program, which is a free one of the converted function
         kind = UnboundLocalError
-    given = (kind, *[recorder.questions.message(arg) for arg in args])
+    given = (kind, *[recorder.questions.messages.message(arg) for arg in args])
     recorder.make("call_function", raise_error, given, "raise_error", named)

@@ -127,7 +127,7 @@ def both(left: Any, right: Callable[[], Any]) -> Any:
         return left and right()
     parts = _Parts(recorder, left)
     result = branch(left, lambda: parts.second(right()), lambda: parts.first())
-    recorder.questions.conditions.note_parts(result, parts.found, True)
+    recorder.questions.knowledge.conditions.note_parts(result, parts.found, True)
     return result
 
 
@@ -138,7 +138,7 @@ def either(left: Any, right: Callable[[], Any]) -> Any:
         return left or right()
     parts = _Parts(recorder, left)
     result = branch(left, lambda: parts.first(), lambda: parts.second(right()))
-    recorder.questions.conditions.note_parts(result, parts.found, False)
+    recorder.questions.knowledge.conditions.note_parts(result, parts.found, False)
     return result
 
 

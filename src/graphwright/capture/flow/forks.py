@@ -50,7 +50,7 @@ class Fork:
 
 def merge(run: Run, other: Run, number: int) -> None:
     """Make the end of `run` after its fork of this number one side of a branch, the end of `other` the other."""
-    fork, its = run.questions.forks[number], other.questions.forks[number]
+    fork, its = run.questions.forking.forks[number], other.questions.forking.forks[number]
     heads = [_upto(fork.after), _upto(its.after)]
     if [(node.op, node.target) for node in heads[0]] != [(node.op, node.target) for node in heads[1]]:
         raise CaptureError("the program does not do the same when it is run again", at=fork.site and str(fork.site))
@@ -106,7 +106,7 @@ def _body(operands: list[Node], nodes: list[Node], renamed: dict[Node, Node]) ->
 def all_paths(run: Callable[[tuple[bool, ...]], AnyRun], answers: tuple[bool, ...] = ()) -> AnyRun:
     """Run a program as far as these answers to its forks lead, and every way on from there; merge the runs."""
     recorder = run(answers)
-    forks: list[Fork] = recorder.questions.forks
+    forks: list[Fork] = recorder.questions.forking.forks
     number: int
     for number in reversed(range(len(answers), len(forks))):
         fork = forks[number]

@@ -21,14 +21,14 @@ import torch
 
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State
-from graphwright.capture.flow.loop_state import parts_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.samples import MISSING, UNSET, Sample, Unlike
+from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
+from graphwright.values import Kind, made, parts, rebuild
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -45,7 +45,7 @@ class _Kept:
 
     number: int
     initial: Any
-    sample: Sample
+    sample: Kind
     name: str
     only: Any  # what alone was kept there
 
@@ -225,13 +225,18 @@ class _Form:
     keys: tuple[Any, ...]
 
 
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """What a container holds of which the program knows the length."""
+    return None if is_growing(value) or isinstance(value, torch.Tensor) else parts(value)
+
+
 def _flat(value: Any, path: Path = ()) -> dict[Path, Any]:
     """What a value holds inside of each other, by the keys that lead there."""
-    parts = None if is_growing(value) or isinstance(value, torch.Tensor) else parts_of(value)
-    if parts is None:
+    inner = _parts(value)
+    if inner is None:
         return {path: value}
-    found: dict[Path, Any] = {path: _Form(type(value), tuple(parts))}
-    for key, part in parts.items():
+    found: dict[Path, Any] = {path: _Form(type(value), tuple(inner))}
+    for key, part in inner.items():
         found.update(_flat(part, (*path, key)))
     return found
 
@@ -240,31 +245,18 @@ def _filled(value: Any, held: dict[Path, Any], path: Path) -> Any:
     """A value with what is kept in the places of what it holds."""
     if path in held:
         return held[path]
-    parts = None if is_growing(value) or isinstance(value, torch.Tensor) else parts_of(value)
-    if parts is None or not any(other[: len(path)] == path for other in held):
+    inner = _parts(value)
+    if inner is None or not any(other[: len(path)] == path for other in held):
         return value
-    items: Any = {key: _filled(part, held, (*path, key)) for key, part in parts.items()}
-    kind: Any = type(value)
-    is_record = dataclasses.is_dataclass(type(value))
-    if is_record:
-        return kind(**items)
-    if isinstance(value, dict):
-        return kind(items)
-    return kind(*items.values()) if hasattr(kind, "_fields") else kind(items.values())
+    items = {key: _filled(part, held, (*path, key)) for key, part in inner.items()}
+    return rebuild(value, items)
 
 
 def _unflat(flat: dict[Path, Any], path: Path = ()) -> Any:
     form = flat[path]
     if type(form) is not _Form:
         return form
-    items: Any = {key: _unflat(flat, (*path, key)) for key in form.keys}
-    kind: Any = form.kind
-    is_record = dataclasses.is_dataclass(form.kind)
-    if is_record:
-        return kind(**items)
-    if issubclass(kind, dict):
-        return kind(items)
-    return kind(*items.values()) if hasattr(kind, "_fields") else kind(items.values())
+    return made(form.kind, {key: _unflat(flat, (*path, key)) for key in form.keys})
 
 
 def _is_same(one: dict[Path, Any], other: dict[Path, Any]) -> bool:

@@ -26,19 +26,20 @@ from graphwright.capture.containers.opening import OPENABLE, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note, parts_of
+from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, stopping
-from graphwright.capture.state.samples import MISSING, UNSET, Grows, Sample, Unlike
+from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
+from graphwright.values import NumberKind, loose_sizes, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -173,7 +174,7 @@ class LoopRegion:
             self._rehearse(template, mark, count)
         else:
             self._repeat_content()
-            if any(slot.sample.loose for slot in self._slots):
+            if any(loose_sizes(slot.sample) for slot in self._slots):
                 contents = [(grown, grown.content()) for grown, _ in self._grown]
                 if not self._rehearse(template, mark, 2):
                     raise stopping(NeedsRealValues("the size of a tensor changes in a loop"))
@@ -201,7 +202,7 @@ class LoopRegion:
         assert self._test is not None
         value = held(self._test())
         recorder.ambient.notice()
-        run.goes_on = recorder.questions.of_example(value) if is_open(value) else bool(value)
+        run.goes_on = recorder.questions.guards.of_example(value) if is_open(value) else bool(value)
         run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
         if not all(map(is_same, self._state.read(), run.entry)):
             raise Unlike("the condition of the loop changes values")
@@ -298,7 +299,7 @@ class LoopRegion:
             is_stable = not any(recorder.joining.changes_size(slot.sample, slot.last) for slot in self._slots)
             for slot in self._slots:
                 slot.sample = recorder.joining.like(slot.sample, slot.last)
-            if recorder.questions.of_example(held(run.stop)) if is_open(run.stop) else run.stop:
+            if recorder.questions.guards.of_example(held(run.stop)) if is_open(run.stop) else run.stop:
                 break
         for slot in self._slots:
             slot.sample = samples[slot]
@@ -361,25 +362,25 @@ class LoopRegion:
         if type(entry) is not type(after):
             kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
             raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
-        parts = parts_of(entry)
-        if parts is None:
+        before = parts(entry)
+        if before is None:
             if entry == after:
                 return tree
             if type(entry) is set and (whole is None or type(whole) is set):
                 raise Grows(entry if whole is None else whole, name)
             raise Unlike(f"{name or 'a value'} is another object of class {type(entry).__name__} after an iteration")
-        its = parts_of(after)
+        its = parts(after)
         assert its is not None
-        if list(parts) != list(its):
+        if list(before) != list(its):
             if type(entry) in OPENABLE and (whole is None or type(whole) in OPENABLE):
                 raise Grows(entry if whole is None else whole, name)
             what = "keys" if isinstance(entry, dict) else "items"
             raise Unlike(
-                f"{name or type(entry).__name__} has {len(parts)} {what} before an iteration, {len(its)} after it"
+                f"{name or type(entry).__name__} has {len(before)} {what} before an iteration, {len(its)} after it"
             )
-        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts_of(tree) or {}
+        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts(tree) or {}
         compared = {
-            key: self._compared(held[key], parts[key], its[key], key if isinstance(key, str) else "") for key in parts
+            key: self._compared(held[key], before[key], its[key], key if isinstance(key, str) else "") for key in before
         }
         return tree if all(compared[key] is held[key] for key in held) else Tree(type(entry), compared)
 
@@ -405,7 +406,7 @@ class LoopRegion:
             return questions.restart(recorder.plan.change(self._place, way, why))
         restart, kind = None, CaptureError if recorder.examples.are_there else TraceError
         if recorder.examples.are_there:
-            restart = recorder.questions.outline(sys._getframe(1), f"a loop cannot be captured: {why}")
+            restart = recorder.questions.refusals.outline(sys._getframe(1), f"a loop cannot be captured: {why}")
         if restart is not None:
             return questions.restart(restart)
         return stopping(
@@ -425,7 +426,7 @@ class LoopRegion:
         recorder = self._recorder
         if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
             return recorder.pending
-        codes = recorder.questions.convertible_at(error)
+        codes = recorder.questions.staging.convertible_at(error)
         if codes:
             return recorder.questions.restart(recorder.plan.convert(codes))
         cause = getattr(error, "error", error)
@@ -440,7 +441,7 @@ class LoopRegion:
         stops = run.stop is not None and run.stop is not False
         broken = None
         if self._asks_how and stops:
-            broken = Slot(False, Sample(kind=bool, hint=False), "broken", run.stop, run.stop)
+            broken = Slot(False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
         outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
@@ -512,18 +513,16 @@ class LoopRegion:
                 slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
                 slots.append(slot)
                 return slot
-            parts, its = parts_of(value), parts_of(last)
-            if parts is None or not parts:
+            held, its = parts(value), parts(last)
+            if not held:
                 return value
-            its = parts if its is None or its.keys() != parts.keys() else its
-            return Tree(type(value), {key: out(part, its[key]) for key, part in parts.items()})
+            its = held if its is None or its.keys() != held.keys() else its
+            return Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
 
         if type(tree.after) is BoundIf:
             held, decider = tree.after.parts()
-            questions = self._recorder.questions
-            keys = [
-                None if value is None else questions.key_of(questions.subject_of(value)) for value in (stop, decider)
-            ]
+            subjects = self._recorder.questions.subjects
+            keys = [None if value is None else subjects.key_of(subjects.subject_of(value)) for value in (stop, decider)]
             if keys[0] != keys[1]:
                 return tree.after.unbound()
             last = tree.last.parts()[0] if type(tree.last) is BoundIf else held

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from graphwright.capture.state.samples import Sample
+from graphwright.values import Kind, made, parts
 
-__all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note", "parts_of"]
+__all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -15,7 +15,7 @@ class Slot:
     """A value that a loop carries: what it is before the loop, an example of it, and what an iteration leaves."""
 
     initial: Any
-    sample: Sample
+    sample: Kind
     name: str
     after: Any = None
     last: Any = None  # what the last iteration of the example leaves
@@ -27,7 +27,7 @@ class Tree:
     """A container with slots in it."""
 
     kind: type
-    items: Any
+    items: dict[Any, Any]
 
 
 @dataclasses.dataclass(eq=False)
@@ -48,17 +48,6 @@ class BornIf:
     name: str
 
 
-def parts_of(value: Any) -> dict[Any, Any] | None:
-    """What a container holds, by key or index; None for a value that is none."""
-    if isinstance(value, tuple | list):
-        return dict(enumerate(list.__iter__(value) if isinstance(value, list) else value))
-    if isinstance(value, dict):
-        return dict(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return None
-
-
 def filled(tree: Any, values: dict[Slot, Any]) -> Any:
     """A value with what each slot in it has."""
     if isinstance(tree, Slot):
@@ -67,14 +56,7 @@ def filled(tree: Any, values: dict[Slot, Any]) -> Any:
         return tree.entry
     if not isinstance(tree, Tree):
         return tree
-    items: Any = {key: filled(item, values) for key, item in tree.items.items()}
-    kind: Any = tree.kind
-    is_record = dataclasses.is_dataclass(tree.kind)
-    if is_record:
-        return kind(**items)
-    if issubclass(kind, dict):
-        return kind(items)
-    return kind(*items.values()) if hasattr(kind, "_fields") else kind(items.values())
+    return made(tree.kind, {key: filled(item, values) for key, item in tree.items.items()})
 
 
 def note(tree: Any, value: Any) -> None:
@@ -82,9 +64,9 @@ def note(tree: Any, value: Any) -> None:
     if isinstance(tree, Slot):
         tree.last = value
     elif isinstance(tree, Tree):
-        parts = parts_of(value) or {}
+        held = parts(value) or {}
         for key, item in tree.items.items():
-            note(item, parts.get(key))
+            note(item, held.get(key))
     elif isinstance(tree, Born):
         tree.last = value
 
@@ -93,9 +75,9 @@ def is_same(one: Any, other: Any) -> bool:
     """Tell whether two states of a value are the same, containers by what they hold."""
     if one is other:
         return True
-    parts, its = parts_of(one), parts_of(other)
+    mine, its = parts(one), parts(other)
     if type(one) is set and type(other) is set:
         return one == other
-    if parts is None or its is None or type(one) is not type(other) or list(parts) != list(its):
+    if mine is None or its is None or type(one) is not type(other) or list(mine) != list(its):
         return False
-    return all(is_same(parts[key], its[key]) for key in parts)
+    return all(is_same(mine[key], its[key]) for key in mine)

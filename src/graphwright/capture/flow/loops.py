@@ -69,10 +69,10 @@ class Loops:
     def _stops(self, stop: Any, place: Any, way: Any) -> bool:
         """Decide whether a loop that is run plainly ends at a condition, where that is not to be a branch."""
         questions = self._recorder.questions
-        subject = questions.subject_of(stop)
-        key = questions.key_of(subject)
-        if key in questions.known:
-            return questions.known[key]
+        subject = questions.subjects.subject_of(stop)
+        key = questions.subjects.key_of(subject)
+        if key in questions.knowledge.known:
+            return questions.knowledge.known[key]
         if way is None:
             raise self._region_instead(place)
         return False
@@ -92,8 +92,8 @@ class Loops:
         while True:
             value = self._peek(test, place)
             symbolic = is_open(value)
-            if symbolic and (key := self._key(value)) in self._recorder.questions.known:
-                value, symbolic = self._recorder.questions.known[key], False
+            if symbolic and (key := self._key(value)) in self._recorder.questions.knowledge.known:
+                value, symbolic = self._recorder.questions.knowledge.known[key], False
             if not symbolic and not value:
                 return False
             if (symbolic or way == "region") and may_be_region:
@@ -116,7 +116,7 @@ class Loops:
 
     def _key(self, value: Any) -> Any:
         questions = self._recorder.questions
-        return questions.key_of(questions.subject_of(value))
+        return questions.subjects.key_of(questions.subjects.subject_of(value))
 
     def _region_instead(self, place: Any) -> BaseException:
         return self._recorder.questions.restart(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphwright.capture.state.symbols import Symbol, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
 
 __all__ = ["Conditions"]
 
@@ -28,8 +29,10 @@ class Conditions:
 
     def facts(self, subject: Any, value: bool) -> dict[Any, bool]:
         """What is known where a condition has this truth, by the keys of what it says something about."""
-        symbol = _symbol(subject)
         found = {self._key_of(subject): value}
+        if type(subject) is TensorProxy:
+            return found
+        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         if symbol is None:
             return found
         if symbol.function is operator.not_:

@@ -15,11 +15,15 @@ __all__ = ["is_of_slice"]
 
 def is_of_slice(region: Region, subject: Any) -> bool:
     """Tell whether the data behind a value is another one in each slice, so that torch cannot tell it either."""
-    regions = list(region.all())
-    batched = [i for i, around in enumerate(regions) if around.transform == "torch.vmap"]
+    regions: list[Region] = []
+    batched, around = 0, region if region.outer is not None else None
+    while around is not None:
+        regions.append(around)
+        batched = len(regions) if around.transform == "torch.vmap" else batched
+        around = around.outer
     if not batched:
         return False
-    regions = regions[: batched[-1] + 1]
+    regions = regions[:batched]
     return any(_is_from_inputs(node, regions) for node in _nodes_behind(subject))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.state.symbols import as_number, leaves, symbol_of
+from graphwright.capture.state.symbols import as_number, symbol_of
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -34,7 +34,9 @@ def hashed(symbol: Symbol) -> None:
     if frame is None or recorder.plan.control_flow == "error":
         return
     may_be_cache = frame.f_code.co_code[frame.f_lasti] in _CALLS  # converted functions go around those
-    if may_be_cache and (recorder.questions.is_caught_outside() or recorder.questions.convertible(frame)):
+    if may_be_cache and (
+        recorder.questions.raises.is_caught_outside() or recorder.questions.staging.convertible(frame)
+    ):
         return
     roots = list(_roots(symbol))
     names = {root.key[1] for root in roots if root.function == "input" and root.key[0] == "input"}

@@ -53,12 +53,12 @@ class Numbers:
             return self.constant_symbol(known)
         if id(tensor) in self._fixed:
             symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
-            return self.constant_symbol(self._recorder.questions.guard(symbol))
+            return self.constant_symbol(self._recorder.questions.guards.guard(symbol))
         symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
         symbol.is_data |= dim in tensor.loose
         symbol.dim = known
         if is_fixed(self._recorder, symbol):
-            return self.constant_symbol(self._recorder.questions.guard(symbol))
+            return self.constant_symbol(self._recorder.questions.guards.guard(symbol))
         return symbol
 
     def count_symbol(self, tensor: TensorProxy) -> Symbol:
@@ -194,8 +194,8 @@ class Numbers:
     def is_none(self, tensor: TensorProxy) -> Any:
         """Whether a tensor that may be None is: a symbol, or what the side of a branch that is captured knows."""
         key = ("is_none", id(tensor))
-        if key in self._recorder.questions.known:
-            return self._recorder.questions.known[key]
+        if key in self._recorder.questions.knowledge.known:
+            return self._recorder.questions.knowledge.known[key]
         if key not in self._symbols:
             hint = UNKNOWN if tensor.is_none is None else tensor.is_none
             symbol = self._symbols[key] = self.data_symbol(hint, bool, operator.is_, (tensor, None), False)

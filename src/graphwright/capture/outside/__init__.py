@@ -1,1 +1,13 @@
-"""outside."""
+"""What a program reaches beside its inputs: globals, closures, other modules, and the world.
+
+It is found before or while the program runs, and recorded, or refused, or put back; no value of a capture stays in
+it. Read closures.py first.
+
+    closures.py         modules that a function reaches
+    outside_modules.py  modules that are called and are no part of the captured one
+    globals_kept.py     global variables and tables that a program writes to
+    held_objects.py     plain objects that a program holds and writes to
+    said.py             what is printed, logged and warned of
+    drawing.py          calls that draw random numbers of Python's or NumPy's, as nodes
+    python_draws.py     other draws: found, since the graph would keep one number for ever
+"""

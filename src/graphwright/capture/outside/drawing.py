@@ -15,7 +15,7 @@ import numpy
 
 from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.source.origins import user_frame
-from graphwright.capture.state.symbols import leaves
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -39,7 +39,7 @@ def is_draw(function: Callable[..., Any]) -> bool:
 
 def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a draw of numbers. What draws something else, as a layer from a list, is called, and so refused later."""
-    restart = recorder.questions.helper_that_draws(user_frame(sys._getframe(1)))
+    restart = recorder.questions.refusals.helper_that_draws(user_frame(sys._getframe(1)))
     if restart is not None:
         raise recorder.questions.restart(restart)
     if id(function) in _MAKER_IDS:

@@ -79,11 +79,11 @@ class PythonDraws:
             drew, instruction = self._last
             questions, plan = self._recorder.questions, self._recorder.plan
             if plan.control_flow == "stage":
-                codes = questions.convertible(drew) | questions.convertible(frame)
-                restart = questions.helper_that_draws(drew)
+                codes = questions.staging.convertible(drew) | questions.staging.convertible(frame)
+                restart = questions.refusals.helper_that_draws(drew)
                 if restart is not None or codes - plan.converted:
                     raise questions.restart(restart or plan.convert(codes))
-            questions.refuse_draw(CallSite(drew.f_code, instruction, self._recorder.scope))
+            questions.refusals.refuse_draw(CallSite(drew.f_code, instruction, self._recorder.scope))
 
 
 _QUIET = (random.__file__, weakref.__file__)  # what objects do when they go may happen anywhere

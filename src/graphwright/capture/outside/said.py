@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import place_of, user_frame
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["calls_logger", "logged_once", "print_elsewhere", "tells", "warn"]
+__all__ = ["first_told", "logged_once", "print_elsewhere", "tells", "warn"]
 
 
 def tells(function: FunctionType) -> bool:
@@ -90,19 +91,25 @@ def logged_once() -> Iterator[None]:
         yield
 
 
-def calls_logger(frame: FrameType, source: str) -> bool:
-    """Tell whether a frame's statement, with this source, calls a method of a logger."""
-    call = _METHOD_CALL.match(source)
-    if call is None:
-        return False
-    name, *attributes = call[1].split(".")
-    value = frame.f_locals.get(name, frame.f_globals.get(name))
-    for attribute in attributes:
-        value = getattr(value, attribute, None)
-    return isinstance(value, logging.Logger | logging.LoggerAdapter)
+def first_told(function: Any) -> int | None:
+    """Which of a function's arguments is the first that only tells people something; None for what does more with all.
+
+    >>> first_told(warnings.warn), first_told(logging.getLogger().info), first_told(torch._assert), first_told(len)
+    (0, 0, 1, None)
+    """
+    if isinstance(getattr(function, "__self__", None), logging.Logger | logging.LoggerAdapter):
+        return 0
+    name = getattr(function, "__name__", None)
+    if isinstance(name, str) and function is vars(logging).get(name) and hasattr(logging.Logger, name):
+        return 0  # `logging.info`, of the root logger
+    return next((first for known, first in _TELLERS if known is function), None)
 
 
-_METHOD_CALL = re.compile(r"([\w.]+)\.\w+\(")
+_TELLERS: tuple[tuple[Any, int], ...] = (
+    (warnings.warn, 0), (warnings.warn_explicit, 0), (torch._assert, 1), (torch._check, 1), (torch._check_value, 1),
+    (torch._check_index, 1), (torch._check_type, 1), (torch._check_not_implemented, 1), (torch._check_with, 2),
+    (torch._check_tensor_all, 1), (torch._check_tensor_all_with, 2),
+)  # fmt: skip
 
 
 def _teller(frame: FrameType | None) -> FrameType | None:

@@ -1,1 +1,20 @@
-"""proxies."""
+"""Values that stand in the program for what only a run has, other than tensors and numbers.
+
+Each knows its capture and the node that gives it; what the program does with it is recorded. Read proxy.py and
+recording.py first.
+
+    proxy.py          untyped values of `symbolic_trace`
+    recording.py      how what happens to an untyped value becomes a node
+    proxyable.py      classes whose construction is recorded
+    object_proxy.py   values that leave torch: lists of numbers, NumPy arrays
+    objects.py        objects of the user's own classes among the inputs
+    texts.py          texts that only a run knows
+    growing.py        lists and dicts in attributes, which grow from call to call
+    unbound.py        variables that have a value on some ways only
+    uncertain.py      tensors that are None, or a number, on some ways
+    training_flag.py  the `training` flag of a module during symbolic tracing
+    constructors.py   what to call for a container that has no literal
+    contents.py       what a value holds that may change: items, attributes
+    noting.py         which values are the outputs of which modules
+    spellings.py      which call of the user's program a torch function stands for
+"""

@@ -91,7 +91,7 @@ class Growing:
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         if self.is_local:  # who asks is converted, so that it asks the capture
-            self.recorder.questions.stage(user_frame(sys._getframe(1)))
+            self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         if self._give_up is not None:
             self._give_up()
             raise self.recorder.questions.restart(Restart(f"{self.name} is read as a whole"))

@@ -12,8 +12,8 @@ from typing import Any
 from torch import nn
 
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.state.symbols import leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.values import leaves
 
 __all__ = ["note_output", "noted"]
 

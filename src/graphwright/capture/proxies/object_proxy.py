@@ -15,9 +15,10 @@ import numpy
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.state.symbols import is_symbolic, leaves
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -76,7 +77,7 @@ class ObjectProxy:
         return bool(_parts(self)[0].questions.decide(self, bool))
 
     def _refuse(self, what: str) -> Any:
-        return _parts(self)[0].questions.refuse_data(self, what)
+        return _parts(self)[0].questions.refusals.refuse_data(self, what)
 
     def __len__(self) -> int:
         return int(self._refuse("len"))
@@ -101,7 +102,7 @@ class ObjectProxy:
 
     def __str__(self) -> str:
         recorder, example, node = _parts(self)
-        if recorder.questions.is_in_message():
+        if recorder.questions.messages.is_in_message():
             return repr(self)
         if isinstance(example, BaseException | str):
             recorder.attempts.refuse_text(node)

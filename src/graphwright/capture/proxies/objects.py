@@ -8,6 +8,7 @@ the end of the graph. So an error on the way leaves the caller's objects as they
 from __future__ import annotations
 
 import collections
+import dataclasses
 import operator
 import types
 from collections.abc import Callable, Iterator
@@ -114,4 +115,4 @@ def constructor_fields(value: Any) -> dict[str, Any] | None:
         return None
     if isinstance(value, dict):  # an output class that is both: what it holds is what counts
         return dict(value) if set(value) <= set(fields) else None
-    return {name: getattr(value, name) for name, field in fields.items() if field.init}
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}

@@ -20,6 +20,7 @@ from torch.overrides import is_tensor_method_or_property
 
 from graphwright.capture.proxies.constructors import made_by
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.objects import constructor_fields
 from graphwright.capture.proxies.proxy import Attribute, Proxy
 from graphwright.capture.source.origins import CallSite, Scope, user_frame
 from graphwright.errors import TraceError
@@ -35,6 +36,7 @@ from graphwright.ir import (
     has_preserved_node_meta,
     nodes_in,
 )
+from graphwright.values import is_named_tuple, is_record
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import SymbolicCapture
@@ -248,7 +250,7 @@ class TracerBase:
             return a
         if hasattr(kind, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
-        if isinstance(a, tuple) and hasattr(kind, "_fields"):
+        if is_named_tuple(kind):
             return self.create_node("call_function", kind, tuple([self.create_arg(item) for item in a]), {})
         if isinstance(a, tuple):  # torch.return_types
             return tuple([self.create_arg(item) for item in a])
@@ -265,9 +267,11 @@ class TracerBase:
             return a
         if kind is Graph:  # the body of a branch: two nodes never share one
             return copy.deepcopy(a)
-        if hasattr(kind, "__dataclass_fields__") and not isinstance(a, type):
-            fields = {name: self.create_arg(getattr(a, name)) for name in kind.__dataclass_fields__}
-            return self.create_node("call_function", kind, (), fields)
+        if is_record(a):
+            fields = constructor_fields(a) or {}
+            return self.create_node(
+                "call_function", kind, (), {name: self.create_arg(item) for name, item in fields.items()}
+            )
         if (callable(a) and getattr(a, "__name__", None)) or isinstance(a, type):
             return a
         raise NotImplementedError(f"argument of type: {kind}")
@@ -310,7 +314,7 @@ class TracerBase:
         code = frame.f_code.co_code
         if code[frame.f_lasti] != _UNPACK:
             if self._recorder is not None:
-                self._recorder.questions.stage(user_frame(sys._getframe(1)))
+                self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
             self._refuse(
                 "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args "
                 "or **kwargs function argument; how many items it has is known only when the program runs",
@@ -325,7 +329,7 @@ class TracerBase:
     def len(self, obj: Proxy) -> int:
         """Answer `len(proxy)`."""
         if self._recorder is not None:
-            self._recorder.questions.stage(user_frame(sys._getframe(1)))
+            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         self._refuse(
             "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
             "graphwright.wrap('len') at module scope",
@@ -336,7 +340,7 @@ class TracerBase:
     def number(self, message: str) -> NoReturn:
         """Answer C code that wants a number; `message` is the interpreter's for other objects."""
         if self._recorder is not None:
-            self._recorder.questions.stage(user_frame(sys._getframe(1)))
+            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         self._refuse(
             f"{message}: its value is known only when the program runs",
             "record the calling function with graphwright.wrap, or capture with graphwright.trace(model, args)",

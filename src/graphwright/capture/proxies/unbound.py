@@ -37,7 +37,7 @@ class Unbound:
         if recorder is None or recorder.pending is not None or recorder.plan.obstacles is not None:
             raise refusal(error)
         recorder.plan.one_sided.add(name)
-        raise recorder.questions.differ(place, error.message, True)
+        raise recorder.questions.forking.differ(place, error.message, True)
 
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse

@@ -92,7 +92,7 @@ class Callers:
             held = frame.f_locals
             self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
         if not MAKERS.isdisjoint(frame.f_code.co_names):
-            self._recorder.questions.stage(frame)
+            self._recorder.questions.staging.stage(frame)
 
     def _look_for_identity(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or calls a function that does."""
@@ -102,7 +102,7 @@ class Callers:
             if type(function) is FunctionType and asks_identity(function.__code__):
                 codes |= {frame.f_code, function.__code__}
         if codes:
-            self._have_converted(codes | self._recorder.questions.convertible(frame))
+            self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 
     def _have_converted(self, codes: set[CodeType]) -> None:
         plan = self._recorder.plan
@@ -125,7 +125,9 @@ class Callers:
             if code not in self._uncached:
                 is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
                 cache = None if is_avoided else cache_around(frame)
-                codes = set() if cache is None else self._recorder.questions.convertible(user_frame(frame.f_back))
+                codes = (
+                    set() if cache is None else self._recorder.questions.staging.convertible(user_frame(frame.f_back))
+                )
                 if codes:
                     raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
                 self._uncached.add(code)
@@ -148,7 +150,7 @@ class Callers:
         frame = user_frame(sys._getframe(1))
         if recorder.is_running and frame is not None:
             found = _between(sys._getframe(1), frame) or _outermost(frame)
-            codes = recorder.questions.convertible(user_frame(caller_of(found)) if found is not None else frame)
+            codes = recorder.questions.staging.convertible(user_frame(caller_of(found)) if found is not None else frame)
             if codes:
                 return recorder.questions.restart(recorder.plan.convert(codes))
         return refusal(
@@ -162,7 +164,7 @@ class Callers:
     def _met(self, found: FrameType) -> None:
         """A call was not seen: have its caller converted; where that cannot be, do without or refuse."""
         recorder = self._recorder
-        codes = recorder.questions.convertible(user_frame(caller_of(found)))
+        codes = recorder.questions.staging.convertible(user_frame(caller_of(found)))
         if codes:
             raise recorder.questions.restart(recorder.plan.convert(codes))
         function = applied_by(found)

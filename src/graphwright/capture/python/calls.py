@@ -70,7 +70,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     other = substitute(recorder, function, args, kwargs)
     if other is not None:
         return other(*args, **kwargs)
-    called = function if type(function) is BuiltinFunctionType else recorder.questions.converted(function)
+    called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
         return called(*args, **kwargs)
     except TypeError as error:

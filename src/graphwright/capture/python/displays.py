@@ -57,7 +57,7 @@ def held(value: Any) -> Any:
     """A value that is put into an object or container."""
     recorder = running()
     if recorder is not None:
-        recorder.questions.hold(value)
+        recorder.questions.optionals.hold(value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""What a program says: texts of messages, `print`, `torch._assert` and its like, of values that only a run has."""
+"""What a program says: `print`, and `torch._assert` and its like, of values that only a run has."""
 
 from __future__ import annotations
 
@@ -13,41 +13,19 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import branch, recorder_of
 from graphwright.capture.outside.said import print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.statements import raising
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CHECKS", "Text", "asserted", "checked", "is_known", "printed", "text"]
+__all__ = ["CHECKS", "asserted", "checked", "is_known", "printed", "text"]
 
 CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
     torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
     torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
     torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
 }  # fmt: skip
-
-
-class Text(str):
-    """A message with the numbers of the example; `template` and `values` make it with those of a run."""
-
-    template: str
-    values: tuple[Any, ...]
-
-    def __add__(self, other: str) -> str:
-        return _of_texts(self, other)
-
-    def __radd__(self, other: str) -> str:
-        return _of_texts(other, self)
-
-
-def _of_texts(*parts: str) -> str:
-    """A message made of others."""
-    text = Text("".join(map(str, parts)))
-    text.template = "".join(
-        part.template if type(part) is Text else part.replace("{", "{{").replace("}", "}}") for part in parts
-    )
-    text.values = tuple(value for part in parts if type(part) is Text for value in part.values)
-    return text
 
 
 def text(template: str, *values: Any) -> str:
@@ -94,7 +72,7 @@ def printed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ..
         return NotImplemented
     if has_examples and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
         return print_elsewhere(recorder, args, kwargs)
-    message = recorder.questions.message
+    message = recorder.questions.messages.message
     named = {name: message(value) for name, value in kwargs.items() if name != "file"}
     return recorder.make("call_function", print, tuple(map(message, args)), "print", named)
 
@@ -103,7 +81,7 @@ def asserted(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
     """`torch._assert(condition, message)` stays what it is."""
     if is_known(args):
         return NotImplemented
-    message = recorder.questions.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
+    message = recorder.questions.messages.message(kwargs.get("message", args[1] if len(args) > 1 else ""))
     condition = recorder.numbers.predicate(args[0])
     recorder.make("call_function", function, (condition, message), "assert_")
     return None

@@ -32,7 +32,7 @@ def raising(error: Any, cause: Any = None) -> Any:
     """`raise error from cause`: returns what is to be raised, or ends a side of a branch with it."""
     recorder = running()
     if recorder is not None:
-        return recorder.questions.raising(error, cause)
+        return recorder.questions.raises.raising(error, cause)
     if cause is not None:
         error = error() if isinstance(error, type) else error
         error.__cause__ = cause

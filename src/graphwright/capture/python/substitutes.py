@@ -24,7 +24,7 @@ from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.symbols import leaves
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
@@ -119,7 +119,7 @@ def _of_module(recorder: Capture, module: nn.Module, args: tuple[Any, ...], kwar
 
 
 def _outside_called(recorder: Capture, module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    return call_outside(module, recorder.questions.conversion, args, kwargs)
+    return call_outside(module, recorder.questions.staging.conversion, args, kwargs)
 
 
 def _shell_called(recorder: Capture, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +132,7 @@ def _shell_called(recorder: Capture, shell: nn.Module, /, *args: Any, **kwargs: 
 
 
 def _error_made(recorder: Capture, kind: type[BaseException], /, *args: Any, **kwargs: Any) -> Any:
-    return recorder.attempts.made(recorder.questions.converted(kind)(*args, **kwargs), args, kwargs)
+    return recorder.attempts.made(recorder.questions.staging.converted(kind)(*args, **kwargs), args, kwargs)
 
 
 # ---- by arguments
@@ -146,17 +146,17 @@ def _by_arguments(
     Functions that take arrays, and all that are not the program's and get such objects, are one node.
     """
     questions = recorder.questions
-    if questions.has_optionals:
-        questions.admit_optionals(function, args, kwargs)
+    if questions.optionals.are_there:
+        questions.optionals.admit(function, args, kwargs)
     for arg in args:
         if issubclass(type(arg), Holder):  # what it calls has to be told of it, too
-            questions.convert_called(function)
+            questions.staging.convert_called(function)
             break
     takes_arrays = is_foreign(function)
     if takes_arrays or (recorder.has_objects and holds_objects(args, kwargs)):
         if takes_arrays or not isinstance(function, FunctionType | MethodType) or is_torch(function):
             return functools.partial(_foreign_called, recorder, function)
-        questions.convert_called(function)
+        questions.staging.convert_called(function)
     return None
 
 

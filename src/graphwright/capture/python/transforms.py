@@ -25,11 +25,11 @@ from graphwright.capture.python.transform_bodies import item_maker, run_body
 from graphwright.capture.python.transformed_functions import GivenFunction, Transformed
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.symbols import leaves
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import TRANSFORMS, transformed, unpack
+from graphwright.values import leaves, sequence
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -186,7 +186,7 @@ class Transforms:
         if isinstance(value, dict):
             held = kind(zip(value, items, strict=True))
         else:
-            held = kind(*items) if hasattr(kind, "_fields") else kind(items)
+            held = sequence(kind, items)
         return self.know_whole(held, make)
 
     def example_of(self, node: Node, region: Region | None) -> Any:

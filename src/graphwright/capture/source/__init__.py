@@ -1,1 +1,12 @@
-"""source."""
+"""The user's source: files, trees, positions, and the way from a running frame to a line.
+
+It knows nothing of captures. Read origins.py first.
+
+    origins.py           from a running frame to a place in the user's source
+    positions.py         where instructions stand in their source
+    sources.py           source files, parsed once
+    syntax.py            what statements hold and bind, and places for new ones
+    code_table.py        what is known of code objects, as long as they live
+    attribute_writes.py  where a class writes an attribute of its own instances
+    caches.py            functions behind a `functools` cache
+"""

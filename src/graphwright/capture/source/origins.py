@@ -20,6 +20,7 @@ import torch
 from graphwright import errors
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.positions import position_of, qualname_of
+from graphwright.capture.source.roles import is_return
 from graphwright.capture.source.sources import source_of
 from graphwright.ir import Node, Origin
 
@@ -205,7 +206,9 @@ class CallSite:
 def is_returned(node: Node) -> bool:
     """Tell whether the statement that computes a value is the one that the whole program returns with."""
     origin = node.origin
-    return origin is not None and origin.module == "" and ("return " in origin.source or "lambda" in origin.function)
+    if origin is None or origin.module != "":
+        return False
+    return is_return(origin.file, origin.line) or "<lambda>" in origin.function
 
 
 class Place(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphwright.capture.source.code_table import CodeTable
 
-__all__ = ["note_compiled", "note_replaced", "position_of", "positions_of", "qualname_of"]
+__all__ = ["Position", "note_compiled", "note_replaced", "position_of", "positions_of", "qualname_of"]
 
 Position = tuple[int, int | None, int | None, int | None]  # line, end line, column, end column
 _Known = tuple[str, dict[int, Position]]  # the qualified name, and where the instruction at an offset stands

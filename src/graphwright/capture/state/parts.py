@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from torch import nn
 
-    from graphwright.capture.source.origins import CallSite
-    from graphwright.capture.state.obstacles import Category
     from graphwright.capture.state.regions import Region
-    from graphwright.capture.state.samples import Sample, Verdict
+    from graphwright.capture.state.rungs import Forking, Knowledge, Messages, Raises, Refusals, Staging, Subjects
+    from graphwright.capture.state.samples import Verdict
     from graphwright.capture.state.symbols import Number, Symbol
     from graphwright.capture.state.tensor_proxy import TensorProxy
-    from graphwright.errors import CaptureError
     from graphwright.ir import Argument, Node
+    from graphwright.values import Kind, Policy
 
 __all__ = [
     "Handlers",
@@ -55,31 +54,32 @@ class ExampleFacts(Protocol):
         """Whether they have data."""
 
 
-class Ladder(Protocol):
-    """The questions of one capture and how each is answered."""
+class Optionals(Protocol):
+    """Follows the tensors of one capture that may be None, or a bool, to the functions that may ask."""
 
-    known: dict[Any, bool]  # what holds on the side of the branch that is being captured
-    forks: list[Any]
-    has_optionals: bool  # whether there is a tensor that may be None
+    are_there: bool  # whether there is such a tensor
 
-    @property
-    def conditions(self) -> Any:
-        """What the conditions of the program are made of."""
+    def admit(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See to it that a function which gets such a tensor asks through the runtime, or have it fork."""
 
-    def is_in_message(self) -> bool:
-        """Tell whether the text of a number is asked for by a message, where it decides nothing."""
+    def attribute_may_be_none(self, optional: TensorProxy, frame: FrameType) -> None:
+        """Code that may ask whether an attribute is None is entered: have it ask through the runtime."""
 
-    def is_called_for_error(self) -> bool:
-        """Tell whether a `raise` statement calls what runs."""
+    def hold(self, value: Any) -> None:
+        """A value is put into an object or container: have functions looked at that may find None or a tensor there."""
 
-    def answer(self, symbol: Symbol) -> Any:
-        """Answer what Python asks of a number: convert who asks, or fork, or take the example's value under a guard."""
+    def function_entered(self, frame: FrameType) -> None:
+        """See to it that a function which finds such a value in what it is given asks through the runtime."""
 
-    def decide(self, subject: Any, kind: type = bool) -> Any:
-        """Answer a question of Python's about a value, as the plan says for its place."""
+    def convert_for(self, optional: TensorProxy, codes: set[CodeType]) -> None:
+        """Have functions converted for such a tensor, or where there is none to convert, have it fork."""
 
-    def stage(self, frame: FrameType | None) -> None:
-        """Start again with the function of a frame converted, where that can be and is not done."""
+
+class Guards(Protocol):
+    """The answers that one capture takes from its example."""
+
+    def guard(self, symbol: Symbol, where: str = "") -> Any:
+        """Take the answer of the example, and check when the program runs that it is this."""
 
     def guard_sizes(self, values: Iterable[Any]) -> None:
         """Take what these values are, short of their data, from the example: the program asked by a `try`."""
@@ -87,50 +87,51 @@ class Ladder(Protocol):
     def of_example(self, subject: Any) -> Any:
         """The answer of the example, None where that cannot tell."""
 
-    def guard(self, symbol: Symbol, where: str = "") -> Any:
-        """Take the answer of the example, and check when the program runs that it is this."""
 
-    def _fork(self, subject: Any, key: Any, place: Any) -> bool:
-        """Answer with what the plan says for this fork; the capture is made again for the other answer."""
+class Ladder(Protocol):
+    """The questions of one capture and how each is answered: a part for each rung."""
 
-    def follows_start(self) -> bool:
-        """Whether this is a call that starts with None in an attribute and is to go the example's way."""
+    @property
+    def subjects(self) -> Subjects:
+        """What tells values apart."""
 
-    def subject_of(self, test: Any) -> Any:
-        """What decides a branch on a value: the symbol behind a number, else the value itself."""
+    @property
+    def knowledge(self) -> Knowledge:
+        """What is known already."""
 
-    def key_of(self, subject: Any) -> Any:
-        """What tells a value from others."""
+    @property
+    def staging(self) -> Staging:
+        """Functions to convert."""
 
-    def opposite(self, subject: Any) -> Any:
-        """What tells the value whose negation a value is from others; None for what is no negation."""
+    @property
+    def optionals(self) -> Optionals:
+        """Who gets a tensor that may be None."""
 
-    def is_data(self, subject: Any) -> bool:
-        """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
+    @property
+    def forking(self) -> Forking:
+        """Ways that are gone to the end."""
 
-    def place(self) -> Any:
-        """What tells a question from others: where in which function, and in which call of which module."""
+    @property
+    def guards(self) -> Guards:
+        """Answers of the example."""
 
-    def restart(self, why: BaseException) -> BaseException:
-        """Have the capture start again; whatever the program does until then is ignored."""
+    @property
+    def refusals(self) -> Refusals:
+        """What cannot be captured."""
 
-    def leaf_called(self, frame: FrameType) -> None:
-        """A function that is to be one node was called by a frame whose calls do not come through the runtime."""
+    @property
+    def raises(self) -> Raises:
+        """Exceptions."""
 
-    def convertible(self, frame: FrameType | None) -> set[CodeType]:
-        """The functions to convert so that this frame's one is: it and its callers up to the nearest module call."""
+    @property
+    def messages(self) -> Messages:
+        """What tells people something."""
 
-    def convertible_at(self, error: BaseException) -> set[CodeType]:
-        """The functions to convert so that the one is in which an error was raised."""
+    def answer(self, symbol: Symbol) -> Any:
+        """Answer what Python asks of a number: convert who asks, or fork, or take the example's value under a guard."""
 
-    def converted(self, function: Any) -> Any:
-        """What to call in place of a function."""
-
-    def conversion(self, function: Any) -> Any:
-        """The conversion of a function that has asked; other functions are answered as they are."""
-
-    def anticipate(self, function: Any) -> None:
-        """In a program that has asked before, have a function that may ask converted before it does."""
+    def decide(self, subject: Any, kind: type = bool) -> Any:
+        """Answer a question of Python's about a value, as the plan says for its place."""
 
     def branch(
         self,
@@ -143,65 +144,11 @@ class Ladder(Protocol):
     ) -> Any:
         """Run the side that is known to be taken, or capture both."""
 
-    def differ(self, place: Any, why: str, can_wait: bool) -> BaseException:
-        """The sides of a branch cannot be joined: have what comes after it be part of both, or have it fork."""
+    def place(self) -> tuple[Any, ...] | None:
+        """What tells a question from others: where in which function, and in which call of which module."""
 
-    def admit_optionals(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """See to it that who gets a tensor that may be None, or a bool, asks through the runtime, or have it fork."""
-
-    def attribute_may_be_none(self, optional: TensorProxy, frame: FrameType) -> None:
-        """Code that may ask whether an attribute is None is entered: have it ask through the runtime."""
-
-    def hold(self, value: Any) -> None:
-        """A value is put into an object or container: have functions looked at that may find None or a tensor there."""
-
-    def function_entered(self, frame: FrameType) -> None:
-        """See to it that a function which finds such a value in what it is given asks through the runtime."""
-
-    def convert_called(self, function: Any) -> None:
-        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
-
-    def raising(self, error: Any, cause: Any = None) -> Any:
-        """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
-
-    def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
-        """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
-
-    def write_raise(self, error: Any, cause: Any = None) -> None:
-        """Write into the graph that an exception is raised."""
-
-    def is_raised_by_user(self, error: Exception) -> bool:
-        """Tell whether the program itself raised an exception, on a path that it forked into."""
-
-    def reads_unassigned(self, error: BaseException) -> bool:
-        """Tell whether the program read a variable that this way through it does not assign, but another one does."""
-
-    def message(self, value: Any) -> Argument:
-        """Write a message: its numbers are those of a run."""
-
-    def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
-        """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
-
-    def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
-        """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
-
-    def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
-        """Have the innermost function or module around a frame that can be cut out become one node."""
-
-    def refuse_draw(self, site: CallSite) -> None:
-        """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
-
-    def refuse(self, error: CaptureError, category: Category) -> None:
-        """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""
-
-    def failed_path(self, error: Exception) -> BaseException:
-        """What to do where a path that the example does not take raises: an answer of size is the example's."""
-
-    def given_up(self, error: BaseException, place: Any, is_other_way: bool = False) -> BaseException:
-        """What to do where a side of a branch on data cannot be captured."""
-
-    def too_many_paths(self) -> BaseException:
-        """What to do where the program forks too often."""
+    def restart(self, why: BaseException) -> BaseException:
+        """Have the capture start again; whatever the program does until then is ignored."""
 
 
 class Numbers(Protocol):
@@ -280,7 +227,8 @@ class TypedNumbers(Numbers, Protocol):
 class Joining(Protocol):
     """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""
 
-    is_untyped: bool  # whether nothing is known of a value but how it is made
+    def policy(self, name: str) -> Policy:
+        """Which values of a container are joined, and to what; `name` is what the container is called."""
 
     def verdict(self, a: Any, b: Any, may_be_none: bool) -> Verdict:
         """Say what becomes of two values. Raises Unlike."""
@@ -288,22 +236,19 @@ class Joining(Protocol):
     def carried(self, entry: Any, after: Any) -> Verdict:
         """Say what becomes of a value that an iteration of a loop finds, and leaves another way. Raises Unlike."""
 
-    def sample(self, entry: Any, after: Any) -> Sample:
+    def sample(self, entry: Any, after: Any) -> Kind:
         """What a value is like that is `entry` before a loop and `after` after an iteration."""
 
-    def widened(self, sample: Sample, after: Any) -> Sample:
+    def widened(self, sample: Kind, after: Any) -> Kind:
         """What a value is like that an iteration leaves so, too. Raises Unlike where that is of another kind."""
 
-    def merged(self, one: Sample, other: Sample) -> Sample:
-        """What a value is like that is like one or another. Raises Unlike."""
-
-    def like(self, sample: Sample, value: Any) -> Sample:
+    def like(self, sample: Kind, value: Any) -> Kind:
         """A sample with the example of a value of its kind."""
 
-    def changes_size(self, sample: Sample, after: Any) -> bool:
+    def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether each iteration leaves a tensor of another size."""
 
-    def stand_in(self, sample: Sample, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
         """The value in the program of a node that gives something like a sample, for numbers with this hint."""
 
     def node_of(self, value: Any) -> Node | None:

@@ -1,11 +1,13 @@
-"""What a value of the run is like, and the marks that stand in the place of one."""
+"""What becomes of two values, and the marks that stand in the place of one."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any, Literal
 
-__all__ = ["MISSING", "UNSET", "Grows", "Sample", "Unlike", "Verdict"]
+from graphwright.values import Kind
+
+__all__ = ["MISSING", "UNSET", "Grows", "Unlike", "Verdict", "WholeKind"]
 
 # Two values become a value of the branch; or the first does for both; or it depends on what they hold.
 Verdict = Literal["join", "same", "look inside"]
@@ -37,17 +39,8 @@ class Grows(BaseException):
         self.content, self.name = content, name
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """What a value that a loop carries is like: a tensor, or a number of a kind, which may be None at times.
+@dataclasses.dataclass(frozen=True, slots=True)
+class WholeKind(Kind):
+    """Lists, tuples, dicts and sets like this one, of which only a run knows how much is in them."""
 
-    `loose` are the sizes of a tensor that differ from one iteration to the next, by dimension.
-    """
-
-    example: Any = None
-    kind: Any = None
-    hint: Any = None
-    may_be_none: bool = False
-    loose: frozenset[int] = frozenset()
-    whole: Any = None  # a list that grows
-    may_be_number: bool = False  # what is a tensor here: where a loop starts at zero
+    whole: Any

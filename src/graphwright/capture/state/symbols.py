@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
+from graphwright.values import UNKNOWN, leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "leaves", "symbol_of"]
+__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
 
 Number = int | float | bool
-UNKNOWN: Any = object()  # the hint of a number that depends on data which the examples do not have
 
 
 class Symbol:
@@ -154,10 +154,12 @@ class _Number:
         return bool(self.node.int_())
 
     def __str__(self) -> str:
-        return str(self.node._hint if self.node.recorder.questions.is_in_message() else self.node.int_())
+        return str(self.node._hint if self.node.recorder.questions.messages.is_in_message() else self.node.int_())
 
     def __format__(self, spec: str) -> str:
-        return format(self.node._hint if self.node.recorder.questions.is_in_message() else self.node.int_(), spec)
+        return format(
+            self.node._hint if self.node.recorder.questions.messages.is_in_message() else self.node.int_(), spec
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.node})"
@@ -165,7 +167,7 @@ class _Number:
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
         if self.node.is_data:
-            self.node.recorder.questions.refuse_data(self, "as a key")
+            self.node.recorder.questions.refusals.refuse_data(self, "as a key")
         self.node.recorder.numbers.hashed(self.node)
         raise TypeError(f"unhashable: {self!r} is a number of the captured program, known only when it runs")
 
@@ -257,20 +259,6 @@ def is_symbolic(value: Any) -> bool:
 def symbol_of(value: Any) -> Symbol | None:
     """Return the symbol behind a torch number, or None for any other value."""
     return value.node if isinstance(value, _Number) else None
-
-
-def leaves(value: Any) -> Iterator[Any]:
-    """Iterate over the values in nested tuples, lists, dicts and slices."""
-    if isinstance(value, tuple | list):
-        for item in list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value):
-            yield from leaves(item)
-    elif isinstance(value, dict):
-        for item in dict.values(value):
-            yield from leaves(item)
-    elif isinstance(value, slice):
-        yield from leaves((value.start, value.stop, value.step))
-    else:
-        yield value
 
 
 def as_first_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -100,10 +100,10 @@ class TensorProxy(torch.Tensor):
 
     def _text(self, write: Callable[[torch.Tensor], str]) -> str:
         """The text of a tensor: in a message it decides nothing; elsewhere its data would."""
-        if not self.recorder.questions.is_in_message():
-            self.recorder.questions.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
+        if not self.recorder.questions.messages.is_in_message():
+            self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
             answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
-            return str(self.recorder.questions.refuse_data(self, "as text", answer))
+            return str(self.recorder.questions.refusals.refuse_data(self, "as text", answer))
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -112,7 +112,7 @@ class TensorProxy(torch.Tensor):
             at=self.recorder.where(),
             fix="use tensor.clone() in the program",
         )
-        self.recorder.questions.refuse(error, "failure")
+        self.recorder.questions.refusals.refuse(error, "failure")
         return self.clone()
 
     @classmethod

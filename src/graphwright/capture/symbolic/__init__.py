@@ -1,1 +1,16 @@
-"""symbolic."""
+"""The door without examples: `symbolic_trace`, with the names and classes of torch.fx.
+
+The program runs on untyped proxies; a question about one is a branch of the graph or an error. Read symbolic.py first,
+then tracer.py.
+
+    symbolic.py           `symbolic_trace`: a module or function in, a GraphModule out
+    tracer.py             `Tracer`: the run of the program on proxies, method by method as in torch.fx
+    symbolic_branches.py  the capture that runs, as converted code asks it: branches and loops on untyped proxies
+    root_inputs.py        placeholders, and what `concrete_args` specializes
+    attributes.py         parameters and buffers, recorded where they are read
+    wrap.py               functions that are one call instead of being entered
+    meta_tracer.py        shapes and dtypes answered from example inputs
+    rewriter.py           assert statements as calls that stay in the graph
+    transformer.py        a graph run on proxies, so that it is built anew
+    annotate.py           a value of the program gets a type
+"""

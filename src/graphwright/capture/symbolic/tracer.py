@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture.calls.ambient import autocast_options, enters_autocast
 from graphwright.capture.flow.forks import all_paths
-from graphwright.capture.ladder.questions import DataQuestion
+from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden
@@ -262,7 +262,7 @@ class Tracer(TracerBase):
             recorder = self._recorder
             assert recorder is not None
             if plan.paths > plan.max_paths:
-                raise recorder.questions.too_many_paths()
+                raise recorder.questions.forking.too_many_paths()
             return recorder
 
         while True:
@@ -361,7 +361,7 @@ class Tracer(TracerBase):
 
     def _converted(self, function: Callable[..., Any]) -> Any:
         """Return what runs instead of a function of the program: the root's own, and the `forward` of its modules."""
-        return function if self._recorder is None else self._recorder.questions.converted(function)
+        return function if self._recorder is None else self._recorder.questions.staging.converted(function)
 
     def _prepare(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         """Make parameter reads and the training flag of a shell part of the program."""

@@ -1,1 +1,14 @@
-"""typed."""
+"""The door with example inputs: what `trace` and `doctor` do.
+
+Who calls them, on what, and with which inputs; the recorder that the program runs under; what becomes of the captures
+of its ways. Read trace.py first, then recorder.py.
+
+    trace.py         `trace`: a model and example inputs in, a captured module of the same class out
+    recorder.py      what is done with each operation of a program that runs on examples
+    inputs.py        the user's values in, placeholders and proxies out, and back; guards of the inputs
+    held_tensors.py  tensors, arrays and devices that a program has, and the nodes that read them
+    entries.py       what the caller wants captured: entry points, each with its example inputs
+    dispatching.py   several captures of one entry point as one graph, which chooses by their guards
+    checks.py        a capture that took one way, made again and on other inputs
+    doctor.py        `doctor`: all that stands in the way of a capture, found in one go
+"""

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.conversion.conversion import original_code
-from graphwright.capture.ladder.questions import DataQuestion
+from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.proxies.unbound import OneSided
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.examples import NeedsRealValues

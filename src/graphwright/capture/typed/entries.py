@@ -16,6 +16,7 @@ from graphwright.capture.source.positions import qualname_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, is_compiled, refuse_call
+from graphwright.values import parts
 
 __all__ = [
     "EntryPoint",
@@ -301,13 +302,10 @@ def _paths(name: str, value: Any, parameters: Mapping[str, Any] | None = None) -
 
 def held_by(value: Any) -> list[tuple[Any, Any]]:
     """What a container among the inputs holds, by key, place or field."""
-    if isinstance(value, tuple | list):
-        return list(enumerate(value))
-    if isinstance(value, dict):
-        return list(value.items())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return list(attributes_of(value).items()) if is_object(value) and not callable(value) else []
+    held = parts(value)
+    if held is None:
+        held = attributes_of(value) if is_object(value) and not callable(value) else {}
+    return list(held.items())
 
 
 def path_to(path: str, key: Any, parameters: Mapping[str, Any] | None = None) -> str:

@@ -58,7 +58,7 @@ class HeldTensors:
                 known = self._arrays[id(array)] = array, torch.from_numpy(array)
             except TypeError as refused:
                 error = CaptureError(f"cannot write this array into the graph: {refused}", at=recorder.where())
-                recorder.questions.refuse(error, "value")
+                recorder.questions.refusals.refuse(error, "value")
                 return None
         return recorder.node("call_method", "numpy", (self.node(known[1]),), {}, "array")
 

@@ -22,6 +22,7 @@ from graphwright.capture.typed.entries import path_to, placeholder_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.runtime import attribute_names, attributes_of, expect_kinds, expect_tensors, expect_values
+from graphwright.values import is_record, parts, rebuild, sequence
 
 __all__ = ["Inputs"]
 
@@ -156,23 +157,20 @@ class Inputs:
         if isinstance(value, tuple | list):
             items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
             self._known[f"len_{path}"] = self._call(len, make()), len(items)
-            if kind is tuple:
-                return tuple(items)
-            if hasattr(kind, "_fields"):
-                return kind(*items)
-            return self.objects.remember(kind(items), make) if isinstance(value, list) else kind(items)
+            same = sequence(kind, items)
+            return self.objects.remember(same, make) if isinstance(value, list) else same
         if isinstance(value, dict):
             if not value:
                 self._known[path] = make(), {}
                 return self.objects.remember(kind(), make)
             self._known[f"keys_{path}"] = self._call(list, make()), list(value)
             held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
-            made: Any = kind(**held) if dataclasses.is_dataclass(kind) else kind(held)
-            return self.objects.remember(made, make)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            fields = {name: inner(name, getattr(value, name), self._field_maker(make, name)) for name in names}
-            return self.objects.remember(dataclasses.replace(value, **fields), make)
+            return self.objects.remember(rebuild(value, held), make)
+        if is_record(value):
+            fields = {
+                name: inner(name, item, self._field_maker(make, name)) for name, item in (parts(value) or {}).items()
+            }
+            return self.objects.remember(rebuild(value, fields), make)
         if is_object(value) and not callable(value):
             own = attributes_of(value)
             self._known[f"names_{path}"] = self._call(attribute_names, make()), list(own)
@@ -186,7 +184,7 @@ class Inputs:
             f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
             fix="pass tensors, numbers, strings, or tuples, lists, dicts and dataclasses of them",
         )
-        self._recorder.questions.refuse(error, "argument")
+        self._recorder.questions.refusals.refuse(error, "argument")
         return value
 
     def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:

@@ -69,13 +69,15 @@ from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
-from graphwright.capture.state.symbols import UNKNOWN, as_number, leaves, symbol_of
+from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
+from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
+from graphwright.values import is_named_tuple, leaves, sequence
 
 __all__ = ["Recorder"]
 
@@ -100,7 +102,7 @@ class Recorder:
         self.calls = Calls()
         self.is_leaf = is_leaf
         self.numbers = Numbers(self)
-        self.questions = Questions(self)
+        self.questions = Questions(self, ExampleSubjects())
         self.joining = Joining(self)
         self.loops = Loops(self)
         self.attempts = Attempts(self)
@@ -140,7 +142,7 @@ class Recorder:
         self.is_running, is_over = True, False
         try:
             with capturing(self), _RecordingMode(self):
-                result = drained(run(self.questions.converted(function), args, kwargs))
+                result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
@@ -217,8 +219,8 @@ class Recorder:
         # A module with hooks on its backward joins autograd around its forward, which only a run has.
         if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
             return record_outlined_module(self, module, path, args, kwargs)
-        if self.questions.has_optionals:
-            self.questions.admit_optionals(shell.forward, args, kwargs)
+        if self.questions.optionals.are_there:
+            self.questions.optionals.admit(shell.forward, args, kwargs)
         for state in self.states:
             state.watch(shell)
         self.scope = Scope(path, type(module), count, outer)
@@ -226,11 +228,11 @@ class Recorder:
             result = nn.Module._call_impl(shell, *args, **kwargs)
         finally:
             self.scope = outer
-        if self.questions.has_optionals:
+        if self.questions.optionals.are_there:
             found = next((leaf for leaf in leaves(result) if is_uncertain(leaf)), None)
             caller = user_frame(sys._getframe(1))
             if found is not None and caller is not None and not is_converted(caller.f_code):
-                self.questions._convert_for(found, self.questions.convertible(caller))
+                self.questions.optionals.convert_for(found, self.questions.staging.convertible(caller))
         return result
 
     def opaque_items(self, value: Any, node: Node) -> Any:
@@ -390,7 +392,7 @@ class Recorder:
                 at=self.where(),
                 fix="return it from there, or give it to a variable that both branches assign",
             )
-            self.questions.refuse(error, "value")
+            self.questions.refusals.refuse(error, "value")
             args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
             return region.graph.create_node(op, target, args, kwargs, name)
 
@@ -414,9 +416,7 @@ class Recorder:
                 for i, item in enumerate(value)
             ]
             kind = type(value)
-            if kind is list or kind is tuple:
-                return kind(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return kind(items) if kind is list or kind is tuple else sequence(kind, items)
         if isinstance(value, dict):
             return type(value)(
                 (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
@@ -428,7 +428,7 @@ class Recorder:
     def _object(self, value: Any, node: Node) -> ObjectProxy:
         """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
         self.has_objects = True
-        codes = self.questions.convertible(user_frame(sys._getframe(1)))
+        codes = self.questions.staging.convertible(user_frame(sys._getframe(1)))
         if codes:
             raise self.questions.restart(self.plan.convert(codes))
         return ObjectProxy(self, value, node)
@@ -493,7 +493,7 @@ class Recorder:
             return self._tensors.array_node(value)
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        if is_named_tuple(kind):
             items = [self.argument(item) for item in value]
             return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
         if is_named_result(value) and not self.is_finishing:
@@ -535,9 +535,7 @@ class Recorder:
             return value.example()
         if isinstance(value, tuple):
             items = [self.to_examples(item, may_be_size) for item in value]
-            if kind is tuple:
-                return tuple(items)
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return tuple(items) if kind is tuple else sequence(kind, items)
         if isinstance(value, list):
             return [self.to_examples(item, may_be_size) for item in list.__iter__(value)]
         if isinstance(value, dict):

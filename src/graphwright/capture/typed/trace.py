@@ -16,7 +16,7 @@ from torch import nn
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
-from graphwright.capture.ladder.questions import DataQuestion
+from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.said import logged_once
@@ -295,7 +295,7 @@ class Program:
     def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""
         run = self._run(plan, attempt, answers)
-        forks = run.recorder.questions.forks
+        forks = run.recorder.questions.forking.forks
         for i in reversed(range(len(answers), len(forks))):
             fork = forks[i]
             other = self.paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
@@ -351,11 +351,11 @@ class Program:
             except Exception as error:
                 if recorder.keeping is not None:
                     recorder.keeping.learn()
-                if recorder.questions.is_raised_by_user(error):
-                    recorder.questions.write_raise(error)
+                if recorder.questions.raises.is_raised_by_user(error):
+                    recorder.questions.raises.write_raise(error)
                     result = None
                 else:
-                    why = recorder.questions.failed_path(error)
+                    why = recorder.questions.refusals.failed_path(error)
                     if why is error:
                         raise
                     raise why from error
@@ -368,7 +368,7 @@ class Program:
             plan.locates_draws = True
             raise Restart("random numbers of Python or NumPy are drawn")
         if plan.paths > plan.max_paths:
-            raise recorder.questions.too_many_paths()
+            raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
         if self.held is not None:
             self.held.finish()
@@ -378,11 +378,11 @@ class Program:
         """Have the recorder told of calls that it must not miss."""
         leaves, keeping = recorder.plan.leaves, recorder.keeping
         names = frozenset() if keeping is None else keeping.names_of_optionals
-        looks = recorder.questions.function_entered if recorder.plan.looks_into_arguments else None
+        looks = recorder.questions.optionals.function_entered if recorder.plan.looks_into_arguments else None
         if not leaves and not names and looks is None:
             return contextlib.nullcontext()
         entered = (lambda frame: None) if keeping is None else keeping.code_entered
-        return watching(leaves, recorder.questions.leaf_called, names, entered, looks)
+        return watching(leaves, recorder.questions.staging.leaf_called, names, entered, looks)
 
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
         signature = self.subject.signature(self.method)
@@ -392,7 +392,7 @@ class Program:
         recorder.own_tensors(shells)
         for module, shell in shells.all():
             if not self.is_leaf(module, shells.path(module) or ""):
-                recorder.questions.anticipate(shell.forward)
+                recorder.questions.staging.anticipate(shell.forward)
         convert_methods(shells, recorder.plan.converted)
         # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
         return self.subject.function(shells.root, self.method), signature

@@ -25,6 +25,7 @@ from torch import nn
 from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
 from graphwright.runtime.saving.trust import Trust, name_of
+from graphwright.values import is_named_tuple
 
 __all__ = [
     "NotPlain",
@@ -157,7 +158,7 @@ class PlainWriter:
         if kind is functools.partial:
             arguments = [self.items(value.args, path), self.pairs(value.keywords, path)]
             return {"partial": [self._value_name(value.func), *arguments]}
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        if is_named_tuple(kind):
             return {"named_tuple": [self.name(kind), self.items(value, path)]}
         if isinstance(value, _FUNCTIONS):
             return {"name": self._value_name(value)}
@@ -368,7 +369,7 @@ class PlainReader:
     def _read_named_tuple(self, data: Any) -> Any:
         name, items = data
         kind = self._trust.find(name, is_class=True)
-        if not issubclass(kind, tuple) or not hasattr(kind, "_fields"):
+        if not is_named_tuple(kind):
             raise damaged(f"{name} is no NamedTuple")
         return tuple.__new__(kind, self.items(items))
 

@@ -27,6 +27,7 @@ from graphwright.runtime.objects import new_object
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
 from graphwright.runtime.saving.trust import Trust, source_hash
+from graphwright.values import is_named_tuple
 
 __all__ = ["GraphReader", "GraphWriter"]
 
@@ -103,7 +104,7 @@ class GraphWriter:
             return {"dict": [[self._values.key(k, path), self._argument(item, path)] for k, item in value.items()]}
         if kind is slice:
             return {"slice": [self._argument(item, path) for item in (value.start, value.stop, value.step)]}
-        if hasattr(kind, "_fields"):
+        if is_named_tuple(kind):
             return {"named_tuple": [self._values.name(kind), [self._argument(item, path) for item in value]]}
         raise NotPlain(f"a {kind.__module__}.{kind.__qualname__} of values")
 

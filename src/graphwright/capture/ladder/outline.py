@@ -51,7 +51,7 @@ def _cut_out(recorder: TypedCapture, frame: FrameType, why: str) -> BaseExceptio
             path = outer.f_locals["path"]
             return None if not path or path in plan.outlined else plan.outline(path, path, why)
         if user_frame(outer) is outer:
-            codes = recorder.questions.convertible(outer)
+            codes = recorder.questions.staging.convertible(outer)
             return plan.convert(codes) if codes and not is_converted(outer.f_code) else None
         outer = outer.f_back
     return None

@@ -1,0 +1,76 @@
+"""Guard: take the example's answer, and check when the program runs that it is this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.running import stopping
+from graphwright.capture.state.symbols import Symbol, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.capture.state.tracer_warnings import warn_tracer
+from graphwright.runtime import expect
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = ["Guards", "symbol_behind"]
+
+
+class Guards:
+    """The answers that one capture takes from its example."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self._answers: set[tuple[Any, ...]] = set()  # the keys of what is guarded
+
+    def guard(self, symbol: Symbol, where: str = "") -> Any:
+        """Take the answer of the example, and check when the program runs that it is this."""
+        capture = self._capture
+        if symbol.key not in self._answers:
+            if capture.region is capture.root:
+                self._answers.add(symbol.key)
+            node = with_examples(capture).numbers.node_of_symbol(symbol)
+            arguments = (node, symbol.hint, where or capture.where() or "")
+            capture.node("call_function", expect, arguments, {}, name="guard")
+        if symbol.kind is bool:
+            capture.questions.knowledge.learn(symbol, bool(symbol.hint))
+        return symbol.hint
+
+    def guard_sizes(self, values: Iterable[Any]) -> None:
+        """Take what these values are, short of their data, from the example: the program asked by a `try`."""
+        for value in values:
+            symbol = symbol_of(value)
+            symbols = [] if symbol is None else [symbol]
+            if isinstance(value, TensorProxy):
+                capture = with_examples(self._capture)
+                capture.note_kind_asked()
+                symbols = [capture.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
+            for symbol in symbols:
+                if symbol.has_value and not symbol.is_data and symbol.function != "constant":
+                    self.guard(symbol)
+
+    def of_example(self, subject: Any) -> Any:
+        """The answer of the example, None where that cannot tell."""
+        return subject.hint if isinstance(subject, Symbol) else self._capture.numbers.hint(subject)
+
+    def follow(self, subject: Any) -> Any:
+        """Answer a question of data with the example's data, and warn that other data may lead elsewhere."""
+        answer = self.of_example(subject)
+        if answer is None:
+            raise stopping(NeedsRealValues("the path of the example is followed"))
+        warn_tracer(
+            f"at {self._capture.where()}: the program asks for the data of a tensor, and only the way that the "
+            f"example takes ({answer!r}) is captured; with other data the captured program may be wrong",
+            self._capture.log,
+        )
+        return answer
+
+
+def symbol_behind(capture: Capture, subject: Any) -> Symbol:
+    """The number or truth that a question is about."""
+    symbol = subject if isinstance(subject, Symbol) else symbol_of(capture.numbers.truth(subject))
+    assert symbol is not None
+    return symbol

@@ -1,0 +1,53 @@
+"""Know: what is known of a question where the capture is, and what tells it from others."""
+
+from __future__ import annotations
+
+import re
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.ladder.conditions import Conditions
+from graphwright.capture.source.origins import place_of
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import Subjects
+
+__all__ = ["Knowledge", "place_at"]
+
+_NUMBERS = re.compile(r"\d+")
+
+
+class Knowledge:
+    """The truths that hold where the capture is, by the keys of what they are about."""
+
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
+        self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
+        self.conditions = Conditions(subjects.key_of)
+
+    def told(self, subject: Any, key: Any) -> bool | None:
+        """The truth of a condition, whose key is given, as far as that is known."""
+        if not self.known:
+            return None
+        truth = self.known.get(key)
+        if truth is not None:
+            return truth
+        truth = self.known.get(self._subjects.opposite(subject))
+        return None if truth is None else not truth
+
+    def learn(self, subject: Any, truth: bool) -> None:
+        """Note that a condition has this truth from here on."""
+        self.known.update(self.conditions.facts(subject, truth))
+
+
+def place_at(capture: Capture, frame: FrameType | None) -> tuple[Any, ...] | None:
+    """What tells a question from others: where in the user's function, and in which call of which module.
+
+    Modules whose paths differ only in numbers count as one: the layers of a stack ask alike, and one answer for all of
+    them takes one pass, not one for each.
+    """
+    if frame is None:
+        return None
+    position, scope = place_of(frame.f_code, frame.f_lasti), capture.scope
+    return frame.f_code.co_filename, position.line, position.column, _NUMBERS.sub("*", scope.path), scope.call

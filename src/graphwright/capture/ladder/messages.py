@@ -1,0 +1,97 @@
+"""Messages: what is asked in order to tell people something, where the answer decides nothing."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import logging
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.outside.said import first_told
+from graphwright.capture.python.message_texts import Text
+from graphwright.capture.source.origins import user_frame
+from graphwright.capture.source.roles import Role, Standing, role_of
+from graphwright.capture.state.running import BOUNDARIES
+from graphwright.ir import Argument
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = ["Messages"]
+
+
+class Messages:
+    """The messages of one capture."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def is_in_message(self) -> bool:
+        """Tell whether the text of a number is asked for by a message, where it decides nothing."""
+        frame = user_frame(sys._getframe(1))
+        if frame is None:
+            return False
+        standing = role_of(frame.f_code, frame.f_lasti)
+        if standing.role is Role.GIVEN:
+            called = _called(frame, standing.called)
+            if called is print:  # printed when the program runs
+                self._capture.questions.staging.stage(frame)
+                return False
+            if _is_told(called, standing):
+                return True
+        return standing.role in _TELL or self.is_called_for_error(frame)
+
+    def is_called_for_error(self, asking: FrameType | None) -> bool:
+        """Tell whether a `raise` statement calls the function that asks: what that asks is the example's."""
+        if self._capture.region.outer is None and not self._capture.questions.forking.forks:
+            return False  # the program would end there
+        frame = None if asking is None else asking.f_back
+        while frame is not None and frame.f_code not in BOUNDARIES:
+            if user_frame(frame) is frame and role_of(frame.f_code, frame.f_lasti).role is Role.RAISED:
+                return True
+            frame = frame.f_back
+        return False
+
+    def message(self, value: Any) -> Argument:
+        """Write a message: its numbers are those of a run."""
+        capture = self._capture
+        if type(value) is Text:
+            values = tuple(map(self.message, value.values))
+            return capture.make("call_method", "format", (value.template, *values), "message")
+        argument = capture.argument(value)
+        if type(value) is not torch.Size or not capture.examples.are_there:
+            return argument
+        return capture.make("call_function", torch.Size, (argument,), "shape")
+
+
+_TELL = (Role.MESSAGE, Role.RAISED)
+_UNKNOWN = object()
+
+
+def _is_told(function: Any, standing: Standing) -> bool:
+    """Tell whether an argument of a function only tells people something."""
+    first = first_told(function)
+    if first is None:
+        return False
+    if standing.argument < 0:
+        return first == 0 or standing.keyword in ("message", "msg")
+    return standing.argument >= first
+
+
+def _called(frame: FrameType, tree: ast.expr | None) -> Any:
+    """What an expression is that a frame calls, as far as that can be told without running anything of the user's."""
+    if isinstance(tree, ast.Name):
+        for names in (frame.f_locals, frame.f_globals):
+            if tree.id in names:
+                return names[tree.id]
+        return getattr(builtins, tree.id, _UNKNOWN)
+    if isinstance(tree, ast.Attribute):
+        owner = _called(frame, tree.value)
+        return _UNKNOWN if owner is _UNKNOWN or isinstance(owner, torch.Tensor) else getattr(owner, tree.attr, _UNKNOWN)
+    if isinstance(tree, ast.Call) and _called(frame, tree.func) is logging.getLogger:
+        return logging.getLogger()
+    return _UNKNOWN

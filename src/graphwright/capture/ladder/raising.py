@@ -1,0 +1,85 @@
+"""What a program raises: let it be raised where a handler may catch it, else write it into the graph."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from graphwright.capture.flow.caught_errors import with_cause, write_error
+from graphwright.capture.source.origins import is_handled, is_ours, user_frame
+from graphwright.capture.source.roles import is_user_raise
+from graphwright.capture.state.running import RUN
+from graphwright.capture.state.side_ended import Raised
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = ["Raises"]
+
+Error = BaseException | type[BaseException]
+
+
+class Raises:
+    """The exceptions that the program of one capture raises."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def raising(self, error: Error, cause: Error | None = None) -> BaseException:
+        """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
+        region, attempts = self._capture.region, self._capture.attempts
+        is_plain = region.outer is None or bool(region.transform) or self._is_caught_on_side(sys._getframe(1))
+        if is_plain or attempts.plain_catches(error, region):
+            raised: BaseException = with_cause(error, cause)
+            return raised
+        if not attempts.raised(error) and (attempts.forks(error) or self.is_caught_outside(region.frame, True)):
+            why = "an exception may be caught outside"
+            raise self._capture.questions.restart(self._capture.plan.change(region.place, "fork", why))
+        self.write_raise(error, cause)
+        raise Raised
+
+    def _is_caught_on_side(self, frame: FrameType | None) -> bool:
+        """Tell whether the program itself catches what a frame raises, on the side that is being captured."""
+        region, attempts = self._capture.region, self._capture.attempts
+        while frame is not None and frame is not region.frame:
+            if user_frame(frame) is frame and is_handled(frame) and not attempts.catches_here(frame):
+                return True
+            frame = frame.f_back
+        return False
+
+    def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
+        """Tell whether a handler of the program may catch what a frame, by default the running one, raises.
+
+        With `is_known`, those count which are not seen to be entered.
+        """
+        frame = frame or sys._getframe(1)
+        while frame is not None and frame.f_code is not RUN:
+            is_entered = is_known and self._capture.attempts.catches_here(frame)
+            if user_frame(frame) is frame and is_handled(frame) and not is_entered:
+                return True
+            frame = frame.f_back
+        return False
+
+    def write_raise(self, error: Error, cause: Error | None = None) -> None:
+        """Write into the graph that an exception is raised."""
+        capture = self._capture
+        if capture.keeping is not None and not capture.attempts.are_open:
+            capture.keeping.write_at_end()  # what was written before it stays written
+        write_error(capture, error, cause)
+
+    def is_raised_by_user(self, error: Exception) -> bool:
+        """Tell whether the program itself raised an exception, on a path that it forked into.
+
+        That is: by a `raise` or `assert`, or by reading a variable that the other side of a branch assigns.
+        """
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not is_ours(frame.f_code.co_filename)]
+        if not self._capture.plan.answers or not frames or user_frame(frames[-1]) is not frames[-1]:
+            return False
+        return is_user_raise(frames[-1].f_code, frames[-1].f_lasti) or self.reads_unassigned(error)
+
+    def reads_unassigned(self, error: BaseException) -> bool:
+        """Tell whether the program read a variable that this way through it does not assign, but another one does."""
+        names = self._capture.plan.one_sided
+        return isinstance(error, NameError) and any(repr(name) in str(error) for name in names)

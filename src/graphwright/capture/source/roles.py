@@ -1,0 +1,149 @@
+"""What the place of a running instruction in the syntax tree says it is for: to compute, or to tell people something.
+
+A text that is made in the message of an `assert`, for an error that is raised, or for a call that logs or warns decides
+nothing in the program, if it goes there as it is: not if it is looked up, compared or kept on its way.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import enum
+from types import CodeType
+from typing import NamedTuple
+
+from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.positions import Position, position_of
+from graphwright.capture.source.sources import source_of
+
+__all__ = ["Role", "Standing", "is_return", "is_user_raise", "role_of"]
+
+
+class Role(enum.Enum):
+    """What the value of an instruction is for."""
+
+    PLAIN = "a part of what the program computes"
+    MESSAGE = "the message of an `assert`"
+    RAISED = "what is raised, or a part of it"
+    GIVEN = "the text of an argument of a call, which may tell people something"
+
+
+class Standing(NamedTuple):
+    """What an instruction is for. Of an argument: what is called, and which argument it is, -1 for a keyword."""
+
+    role: Role
+    called: ast.expr | None = None
+    argument: int = -1
+    keyword: str | None = None
+
+
+_Step = tuple[ast.AST, str, int, ast.AST]  # parent, field, index and child
+_PLAIN = Standing(Role.PLAIN)
+_known: CodeTable[dict[int, Standing]] = CodeTable()
+
+
+def role_of(code: CodeType, instruction: int) -> Standing:
+    """Find what an instruction is for. Where the source does not tell, it is a part of what the program computes."""
+    known: dict[int, Standing] | None = _known.get(code)
+    if known is None:
+        known = _known[code] = {}
+    standing = known.get(instruction)
+    if standing is None:
+        standing = known[instruction] = _find(code, instruction)
+    return standing
+
+
+def is_user_raise(code: CodeType, instruction: int) -> bool:
+    """Tell whether an instruction is part of a `raise` of something, or of an `assert`."""
+    statement = _statement(code, position_of(code, instruction))
+    return isinstance(statement, ast.Assert) or (isinstance(statement, ast.Raise) and statement.exc is not None)
+
+
+def is_return(file: str, line: int) -> bool:
+    """Tell whether the innermost statement on a line of a file is a `return` of something."""
+    statements = source_of(file).statements.get(line, ())
+    return any(isinstance(statement, ast.Return) and statement.value is not None for statement in statements[-1:])
+
+
+def _find(code: CodeType, instruction: int) -> Standing:
+    position = position_of(code, instruction)
+    statement = _statement(code, position)
+    if statement is None:
+        return _PLAIN
+    standing = Standing(Role.RAISED) if isinstance(statement, ast.Raise) and statement.exc is not None else _PLAIN
+    for parent, field, index, child in _path(statement, position):
+        standing = _inside(standing, parent, field, index, child)
+    return standing
+
+
+def _statement(code: CodeType, position: Position) -> ast.stmt | None:
+    """The innermost statement that holds a position."""
+    statements = source_of(code.co_filename).statements.get(position[0], ())
+    around = [statement for statement in statements if _holds(statement, position)]
+    return around[-1] if around else None
+
+
+def _path(node: ast.AST, position: Position) -> list[_Step]:
+    """The steps from a node down to the innermost expression that holds a position.
+
+    Before Python 3.12 all parts of an f-string stand where it does: the longest way is the right one.
+    """
+    longest: list[_Step] = []
+    for field, value in ast.iter_fields(node):
+        for index, part in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(part, ast.AST) and not isinstance(part, ast.stmt) and _holds(part, position):
+                way = [(node, field, index, part), *_path(part, position)]
+                longest = max(longest, way, key=len)
+    return longest
+
+
+def _holds(node: ast.AST, position: Position) -> bool:
+    """Tell whether a node holds a position: itself, or what is in it where it has no place of its own."""
+    line, end_line, column, end_column = position
+    if not hasattr(node, "lineno"):
+        return any(_holds(part, position) for part in ast.iter_child_nodes(node))
+    place: ast.expr = node  # type: ignore[assignment]
+    if end_line is None or column is None or end_column is None:
+        return isinstance(node, ast.stmt) and place.lineno <= line <= (place.end_lineno or line)
+    start, end = (place.lineno, place.col_offset), (place.end_lineno or line, place.end_col_offset or 0)
+    return start <= (line, column) and (end_line, end_column) <= end
+
+
+def _inside(standing: Standing, parent: ast.AST, field: str, index: int, child: ast.AST) -> Standing:
+    """What a part of something is for, whose own standing is known."""
+    if isinstance(parent, ast.Assert):
+        return Standing(Role.MESSAGE) if field == "msg" else _PLAIN
+    if isinstance(parent, ast.Raise):
+        return Standing(Role.RAISED) if field == "exc" else _PLAIN
+    if isinstance(parent, ast.Call) and field != "func":
+        if standing.role is Role.MESSAGE or standing.role is Role.RAISED or _is_text_of(standing, parent):
+            return standing
+        return Standing(Role.GIVEN, parent.func, *(_keyword(child) if field == "keywords" else (index, None)))
+    return standing if (type(parent), field) in _PASSES_ON else _PLAIN
+
+
+def _keyword(child: ast.AST) -> tuple[int, str | None]:
+    return -1, child.arg if isinstance(child, ast.keyword) else None
+
+
+def _is_text_of(standing: Standing, call: ast.Call) -> bool:
+    """Tell whether a call in an argument only makes a text, or an error, of what it is given."""
+    if standing.role is not Role.GIVEN:
+        return False
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in ("format", "join", "replace")
+    made = getattr(builtins, call.func.id, None) if isinstance(call.func, ast.Name) else None
+    return made in _MAKE_TEXT or (isinstance(made, type) and issubclass(made, BaseException))
+
+
+_MAKE_TEXT: tuple[object, ...] = (str, repr, format, tuple, list, map)
+# Where the value of a part is a part of the value, as it is or as its text.
+_PASSES_ON: frozenset[tuple[type[ast.AST], str]] = frozenset(
+    {
+        (ast.JoinedStr, "values"), (ast.FormattedValue, "value"), (ast.FormattedValue, "format_spec"),
+        (ast.BinOp, "left"), (ast.BinOp, "right"), (ast.Tuple, "elts"), (ast.List, "elts"), (ast.Dict, "values"),
+        (ast.Starred, "value"), (ast.keyword, "value"), (ast.IfExp, "body"), (ast.IfExp, "orelse"),
+        (ast.Attribute, "value"), (ast.Call, "func"), (ast.Subscript, "value"), (ast.Lambda, "body"),
+        (ast.ListComp, "elt"), (ast.GeneratorExp, "elt"), (ast.Expr, "value"),
+    }
+)  # fmt: skip

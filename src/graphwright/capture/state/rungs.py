@@ -1,0 +1,172 @@
+"""The rungs of the ladder on which the questions of a capture are answered, as others see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from graphwright.capture.source.origins import CallSite
+    from graphwright.capture.state.obstacles import Category
+    from graphwright.errors import CaptureError
+    from graphwright.ir import Argument
+
+__all__ = ["Facts", "Forking", "Knowledge", "Messages", "Raises", "Refusals", "Staging", "Subjects"]
+
+
+class Subjects(Protocol):
+    """What tells the values apart that Python asks about."""
+
+    def subject_of(self, test: Any) -> Any:
+        """What decides a branch on a value: the symbol behind a number, else the value itself."""
+
+    def key_of(self, subject: Any) -> Any:
+        """What tells a value from others."""
+
+    def opposite(self, subject: Any) -> Any:
+        """What tells the value whose negation a value is from others; None for what is no negation."""
+
+    def is_data(self, subject: Any) -> bool:
+        """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
+
+
+class Facts(Protocol):
+    """What follows from the truth of a condition."""
+
+    def note_parts(self, result: Any, parts: list[Any], is_and: bool) -> None:
+        """Note what a condition is made of, with `and` or with `or`."""
+
+    def facts(self, subject: Any, value: bool) -> dict[Any, bool]:
+        """What is known where a condition has this truth, by the keys of what it says something about."""
+
+    def note_decider(self, value: Any, place: Any) -> None:
+        """Note that a branch on a size or flag, at a place, has given a value."""
+
+    def decider(self, subject: Any) -> Any:
+        """The place of a branch on a size or flag that has given a value, or the opposite of it; None without one."""
+
+
+class Knowledge(Protocol):
+    """The truths that hold where the capture is, by the keys of what they are about."""
+
+    known: dict[Any, bool]  # what holds on the side of the branch that is being captured
+
+    @property
+    def conditions(self) -> Facts:
+        """What follows from them."""
+
+    def learn(self, subject: Any, truth: bool) -> None:
+        """Note that a condition has this truth from here on."""
+
+
+class Staging(Protocol):
+    """Looks for the functions of one capture that are to be converted."""
+
+    def stage(self, frame: FrameType | None) -> None:
+        """Start again with the function of a frame converted, where that can be and is not done."""
+
+    def convert_all(self, codes: set[CodeType]) -> None:
+        """Start again with these functions converted, if there are any."""
+
+    def leaf_called(self, frame: FrameType) -> None:
+        """A function that is to be one node was called by a frame whose calls do not come through the runtime."""
+
+    def convertible(self, frame: FrameType | None) -> set[CodeType]:
+        """The functions to convert so that this frame's one is: it and its callers up to the nearest module call."""
+
+    def convertible_at(self, error: BaseException) -> set[CodeType]:
+        """The functions to convert so that the one is in which an error was raised."""
+
+    def converted(self, function: Any) -> Any:
+        """What to call in place of a function."""
+
+    def conversion(self, function: Any) -> Any:
+        """The conversion of a function that has asked; other functions are answered as they are."""
+
+    def anticipate(self, function: Any) -> None:
+        """In a program that has asked before, have a function that may ask converted before it does."""
+
+    def convert_called(self, function: Any) -> None:
+        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
+
+
+class Forking(Protocol):
+    """The forks of one run of a program."""
+
+    forks: list[Any]
+
+    def fork(self, subject: Any, place: tuple[Any, ...] | None) -> bool:
+        """Answer with what the plan says for this fork; the capture is made again for the other answer."""
+
+    def follows_start(self) -> bool:
+        """Whether this is a call that starts with None in an attribute and is to go the example's way."""
+
+    def differ(self, place: tuple[Any, ...] | None, why: str, can_wait: bool) -> BaseException:
+        """The sides of a branch cannot be joined: have what comes after it be part of both, or have it fork."""
+
+    def too_many_paths(self) -> BaseException:
+        """What to do where the program forks too often."""
+
+
+class Refusals(Protocol):
+    """What one capture cannot do, and the last ways around it."""
+
+    def refuse(self, error: CaptureError, category: Category) -> None:
+        """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""
+
+    def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
+        """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
+
+    def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
+        """Have the innermost function or module around a frame that can be cut out become one node."""
+
+    def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
+        """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
+
+    def refuse_draw(self, site: CallSite) -> None:
+        """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
+
+    def failed_path(self, error: Exception) -> BaseException:
+        """What to do where a path that the example does not take raises: an answer of size is the example's."""
+
+    def given_up(
+        self, error: BaseException, place: tuple[Any, ...] | None, is_other_way: bool = False
+    ) -> BaseException:
+        """What to do where a side of a branch on data cannot be captured."""
+
+
+class Raises(Protocol):
+    """The exceptions that the program of one capture raises."""
+
+    def raising(
+        self, error: BaseException | type[BaseException], cause: BaseException | type[BaseException] | None = None
+    ) -> BaseException:
+        """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
+
+    def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
+        """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
+
+    def write_raise(
+        self, error: BaseException | type[BaseException], cause: BaseException | type[BaseException] | None = None
+    ) -> None:
+        """Write into the graph that an exception is raised."""
+
+    def is_raised_by_user(self, error: Exception) -> bool:
+        """Tell whether the program itself raised an exception, on a path that it forked into."""
+
+    def reads_unassigned(self, error: BaseException) -> bool:
+        """Tell whether the program read a variable that this way through it does not assign, but another one does."""
+
+
+class Messages(Protocol):
+    """The messages of one capture."""
+
+    def is_in_message(self) -> bool:
+        """Tell whether the text of a number is asked for by a message, where it decides nothing."""
+
+    def is_called_for_error(self, asking: FrameType | None) -> bool:
+        """Tell whether a `raise` statement calls the function that asks: what that asks is the example's."""
+
+    def message(self, value: Any) -> Argument:
+        """Write a message: its numbers are those of a run."""

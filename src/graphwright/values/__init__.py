@@ -1,0 +1,39 @@
+"""Values: what a value of a program is like, and how nested ones are taken apart and made again.
+
+Values of a program come in; their kinds, parts and leaves go out. Nothing is recorded and no graph is known here. Read
+kinds.py first.
+
+- kinds.py: one class per kind of value, and which kind a value is of
+- join.py: what is of one kind or of another, under a policy; whether one kind covers another
+- structure.py: tuples, named tuples, lists, dicts, dataclasses and slices, taken apart and made again
+"""
+
+from graphwright.values.join import NoJoin, Policy, covers, join
+from graphwright.values.kinds import (
+    ANY,
+    MIXED,
+    UNKNOWN,
+    AnyKind,
+    ConstantKind,
+    Kind,
+    MappingKind,
+    MixedKind,
+    NumberKind,
+    OptionalKind,
+    RecordKind,
+    SequenceKind,
+    TensorKind,
+    TextKind,
+    kind_of,
+    loose_sizes,
+    with_example,
+    without_none,
+)
+from graphwright.values.structure import is_named_tuple, is_record, leaves, made, map_leaves, parts, rebuild, sequence
+
+__all__ = [
+    "ANY", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Kind", "MappingKind", "MixedKind", "NoJoin", "NumberKind",
+    "OptionalKind", "Policy", "RecordKind", "SequenceKind", "TensorKind", "TextKind", "covers", "is_named_tuple",
+    "is_record", "join", "kind_of", "leaves", "loose_sizes", "made", "map_leaves", "parts", "rebuild", "sequence",
+    "with_example", "without_none",
+]  # fmt: skip
