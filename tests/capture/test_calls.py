@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import trace
+from graphwright import symbolic_trace, trace
 from graphwright.capture.python.calls import call
 
 
@@ -25,6 +25,21 @@ def plain(*args: Any, **kwargs: Any) -> Any:
 class Owner:
     def method(self, value: Any) -> Any:
         return value
+
+
+class Outside(nn.Module):
+    def forward(self, module: Any, shell: Any, recorder: Any, function: Any) -> Any:
+        return module, shell, recorder, function
+
+
+class Problem(Exception):
+    def __init__(self, *, recorder: Any, kind: Any) -> None:
+        super().__init__(recorder, kind)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and other.args == self.args
+
+    __hash__ = Exception.__hash__
 
 
 # Without a capture, and inside of one with plain values, a call is what Python makes of it.
@@ -49,6 +64,9 @@ CALLS = [
     pytest.param(", ".join, (["a", "b"],), {}, id="str.join"),
     pytest.param("{} {key}".format, (1,), {"key": 2}, id="str.format"),
     pytest.param(list.__len__, ([1, 2],), {}, id="of a class"),
+    pytest.param(plain, (), {"recorder": 1, "function": 2, "args": 3, "kwargs": 4}, id="keywords of a function"),
+    pytest.param(Outside(), (), {"module": 1, "shell": 2, "recorder": 3, "function": 4}, id="keywords of a module"),
+    pytest.param(Problem, (), {"recorder": 1, "kind": 2}, id="keywords of an exception"),
     pytest.param(int.__add__, (1, "a"), {}, id="NotImplemented"),
 ]
 
@@ -126,3 +144,22 @@ def test_a_function_of_math_goes_over_a_list_that_a_loop_has_made() -> None:
     model, gm = Model(), trace(Model(), (torch.ones(3, 2),))
     for x in (torch.ones(3, 2), -torch.ones(3, 2), torch.tensor([[1.0, 1], [-1, -1], [2, 2]])):
         assert torch.equal(gm(x), model(x))
+
+
+def test_parameters_of_a_module_may_be_called_as_ours_are() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: torch.Tensor, module: int, shell: int) -> torch.Tensor:
+            return x + module * shell
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.inner(x, module=2, shell=3)
+            return found
+
+    x = torch.ones(2)
+    for gm in (trace(Outer(), (x,)), trace(Outer(), (x,), leaf_modules=(Inner,)), symbolic_trace(Outer())):
+        assert torch.equal(gm(x), x + 6)

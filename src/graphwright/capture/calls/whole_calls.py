@@ -57,21 +57,21 @@ def packs(code: CodeType) -> bool:
     return not _PACKING_NAMES.isdisjoint(code.co_names)
 
 
-def _packing(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _packing(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Record a call that packs or unpacks sequences."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
     return recorder.record("call_function", function, function, args, kwargs)
 
 
-def _scripted(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _scripted(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Record a call of a function that TorchScript has compiled."""
     if not holds_values((args, kwargs)):
         return function(*args, **kwargs)
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _apply(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Record a call of an autograd function; where it takes modules and the like, the operations of its forward."""
     held = list(leaves((args, kwargs)))
     if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):
@@ -82,7 +82,7 @@ def _apply(recorder: TypedCapture, function: Any, *args: Any, **kwargs: Any) -> 
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 
-def _functional_call(recorder: TypedCapture, function: FunctionType, *args: Any, **kwargs: Any) -> Any:
+def _functional_call(recorder: TypedCapture, function: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
     """Record the call of a module with other parameters; a module of nobody's is run on a copy with these."""
     given = _SIGNATURE.bind(*args, **kwargs).arguments
     module, values, inputs = given.pop("module"), given.pop("parameter_and_buffer_dicts"), given.pop("args", None)

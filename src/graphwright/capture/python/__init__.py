@@ -11,10 +11,13 @@ then calls.py.
     class_questions.py  calls that ask what a value is: `isinstance(x, Tensor)`, `type(x)`
     number_calls.py     calls that want numbers: `int(x)`, `len(x)`, `math.sqrt(x)`
     iterables.py        calls that go over values: `list(x)`, `any(x)`, `zip(x, y)`, `sorted(x)`
-    messages.py         texts of messages, `print`, `torch._assert`
+    message_texts.py    the text of a message, which shows values of the run
+    messages.py         `print`, `torch._assert`, `torch._check`
     membership.py       `item in values` and `left == right`
     displays.py         subscripts, displays and f-strings
     comprehensions.py   comprehensions, which are loops of the graph where only a run knows how long
     transforms.py       `torch.vmap(f)(x)`: one node, with what `f` does as its body
+    transform_bodies.py that body: the function, run once on stand-ins of what it would get
+    transformed_functions.py  functions that transforms give back, and what is known of those that they are given
     callers.py          calls that must be seen by what calls them, looked for on the stack
 """

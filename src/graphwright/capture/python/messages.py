@@ -1,4 +1,4 @@
-"""What a program says: texts of messages, `print`, `torch._assert` and its like, of values that only a run has."""
+"""What a program says: `print`, and `torch._assert` and its like, of values that only a run has."""
 
 from __future__ import annotations
 

@@ -43,8 +43,11 @@ def substitute(
     plan = recorder.plan
     if (plan.leaves and _is_leaf(function, plan.leaves)) or (plan.outlined and _code_of(function) in plan.outlined):
         return functools.partial(_leaf_called, with_examples(recorder), function)
-    of_kind: Callable[..., Substitute] = _BY_TYPE.get(type(function), _of_object)
-    return of_kind(recorder, function, args, kwargs)
+    kind = type(function)
+    if kind is not FunctionType and is_draw(function) and recorder.typed is not None:
+        return functools.partial(_drawn, recorder.typed, function)
+    by_type: Callable[..., Substitute] = _BY_TYPE.get(kind, _of_object)
+    return recorder.transforms.handler(function) or by_type(recorder, function, args, kwargs)
 
 
 def _looks_for_proxies(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
@@ -54,7 +57,7 @@ def _looks_for_proxies(function: Callable[..., Any], args: tuple[Any, ...]) -> b
     return any(map(is_growing, args)) and is_torch(function)
 
 
-def _of_torch(recorder: Capture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _of_torch(recorder: Capture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return recorder.torch_function(function, args, kwargs)
 
 
@@ -64,7 +67,7 @@ def _is_leaf(function: Callable[..., Any], leaves: tuple[Any, ...]) -> bool:
     return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
 
 
-def _leaf_called(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _leaf_called(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return record_leaf_function(recorder, function, args, kwargs)
 
 
@@ -75,20 +78,8 @@ def _code_of(function: Callable[..., Any]) -> CodeType | None:
 # ---- by type
 
 
-def _of_function(
-    recorder: Capture, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Substitute:
-    """A function that is written in Python."""
-    return recorder.transforms.handler(function) or _by_arguments(recorder, function, args, kwargs)
-
-
 def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A method that is written in Python. It may change its owner, which a side of a branch must know of."""
-    if is_draw(function) and recorder.typed is not None:
-        return functools.partial(_drawn, recorder.typed, function)
-    found = recorder.transforms.handler(function)
-    if found is not None:
-        return found
     owner = function.__self__
     if recorder.states and (isinstance(owner, nn.Module) or not is_torch(type(owner))):
         for state in recorder.states:
@@ -96,19 +87,8 @@ def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], k
     return _by_arguments(recorder, function, args, kwargs)
 
 
-def _of_builtin(
-    recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Substitute:
-    """A function or method that is written in C."""
-    if is_draw(function) and recorder.typed is not None:
-        return functools.partial(_drawn, recorder.typed, function)
-    return recorder.transforms.handler(function) or _by_arguments(recorder, function, args, kwargs)
-
-
 def _of_class(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A class; what an exception is made of is noted."""
-    if is_draw(function) and recorder.typed is not None:
-        return functools.partial(_drawn, recorder.typed, function)
     found = _by_arguments(recorder, function, args, kwargs)
     if found is None and issubclass(function, BaseException):
         return functools.partial(_error_made, recorder, function)
@@ -119,11 +99,6 @@ def _of_object(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Substitute:
     """Whatever else can be called: a module, a `functools.partial`, a compiled function, a class of another kind."""
-    if is_draw(function) and recorder.typed is not None:
-        return functools.partial(_drawn, recorder.typed, function)
-    found = recorder.transforms.handler(function)
-    if found is not None:
-        return found
     if isinstance(function, nn.Module):
         return _of_module(recorder, function, args, kwargs)
     if isinstance(function, type):
@@ -131,12 +106,7 @@ def _of_object(
     return _by_arguments(recorder, function, args, kwargs)
 
 
-_BY_TYPE: dict[type, Callable[..., Substitute]] = {
-    FunctionType: _of_function, MethodType: _of_method, BuiltinFunctionType: _of_builtin, type: _of_class,
-}  # fmt: skip
-
-
-def _drawn(recorder: TypedCapture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _drawn(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return record_draw(recorder, function, args, kwargs)
 
 
@@ -148,11 +118,11 @@ def _of_module(recorder: Capture, module: nn.Module, args: tuple[Any, ...], kwar
     return _by_arguments(recorder, shell, args, kwargs) or functools.partial(_shell_called, recorder, shell)
 
 
-def _outside_called(recorder: Capture, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+def _outside_called(recorder: Capture, module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
     return call_outside(module, recorder.questions.staging.conversion, args, kwargs)
 
 
-def _shell_called(recorder: Capture, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+def _shell_called(recorder: Capture, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
     try:
         return shell(*args, **kwargs)
     except TypeError as error:
@@ -161,7 +131,7 @@ def _shell_called(recorder: Capture, shell: nn.Module, *args: Any, **kwargs: Any
         return recorder.torch_function(shell, args, kwargs)
 
 
-def _error_made(recorder: Capture, kind: type[BaseException], *args: Any, **kwargs: Any) -> Any:
+def _error_made(recorder: Capture, kind: type[BaseException], /, *args: Any, **kwargs: Any) -> Any:
     return recorder.attempts.made(recorder.questions.staging.converted(kind)(*args, **kwargs), args, kwargs)
 
 
@@ -190,7 +160,7 @@ def _by_arguments(
     return None
 
 
-def _foreign_called(recorder: Capture, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
     if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
         return function(*args, **kwargs)
@@ -205,3 +175,8 @@ def is_refused(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return is_refused_number(error) or (
         is_misfit(error) and any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))
     )
+
+
+_BY_TYPE: dict[type, Callable[..., Substitute]] = {
+    FunctionType: _by_arguments, BuiltinFunctionType: _by_arguments, MethodType: _of_method, type: _of_class,
+}  # fmt: skip

@@ -68,6 +68,8 @@ class Transforms:
             inner = self.handler(function.func)
             if inner is not None:
                 return functools.partial(inner, *function.args, **function.keywords)
+        elif kind is type:
+            return None
         return whole_call(self._recorder, function)
 
     def note(self, node: Node, example: Any) -> Node:

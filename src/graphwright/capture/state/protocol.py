@@ -281,7 +281,7 @@ class TypedCapture(Capture, Protocol):
     def example(self, tensor: torch.Tensor) -> torch.Tensor:
         """The example of a tensor of the program."""
 
-    def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call_module(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
 
     def device_of(self, tensor: TensorProxy) -> torch.device:

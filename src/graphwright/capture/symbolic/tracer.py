@@ -335,7 +335,7 @@ class Tracer(TracerBase):
             self._forget()
         return self.graph
 
-    def _call(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__` during capture."""
         shells = self._shells
         if shells is None:  # a shell that outlived its capture: an ordinary module

@@ -206,7 +206,7 @@ class Recorder:
         finally:
             self.is_finishing, self.objects = before, objects
 
-    def call_module(self, module: nn.Module, shell: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call_module(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
         shells = self.shells
         path = "" if shells is None else shells.path(module) or ""
