@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphwright.capture.containers.joining import RUN
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE
 from graphwright.values import (
     ANY,
@@ -32,10 +33,6 @@ from graphwright.values import (
     kind_of,
 )
 
-RUN = Policy(
-    (bool, int, float), (TensorKind,), loosens_sizes=True, texts_differ=True, lengths_differ=True,
-    tensors_may_be_numbers=True,
-)  # fmt: skip
 POLICIES = [pytest.param(ATTRIBUTE, id="attribute"), pytest.param(RUN, id="run")]
 
 _TENSORS = [TensorKind.like(torch.ones(*sizes)) for sizes in ((2, 3), (2, 4), (3, 3))]
@@ -130,9 +127,9 @@ CASES: list[Any] = [
     pytest.param(OptionalKind(INT), MAY_BE_FLOAT, MAY_BE_FLOAT, MAY_BE_FLOAT, id="optional numbers"),
     pytest.param(T, LONG, MIXED, None, id="other rank"),
     pytest.param(ConstantKind("a"), ConstantKind("b"), MIXED, TextKind(), id="texts"),
-    pytest.param(TUPLE, PAIR, MIXED, SequenceKind(tuple, INT), id="other length"),
+    pytest.param(TUPLE, PAIR, MIXED, SequenceKind(INT, tuple), id="other length"),
     pytest.param(
-        RecordKind(dict, {"a": INT}), RecordKind(dict, {"b": FLOAT}), MIXED, MappingKind(dict, TextKind(), FLOAT),
+        RecordKind(dict, {"a": INT}), RecordKind(dict, {"b": FLOAT}), MIXED, MappingKind(TextKind(), FLOAT, dict),
         id="other keys",
     ),
     pytest.param(
@@ -142,9 +139,9 @@ CASES: list[Any] = [
     pytest.param(RecordKind(list, {0: INT}), TUPLE, MIXED, None, id="other class"),
     pytest.param(RecordKind(tuple, {0: T}), TUPLE, RecordKind(tuple, {0: MIXED}),
                  RecordKind(tuple, {0: join(T, INT, RUN)}), id="items of other kinds"),
-    pytest.param(SequenceKind(list, None), RecordKind(list, {0: INT}), MIXED, SequenceKind(list, INT), id="none seen"),
+    pytest.param(SequenceKind(None, list), RecordKind(list, {0: INT}), MIXED, SequenceKind(INT, list), id="none seen"),
     pytest.param(
-        MappingKind(collections.defaultdict, factory=list), MappingKind(collections.defaultdict, factory=int),
+        MappingKind(kind=collections.defaultdict, factory=list), MappingKind(kind=collections.defaultdict, factory=int),
         MIXED, None, id="other factory",
     ),
     pytest.param(MIXED, INT, MIXED, MIXED, id="mixed"),
@@ -185,13 +182,13 @@ def test_values_of_which_nothing_is_known() -> None:
     untyped = Policy((), (), values_may_be_any=True)
     assert join(ConstantKind("a"), ConstantKind("b"), untyped) is ANY
     assert join(ANY, INT, untyped) is ANY
-    with pytest.raises(NoJoin, match="a value in one place, NoneType in another"):
+    with pytest.raises(NoJoin, match="Any in one place, None in another"):
         join(ANY, NONE, untyped)
 
 
 def test_examples() -> None:
     assert kind_of([1, "a", None]).instance() == [3, "a", None]
-    assert SequenceKind(list, INT).instance() == [3]
-    assert SequenceKind(tuple, None).instance() == ()
-    assert MappingKind(collections.defaultdict, factory=list).instance()["new"] == []
+    assert SequenceKind(INT, list).instance() == [3]
+    assert SequenceKind(None, tuple).instance() == ()
+    assert MappingKind(kind=collections.defaultdict, factory=list).instance()["new"] == []
     assert OptionalKind(TextKind()).instance() == ""

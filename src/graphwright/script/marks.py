@@ -93,7 +93,7 @@ def _is_of(value: Any, wanted: Type) -> bool:
         return isinstance(value, list) and all(_is_of(item, wanted.item) for item in value)
     if isinstance(wanted, DictType):
         return isinstance(value, dict) and all(
-            _is_of(key, wanted.key) and _is_of(item, wanted.value) for key, item in value.items()
+            _is_of(key, wanted.key) and _is_of(item, wanted.item) for key, item in value.items()
         )
     if isinstance(wanted, OptionalType):
         return value is None or _is_of(value, wanted.item)

@@ -1,13 +1,31 @@
-"""The types of values in scripted programs: a small algebra, and how two types become one.
+"""The types of values in scripted programs: kinds of values, under TorchScript's names for them.
 
-`Tensor`, numbers, `str`, `None`, devices and dtypes are atoms; lists, dicts, tuples and optional values are made of
-other types. `Any` says that nothing is known, and takes part in everything.
+Tensors (of any dtype), numbers, texts, None, lists, dicts and optional values are kinds that captures know, too; what
+a program may declare beyond those is below. `Any` says that nothing is known, and takes part in everything. How two
+types become one is a policy of the join of kinds: int and float are a `number`, of which only a run knows the class.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from graphwright import values
+from graphwright.values import (
+    ANY,
+    AnyKind,
+    ConstantKind,
+    Kind,
+    MappingKind,
+    NoJoin,
+    NumberKind,
+    OptionalKind,
+    Policy,
+    SequenceKind,
+    TensorKind,
+    TextKind,
+)
 
 __all__ = [
     "ANY", "BOOL", "COMPLEX", "DEVICE", "DTYPE", "FLOAT", "GENERATOR", "INT", "NONE", "NUMBER", "RANGE", "STR",
@@ -17,16 +35,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-_NAMES: dict[type, str] = {
-    collections.deque: "Deque", collections.defaultdict: "DefaultDict", collections.OrderedDict: "OrderedDict",
-    collections.Counter: "Counter",
-}  # fmt: skip
-
-
-class Type:
-    """What is known of a value: the base of all types."""
-
-    __slots__ = ()
+Type: TypeAlias = Kind
+ListType: TypeAlias = SequenceKind
+DictType: TypeAlias = MappingKind
+OptionalType: TypeAlias = OptionalKind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,10 +51,10 @@ class AtomType(Type):
         return self.name
 
 
-TENSOR, INT, FLOAT, BOOL = AtomType("Tensor"), AtomType("int"), AtomType("float"), AtomType("bool")
-COMPLEX, STR, NONE, NUMBER = AtomType("complex"), AtomType("str"), AtomType("None"), AtomType("number")
+TENSOR, STR, NONE = TensorKind(), TextKind(), ConstantKind(None)
+INT, FLOAT, BOOL, COMPLEX = NumberKind(int), NumberKind(float), NumberKind(bool), NumberKind(complex)
+NUMBER, RANGE = AtomType("number"), AtomType("range")  # an int or a float: only a run knows which
 DTYPE, DEVICE, GENERATOR = AtomType("torch.dtype"), AtomType("torch.device"), AtomType("torch.Generator")
-RANGE, ANY = AtomType("range"), AtomType("Any")
 
 
 class Hole(Type):
@@ -58,17 +70,6 @@ class Hole(Type):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ListType(Type):
-    """A list of items of one type, or (`kind`) a deque."""
-
-    item: Type
-    kind: type = list
-
-    def __str__(self) -> str:
-        return f"{_NAMES.get(self.kind, 'List')}[{self.item}]"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class SetType(Type):
     """A set of items of one type."""
 
@@ -76,18 +77,6 @@ class SetType(Type):
 
     def __str__(self) -> str:
         return f"Set[{self.item}]"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DictType(Type):
-    """A dict with keys of one type and values of one type; `kind` is the class of one that is no plain dict."""
-
-    key: Type
-    value: Type
-    kind: type = dict
-
-    def __str__(self) -> str:
-        return f"{_NAMES.get(self.kind, 'Dict')}[{self.key}, {self.value}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,16 +89,6 @@ class TupleType(Type):
 
     def __str__(self) -> str:
         return self.kind.__name__ if self.kind is not None else f"Tuple[{', '.join(map(str, self.items))}]"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class OptionalType(Type):
-    """A value of a type, or None."""
-
-    item: Type
-
-    def __str__(self) -> str:
-        return f"Optional[{self.item}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,46 +163,82 @@ def join(a: Type, b: Type) -> Type | None:
     Optional[Tensor] number List[int] None
     """
     a, b = resolved(a), resolved(b)
-    if a == b or b is a:
+    if a == b:
         return a
-    if isinstance(a, Hole) or isinstance(b, Hole):
-        if isinstance(a, Hole):
-            a.known = b
-            return b
-        assert isinstance(b, Hole)
-        b.known = a
-        return a
-    if ANY in (a, b):
-        return ANY
-    if NONE in (a, b):
-        return optional(b if a is NONE else a)
-    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
-        inner = join(without_none(a), without_none(b))
-        return None if inner is None else optional(inner)
-    if a in _NUMBERS and b in _NUMBERS:
-        return NUMBER
-    if {a, b} == {NUMBER, BOOL}:
-        return NUMBER
-    return _join_made(a, b)
+    try:
+        return values.join(a, b, SCRIPT)
+    except NoJoin:
+        return None
 
 
-def _join_made(a: Type, b: Type) -> Type | None:
-    """Join two types that are made of others."""
-    if isinstance(a, ListType) and isinstance(b, ListType):
-        item = join(a.item, b.item) if a.kind is b.kind else None
-        return None if item is None or item == NUMBER != a.item else ListType(item, a.kind)
-    if isinstance(a, DictType) and isinstance(b, DictType):
-        key, value = join(a.key, b.key), join(a.value, b.value)
-        kind = a.kind if a.kind is b.kind else dict
-        return None if key is None or value is None else DictType(key, value, kind)
-    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.items) == len(b.items) and a.kind is b.kind:
-        items = [join(x, y) for x, y in zip(a.items, b.items, strict=True)]
-        known = tuple([item for item in items if item is not None])
-        return TupleType(known, a.kind, a.names) if len(known) == len(items) else None
-    if isinstance(a, ObjectType) and isinstance(b, ObjectType):
-        base = next(kind for kind in a.kind.__mro__ if issubclass(b.kind, kind))
-        return None if base is object else ObjectType(base)
-    return None
+def _filled(hole: Hole, other: Type, policy: Policy) -> Type:
+    hole.known = other
+    return other
+
+
+def _filling(other: Type, hole: Hole, policy: Policy) -> Type:
+    return _filled(hole, other, policy)
+
+
+def _any(one: Type, other: Type, policy: Policy) -> Type:
+    return ANY
+
+
+def _none(none: ConstantKind, other: Type, policy: Policy) -> Type:
+    return optional(other)
+
+
+def _optional(one: Type, other: Type, policy: Policy) -> Type | None:
+    inner = join(without_none(one), without_none(other))
+    return None if inner is None else optional(inner)
+
+
+def _numbers(one: Type, other: Type, policy: Policy) -> Type | None:
+    are_numbers = one in _NUMBERS and other in _NUMBERS
+    return NUMBER if are_numbers or (NUMBER in (one, other) and BOOL in (one, other)) else None
+
+
+def _lists(one: SequenceKind, other: SequenceKind, policy: Policy) -> Type | None:
+    item = join(one.item, other.item) if one.kind is other.kind else None
+    return None if item is None or item == NUMBER != one.item else ListType(item, one.kind)
+
+
+def _dicts(one: MappingKind, other: MappingKind, policy: Policy) -> Type | None:
+    key, item = join(one.key, other.key), join(one.item, other.item)
+    kind = one.kind if one.kind is other.kind else dict
+    return None if key is None or item is None else DictType(key, item, kind)
+
+
+def _tuples(one: TupleType, other: TupleType, policy: Policy) -> Type | None:
+    if len(one.items) != len(other.items) or one.kind is not other.kind:
+        return None
+    items = [join(x, y) for x, y in zip(one.items, other.items, strict=True)]
+    known = tuple([item for item in items if item is not None])
+    return TupleType(known, one.kind, one.names) if len(known) == len(items) else None
+
+
+def _objects(one: ObjectType, other: ObjectType, policy: Policy) -> Type | None:
+    base = next(kind for kind in one.kind.__mro__ if issubclass(other.kind, kind))
+    return None if base is object else ObjectType(base)
+
+
+_TYPES: tuple[type[Type], ...] = (
+    *(TensorKind, TextKind, NumberKind, AtomType, SequenceKind, SetType, MappingKind, TupleType, IteratorType),
+    *(ObjectType, OptionalKind, AnyKind, Hole),
+)
+_RULES: dict[tuple[type, type], Callable[[Any, Any, Policy], Type | None]] = {  # later ones go first
+    **{pair: _optional for kind in _TYPES for pair in ((OptionalKind, kind), (kind, OptionalKind))},
+    **{(ConstantKind, kind): _none for kind in _TYPES},
+    **{pair: _any for kind in (*_TYPES, ConstantKind) for pair in ((AnyKind, kind), (kind, AnyKind))},
+    **{(kind, Hole): _filling for kind in (*_TYPES, ConstantKind)},
+    **{(Hole, kind): _filled for kind in (*_TYPES, ConstantKind)},
+    **dict.fromkeys(((NumberKind, NumberKind), (NumberKind, AtomType)), _numbers),
+    (SequenceKind, SequenceKind): _lists,
+    (MappingKind, MappingKind): _dicts,
+    (TupleType, TupleType): _tuples,
+    (ObjectType, ObjectType): _objects,
+}
+SCRIPT = Policy((), (), rules=_RULES)
 
 
 def accepts(wanted: Type, given: Type) -> bool:
@@ -260,7 +275,7 @@ def _accepts_made(wanted: Type, given: Type) -> bool:
     if isinstance(wanted, ListType) and isinstance(given, TupleType):
         return all(accepts(wanted.item, item) for item in given.items)
     if isinstance(wanted, DictType) and isinstance(given, DictType):
-        return accepts(wanted.key, given.key) and accepts(wanted.value, given.value)
+        return accepts(wanted.key, given.key) and accepts(wanted.item, given.item)
     if isinstance(wanted, TupleType) and isinstance(given, TupleType):
         return len(wanted.items) == len(given.items) and all(map(accepts, wanted.items, given.items))
     if isinstance(wanted, IteratorType):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from graphwright.values.kinds import (
@@ -47,6 +47,7 @@ class Policy:
 
     `numbers` are classes of numbers that become the last of them; `may_be_none` are kinds that None joins. `is_same`
     tells whether two constants are one. With `mixes`, what has nothing in common is MIXED; otherwise it raises NoJoin.
+    A policy with kinds of its own has `rules` of its own for them.
     """
 
     numbers: tuple[type, ...]
@@ -58,6 +59,7 @@ class Policy:
     tensors_may_be_numbers: bool = False
     values_may_be_any: bool = False
     mixes: bool = False
+    rules: Mapping[tuple[type, type], Callable[[Any, Any, Policy], Kind | None]] | None = None  # None: those below
     is_same: Callable[[Any, Any], bool] = lambda one, other: type(one) is type(other) and bool(one == other)
     kind_of: Callable[[Any], Kind] = kind_of  # of a key
 
@@ -82,17 +84,18 @@ def join(one: Kind | None, other: Kind | None, policy: Policy) -> Kind | None:
     >>> print(join(NumberKind(int), NumberKind(float), numbers))
     float
     >>> print(join(NumberKind(int), ConstantKind(None), numbers))
-    int or None
+    Optional[int]
     """
     if one is other or other is None:
         return one
     if one is None:
         return other
-    rule = _RULES.get((type(one), type(other)))
+    rules = policy.rules or _RULES
+    rule = rules.get((type(one), type(other)))
     if rule is not None:
         joined = rule(one, other, policy)
     else:
-        rule = _RULES.get((type(other), type(one)), _neither)
+        rule = rules.get((type(other), type(one)), _neither)
         joined = rule(other, one, policy)
     if joined is None:
         joined = _unlike(one, other, policy)
@@ -141,7 +144,7 @@ def _tensors(one: TensorKind, other: TensorKind, policy: Policy) -> Kind | None:
     loose = one.loose | other.loose
     if policy.loosens_sizes:
         sizes, its = one.example.shape, other.example.shape
-        loose |= {dim for dim in range(one.rank) if sizes[dim] != its[dim]}
+        loose |= {dim for dim in range(one.rank or 0) if sizes[dim] != its[dim]}
     layout = one.layout if one.layout == other.layout else None
     return dataclasses.replace(one, layout=layout, loose=loose, may_be_number=one.may_be_number or other.may_be_number)
 
@@ -223,7 +226,7 @@ def _sequences(one: Kind, other: Kind, policy: Policy) -> Kind | None:
     for part in (*_parts(one), *_parts(other)):
         item = join(item, part, policy)
     give_up = next((kind.give_up for kind in (one, other) if isinstance(kind, SequenceKind)), None)
-    return SequenceKind(one.kind, item, give_up=give_up)
+    return SequenceKind(item, one.kind, give_up=give_up)
 
 
 def _parts(kind: RecordKind | SequenceKind) -> tuple[Kind | None, ...]:
@@ -238,7 +241,7 @@ def _mappings(one: Kind, other: Kind, policy: Policy) -> Kind | None:
     if mine is None or its is None or mine.kind is not its.kind or mine.factory is not its.factory:
         return None
     key, item = join(mine.key, its.key, policy), join(mine.item, its.item, policy)
-    return MappingKind(mine.kind, key, item, mine.factory, mine.give_up or its.give_up)
+    return MappingKind(key, item, mine.kind, mine.factory, mine.give_up or its.give_up)
 
 
 def _as_mapping(kind: Kind, policy: Policy) -> MappingKind | None:
@@ -251,7 +254,7 @@ def _as_mapping(kind: Kind, policy: Policy) -> MappingKind | None:
     item: Kind | None = None
     for its, part in kind.items.items():
         key, item = join(key, policy.kind_of(its), policy), join(item, part, policy)
-    return MappingKind(dict, key, item)
+    return MappingKind(key, item, dict)
 
 
 # ---- the table, by pair of classes; where only the other order is in it, the rule gets the two in that order

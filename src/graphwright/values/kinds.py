@@ -6,6 +6,7 @@ holds for the example) says nothing about that: two kinds are equal where they c
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,12 @@ class _Unknown:
 UNKNOWN: Any = _Unknown()  # the hint of a value that depends on data which the examples do not have
 
 
+_NAMES: dict[type, str] = {
+    list: "List", tuple: "Sequence", collections.deque: "Deque", set: "Set", dict: "Dict",
+    collections.defaultdict: "DefaultDict", collections.OrderedDict: "OrderedDict", collections.Counter: "Counter",
+}  # fmt: skip
+
+
 class Kind:
     """What is known of a value: the base of all kinds."""
 
@@ -43,7 +50,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorKind(Kind):
-    """Tensors of a dtype, rank, device and layout (None: of any), and of the example's sizes where a policy says so.
+    """Tensors of a dtype, rank, device and layout, and of the example's sizes where a policy says so; None: of any.
 
     `loose` are the dimensions whose sizes differ all the same; `may_be_number` covers numbers of Python, too: what a
     loop adds up may start at zero.
@@ -52,9 +59,9 @@ class TensorKind(Kind):
     True
     """
 
-    dtype: torch.dtype
-    rank: int
-    device: torch.device
+    dtype: torch.dtype | None = None
+    rank: int | None = None
+    device: torch.device | None = None
     layout: torch.layout | None = None
     loose: frozenset[int] = frozenset()
     may_be_number: bool = False
@@ -73,7 +80,7 @@ class TensorKind(Kind):
         )
 
     def __str__(self) -> str:
-        return f"a tensor of {self.dtype} with {self.rank} dimensions"
+        return "Tensor" if self.dtype is None else f"a tensor of {self.dtype} with {self.rank} dimensions"
 
     def instance(self) -> Any:
         return self.example
@@ -81,7 +88,7 @@ class TensorKind(Kind):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NumberKind(Kind):
-    """Numbers of one class: bool, int or float; `hint` is what it is for the example."""
+    """Numbers of one class: bool, int, float or complex; `hint` is what it is for the example."""
 
     kind: type
     hint: Any = dataclasses.field(default=UNKNOWN, compare=False, repr=False)
@@ -100,7 +107,7 @@ class TextKind(Kind):
     hint: Any = dataclasses.field(default=UNKNOWN, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return "a text"
+        return "str"
 
     def instance(self) -> Any:
         return ""
@@ -113,7 +120,7 @@ class ConstantKind(Kind):
     value: Any
 
     def __str__(self) -> str:
-        return type(self.value).__name__
+        return repr(self.value)
 
     def instance(self) -> Any:
         return self.value
@@ -126,7 +133,7 @@ class OptionalKind(Kind):
     item: Kind
 
     def __str__(self) -> str:
-        return f"{self.item} or None"
+        return f"Optional[{self.item}]"
 
     def instance(self) -> Any:
         return self.item.instance()
@@ -154,7 +161,8 @@ class RecordKind(Kind):
         return tuple(self.items.values())
 
     def __str__(self) -> str:
-        return f"a {self.kind.__name__} of {len(self.items)}"
+        items = self.items.items() if self.kind is dict else ((None, item) for item in self.items.values())
+        return f"{self.kind.__name__}({', '.join(f'{key!r}: {item}' if key else f'{item}' for key, item in items)})"
 
     def instance(self) -> Any:
         return made(self.kind, {key: item.instance() for key, item in self.items.items()})
@@ -162,20 +170,20 @@ class RecordKind(Kind):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SequenceKind(Kind):
-    """Tuples, lists or deques of any length, whose items are of one kind: None as long as none was seen.
+    """Lists, deques or tuples of any length, whose items are of one kind: None as long as none was seen.
 
     `content` is what it holds for the example (where that `is_certain`); `give_up` is called where only one of a known
     length will do.
     """
 
-    kind: type
-    item: Kind | None
+    item: Any  # a kind
+    kind: type = list
     content: tuple[Any, ...] = dataclasses.field(default=(), compare=False, repr=False)
     is_certain: bool = dataclasses.field(default=False, compare=False, repr=False)
     give_up: Callable[[], Any] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"a {self.kind.__name__}"
+        return f"{_NAMES.get(self.kind, 'List')}[{self.item}]"
 
     def instance(self) -> Any:
         return self.kind([] if self.item is None else [self.item.instance()])
@@ -188,14 +196,15 @@ class MappingKind(Kind):
     `factory` makes what a `defaultdict` has for a key that it does not have yet.
     """
 
-    kind: type
-    key: Kind | None = None
-    item: Kind | None = None
+    key: Any = None  # a kind
+    item: Any = None  # a kind
+    kind: type = dict
     factory: Any = None
     give_up: Callable[[], Any] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"a {self.kind.__name__}"
+        held = f"{self.key}" if self.kind is set else f"{self.key}, {self.item}"
+        return f"{_NAMES.get(self.kind, 'Dict')}[{held}]"
 
     def instance(self) -> Any:
         return self.kind(self.factory) if self.factory else self.kind()
@@ -206,7 +215,7 @@ class AnyKind(Kind):
     """Values of a program of which nothing is known but that nodes give them; numbers and texts, but not None."""
 
     def __str__(self) -> str:
-        return "a value"
+        return "Any"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

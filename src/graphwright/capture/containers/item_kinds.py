@@ -48,10 +48,10 @@ def kind_of_table(joining: Joining, value: Any, name: str) -> MappingKind:
     if factory is not None and factory not in _FACTORIES:
         raise Unlike(f"{name or 'a defaultdict'} makes its values with a function of the program")
     start = 0 if kind is collections.Counter else None if factory is None else factory()
-    made = MappingKind(kind, None, None if start is None else kind_of_item(joining, start, name), factory)
+    made = MappingKind(None, None if start is None else kind_of_item(joining, start, name), kind, factory)
     for key in value:
         item = None if kind is set else kind_of_item(joining, value[key], name)
-        made = joined_kinds(joining, made, MappingKind(kind, kind_of_item(joining, key, name), item, factory), name)
+        made = joined_kinds(joining, made, MappingKind(kind_of_item(joining, key, name), item, kind, factory), name)
     return made
 
 
@@ -68,9 +68,9 @@ def kind_of_item(joining: Joining, value: Any, name: str) -> Kind:
     if isinstance(value, torch.Tensor) or joining.is_open(value) or type(value) in (int, float, bool):
         return joining.sample(value, value)
     if type(value) is collections.deque or (type(value) is list and (not value or joining.items_grow())):
-        made = SequenceKind(type(value), None)
+        made = SequenceKind(None, type(value))
         for item in value:
-            made = joined_kinds(joining, made, SequenceKind(type(value), kind_of_item(joining, item, name)), name)
+            made = joined_kinds(joining, made, SequenceKind(kind_of_item(joining, item, name), type(value)), name)
         return dataclasses.replace(made, content=tuple(value), is_certain=True)
     if type(value) is set or type(value) in DICTS[1:] or (type(value) is dict and not value):
         return kind_of_table(joining, value, name)

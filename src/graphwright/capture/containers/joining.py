@@ -133,7 +133,7 @@ class Joining:
             except NoJoin as why:
                 if are_tensors:
                     raise Unlike(f"{why.one} before, {why.other} after an iteration") from None
-        before = "a tensor" if isinstance(item, TensorKind) else item
+        before = "a tensor" if isinstance(item, TensorKind) else "a text" if isinstance(item, TextKind) else item
         raise Unlike(f"{before} before, {self.kind_name(after)} after an iteration")
 
     def _whole_widened(self, sample: WholeKind, after: Any) -> Kind:

@@ -60,7 +60,7 @@ class Keyed(Holder):
     @classmethod
     def empty(cls, recorder: Capture, node: Node) -> Any:
         """An empty dict or set that a node makes."""
-        made = cls(recorder, node, MappingKind(cls.stands_for_plain), node.name, recorder.questions.place())
+        made = cls(recorder, node, MappingKind(kind=cls.stands_for_plain), node.name, recorder.questions.place())
         made.is_certain = True
         return made
 
@@ -78,7 +78,7 @@ class Keyed(Holder):
             own = kind_of_item(joining, key, self.name)
         except Unlike as why:
             raise self._unlike(why) from None
-        self._admit_kind(MappingKind(kind.kind, own, item, kind.factory))
+        self._admit_kind(MappingKind(own, item, kind.kind, kind.factory))
         self._watch(value)
 
     def _admit_kind(self, kind: Any) -> None:
@@ -93,7 +93,7 @@ class Keyed(Holder):
 
     def _admit_item(self, kind: Kind | None) -> None:
         """A list or dict that is a value of this one has got items of other kinds."""
-        self._admit_kind(MappingKind(self.kind.kind, self.kind.key, kind, self.kind.factory))
+        self._admit_kind(MappingKind(self.kind.key, kind, self.kind.kind, self.kind.factory))
 
     def _value(self, kind: Any, node: Node) -> Any:
         return self._of_kind(kind, node, self._admit_item)
@@ -327,7 +327,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         is_counter = self.kind.kind is collections.Counter
         for other in (*others, items):
             if isinstance(other, LoopDict):
-                self._admit_kind(MappingKind(self.kind.kind, other.kind.key, other.kind.item, self.kind.factory))
+                self._admit_kind(MappingKind(other.kind.key, other.kind.item, self.kind.kind, self.kind.factory))
                 self._call("update", other)
                 self.is_certain &= other.is_certain and not is_counter
                 self._keep(lambda *known, other=other: self.shown.update(other.shown))
@@ -348,7 +348,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         many = values.as_item() if isinstance(values, Holder) else kind_of_item(self.recorder.joining, values, "")
         assert isinstance(many, SequenceKind | RecordKind)
         for kind in (many.item,) if isinstance(many, SequenceKind) else many.parts:
-            self._admit_kind(MappingKind(self.kind.kind, kind, None, None))
+            self._admit_kind(MappingKind(kind, None, self.kind.kind, None))
         self._call("update", values)
         self.is_certain, self.shown = False, {}
 
@@ -358,7 +358,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         if kind is not None:
             if not isinstance(kind, RecordKind) or len(kind.parts) != 2:
                 self._refuse()
-            self._admit_kind(MappingKind(self.kind.kind, kind.parts[0], kind.parts[1], self.kind.factory))
+            self._admit_kind(MappingKind(kind.parts[0], kind.parts[1], self.kind.kind, self.kind.factory))
         self._call("update", pairs)
         self.is_certain, self.shown = False, {}
 

@@ -63,7 +63,7 @@ class OfRun(Holder):
         if joined is not self.kind:
             self.kind = joined
             if self._noted is not None:
-                self._noted(SequenceKind(self.base, joined, give_up=self._give_up))
+                self._noted(SequenceKind(joined, self.base, give_up=self._give_up))
 
     def _admit_item(self, kind: type) -> None:
         """A list or dict that is an item has got items of other kinds."""
@@ -71,7 +71,7 @@ class OfRun(Holder):
 
     def as_item(self) -> SequenceKind:
         """The kind of an item that this is."""
-        return SequenceKind(self.base, self.kind, tuple(self.content()), self.is_certain, self._give_up)
+        return SequenceKind(self.kind, self.base, tuple(self.content()), self.is_certain, self._give_up)
 
     def item(self, node: Node, index: int | None = None, names: Sequence[str] = ()) -> Any:
         """The item that a node gives; for the example it is that at an index, where this is known.

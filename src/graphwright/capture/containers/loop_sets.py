@@ -65,7 +65,7 @@ class LoopSet(Keyed):
     def update(self, *others: Any) -> None:
         for other in others:
             if isinstance(other, LoopSet | LoopList):
-                self._admit_kind(other.kind if isinstance(other, LoopSet) else MappingKind(set, other.kind))
+                self._admit_kind(other.kind if isinstance(other, LoopSet) else MappingKind(other.kind, kind=set))
                 self._call("update", other)
                 self.is_certain, self.shown = False, {}
             elif isinstance(other, Growing):
@@ -124,7 +124,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
     factory = first[0] if first else None
     place, give_up = values.place, values._give_up
     if isinstance(values, LoopDict):
-        kind = MappingKind(function, values.kind.key, values.kind.item, factory)
+        kind = MappingKind(values.kind.key, values.kind.item, function, factory)
         made: Any = (LoopSet if function is set else LoopDict)(recorder, node, kind, name, place, give_up)
         made.shown, made.is_certain = dict(values.shown), values.is_certain
         return made
@@ -141,7 +141,7 @@ def table_of(values: Any, function: Any, *first: Any) -> Any:
         keys = [shown_key(pair[0]) for pair in pairs]
         is_certain = UNKNOWN not in keys
         shown = dict(zip(keys, pairs, strict=True)) if is_certain else {}
-    kind = MappingKind(function, key, item, factory)
+    kind = MappingKind(key, item, function, factory)
     made = (LoopSet if function is set else LoopDict)(recorder, node, kind, name, place, give_up)
     made.shown, made.is_certain = shown, is_certain
     return made

@@ -358,7 +358,7 @@ class Keeping:
 
     def _list_of(self, items: Iterable[Any]) -> Kind:
         """The kind of a list that holds these items."""
-        return SequenceKind(list, functools.reduce(_joined, map(self._kind, items), None))
+        return SequenceKind(functools.reduce(_joined, map(self._kind, items), None), list)
 
     def _learn_growth(self, table: _Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""

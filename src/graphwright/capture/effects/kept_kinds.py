@@ -28,7 +28,7 @@ class Grows(Kind):
     @classmethod
     def list_of(cls, item: Kind) -> Grows:
         """A list of items of one kind."""
-        return cls(SequenceKind(list, item))
+        return cls(SequenceKind(item, list))
 
 
 class Plain(Kind):

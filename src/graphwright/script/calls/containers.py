@@ -59,14 +59,14 @@ def _defaultdict(c: Context, args: Args, kwargs: Words, node: ast.AST, named: st
             "defaultdict(list), defaultdict(int), ...; or values.setdefault(key, value)",
         )  # fmt: skip
     kind = DictType(Hole(), _MADE[factory](), collections.defaultdict)
-    if len(args) > 1 and join(DictType(kind.key, kind.value), _of_pairs(args[1])) is None:
-        return c.problem(f"this defaultdict holds {kind.value}, and is given {args[1].type}", node, "make them alike")
+    if len(args) > 1 and join(DictType(kind.key, kind.item), _of_pairs(args[1])) is None:
+        return c.problem(f"this defaultdict holds {kind.item}, and is given {args[1].type}", node, "make them alike")
     return c.make("call_function", collections.defaultdict, args, kind, node, kwargs, named=named)
 
 
 def _ordered(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     held = _of_pairs(args[0]) if args else DictType(Hole(), Hole())
-    kind = DictType(held.key, held.value, collections.OrderedDict)
+    kind = DictType(held.key, held.item, collections.OrderedDict)
     return c.make("call_function", collections.OrderedDict, args, kind, node, kwargs, named=named)
 
 
@@ -82,7 +82,7 @@ def _of_pairs(value: Value) -> DictType:
     """The type of a dict that is made of a value: of another dict, or of pairs."""
     kind = resolved(value.type)
     if isinstance(kind, DictType):
-        return DictType(kind.key, kind.value)
+        return DictType(kind.key, kind.item)
     item = item_type(kind)
     pair = item.items if isinstance(item, TupleType) and len(item.items) == 2 else (ANY, ANY)
     return DictType(*pair)

@@ -147,7 +147,7 @@ def _of_list(c: Context, kind: ListType, name: str, args: list[Value], node: ast
 
 
 def _of_dict(c: Context, kind: DictType, name: str, args: list[Value], node: ast.AST) -> Type | None:
-    key, value = _item_of(kind.key), _item_of(kind.value)
+    key, value = _item_of(kind.key), _item_of(kind.item)
     if name == "get":
         other = args[1].type if len(args) > 1 else NONE
         return join(value, other) or ANY
@@ -163,7 +163,7 @@ def _of_dict(c: Context, kind: DictType, name: str, args: list[Value], node: ast
     elif name == "update" and args:
         join(kind, args[0].type)
     if name == "setdefault" and len(args) > 1:
-        _agree(c, kind.value, args[1].type, "a dict", node)
+        _agree(c, kind.item, args[1].type, "a dict", node)
     return known.get(name, NONE)
 
 

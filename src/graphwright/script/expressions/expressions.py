@@ -188,8 +188,8 @@ def _spread_dict(c: Context, node: ast.Dict, named: str) -> Value:
         given = resolved(part.type)
         if not isinstance(given, DictType):
             return c.problem(f"`**` needs a dict, and is given {part.type}", value, "give it a dict")
-        if join(kind.key, given.key) is None or join(kind.value, given.value) is None:
-            kind = DictType(join(kind.key, given.key) or ANY, join(kind.value, given.value) or ANY)
+        if join(kind.key, given.key) is None or join(kind.item, given.item) is None:
+            kind = DictType(join(kind.key, given.key) or ANY, join(kind.item, given.item) or ANY)
         if made is None:
             made = Runtime(c.make("call_function", dict, (part,), kind, node, named=named).node, kind)
         else:

@@ -124,7 +124,7 @@ def _result(owner: Type, key: Any) -> Type | None:
     if isinstance(kind, OptionalType):
         return None
     if isinstance(kind, DictType):
-        return resolved(kind.value) if isinstance(key, Value) and accepts(kind.key, key.type) else None
+        return resolved(kind.item) if isinstance(key, Value) and accepts(kind.key, key.type) else None
     if isinstance(kind, ObjectType):
         return ANY
     if isinstance(key, slice):

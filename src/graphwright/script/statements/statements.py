@@ -451,7 +451,7 @@ def _assign_item(c: Context, target: ast.Subscript, value: Value) -> None:
             f"the items of a {'tuple' if isinstance(owner, Group) else 'str'} cannot be assigned", target, "use a list"
         )
         return
-    wanted = kind.item if isinstance(kind, ListType) else kind.value if isinstance(kind, DictType) else ANY
+    wanted = kind.item if isinstance(kind, ListType | DictType) else ANY
     if not isinstance(key, slice) and not accepts(wanted, value.type):
         c.problem(f"an item of {kind} cannot be {value.type}", target, "use another container, or annotate this one")
         return
