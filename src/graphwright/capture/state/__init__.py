@@ -5,6 +5,7 @@ holds.
 
     protocol.py         what may be asked of the capture that is running
     parts.py            the parts of it, each of which knows one thing
+    rungs.py            the rungs of the ladder, as other files know them
     running.py          the capture of this thread, and how it stops the program
     places.py           what the plan knows a question by
     plan.py             what earlier passes have learned, and why a capture starts again

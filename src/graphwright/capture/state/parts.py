@@ -291,7 +291,7 @@ class Loops(Protocol):
 
     def repeat(
         self,
-        test: Any,
+        test: Callable[[], Any],
         body: Callable[[], Any],
         names: tuple[str, ...],
         private: tuple[str, ...],

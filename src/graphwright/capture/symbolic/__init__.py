@@ -6,6 +6,7 @@ then tracer.py.
     symbolic.py           `symbolic_trace`: a module or function in, a GraphModule out
     tracer.py             `Tracer`: the run of the program on proxies, method by method as in torch.fx
     symbolic_branches.py  the capture that runs, as converted code asks it: branches and loops on untyped proxies
+    parts.py              the parts of such a capture: joining, numbers and writes of which nothing is known
     root_inputs.py        placeholders, and what `concrete_args` specializes
     attributes.py         parameters and buffers, recorded where they are read
     wrap.py               functions that are one call instead of being entered

@@ -98,7 +98,7 @@ def recording_wrapped(
         if home is None or id(home) in seen or not (originals or builtin_names):
             continue
         seen.add(id(home))
-        replaced += [(home, name, value) for name, value in home.items() if id(value) in originals]
+        replaced += [(home, name, value) for name, value in [*home.items()] if id(value) in originals]
         if builtin_names and program.__code__.co_filename.startswith("<graphwright "):  # generated: has no module
             called = builtin_names.intersection(program.__code__.co_names)
             replaced += [(home, name, home.get(name, getattr(builtins, name, None))) for name in called]
