@@ -188,7 +188,7 @@ class Joining:
         proxy.loose, proxy.is_mixed = kind.loose, kind.may_be_number
         if kind is not sample:
             proxy.optional = place
-            self._recorder.questions.optionals.are_there = True
+            self._recorder.questions.optionals.note()
         return proxy
 
     def _is_start(self, number: Any, tensor: torch.Tensor) -> bool:
@@ -240,11 +240,12 @@ class Joining:
             proxy.mixed_at = next((side.mixed_at for side in pair if _is_mixed(side)), None)
             if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
                 proxy.mixed_at = place
-            recorder.questions.optionals.are_there |= proxy.mixed_at is not None
+            if proxy.mixed_at is not None:
+                recorder.questions.optionals.note()
             if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
                 proxy.optional = place
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
-                recorder.questions.optionals.are_there = True
+                recorder.questions.optionals.note()
             return proxy
         if isinstance(sample, str):
             return RunText(recorder, node, UNKNOWN if taken is None else _text_hint(sample))

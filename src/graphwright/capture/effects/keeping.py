@@ -222,7 +222,7 @@ class Keeping:
             if may_be_none:
                 proxy.optional = "attribute", place
                 proxy.is_none = value is None
-                recorder.questions.optionals.are_there = True
+                recorder.questions.optionals.note()
                 self._optionals[place[0].rpartition(".")[2]] = proxy
             return proxy
         if isinstance(kind, NumberKind):

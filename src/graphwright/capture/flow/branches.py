@@ -202,9 +202,8 @@ def _run_side(
     depth = recorder.ambient.depth
     raised = False
     result = None
-    questions, known = recorder.questions, recorder.questions.knowledge.known
+    region.known = region.known | recorder.questions.knowledge.conditions.facts(subject, value)
     with recorder.writing(region):
-        questions.knowledge.known = known | questions.knowledge.conditions.facts(subject, value)
         bound = _bind(recorder, subject, value, state)
         try:
             result = run()
@@ -218,8 +217,6 @@ def _run_side(
                 raise _failed(recorder, subject, value, error, place) from error
             recorder.questions.raises.write_raise(error)
             raised = True
-        finally:
-            questions.knowledge.known = known
     if recorder.ambient.depth != depth:
         recorder.ambient.forget(depth)
         raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))

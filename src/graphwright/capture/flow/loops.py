@@ -77,8 +77,8 @@ class Loops:
         questions = self._recorder.questions
         subject = questions.subjects.subject_of(stop)
         key = questions.subjects.key_of(subject)
-        if key in questions.knowledge.known:
-            return questions.knowledge.known[key]
+        if key in self._recorder.region.known:
+            return self._recorder.region.known[key]
         if way is None:
             raise self._region_instead(place)
         return False
@@ -98,8 +98,8 @@ class Loops:
         while True:
             value = self._peek(test, place)
             symbolic = is_open(value)
-            if symbolic and (key := self._key(value)) in self._recorder.questions.knowledge.known:
-                value, symbolic = self._recorder.questions.knowledge.known[key], False
+            if symbolic and (key := self._key(value)) in self._recorder.region.known:
+                value, symbolic = self._recorder.region.known[key], False
             if not symbolic and not value:
                 return False
             if (symbolic or way == "region") and may_be_region:

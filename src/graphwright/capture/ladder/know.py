@@ -22,24 +22,25 @@ _NUMBERS = re.compile(r"\d+")
 class Knowledge:
     """The truths that hold where the capture is, by the keys of what they are about."""
 
-    def __init__(self, subjects: Subjects) -> None:
+    def __init__(self, capture: Capture, subjects: Subjects) -> None:
+        self._capture = capture
         self._subjects = subjects
-        self.known: dict[Any, bool] = {}  # what holds on the side of the branch that is being captured
         self.conditions = Conditions(subjects.key_of)
 
     def told(self, subject: Any, key: Hashable) -> bool | None:
         """The truth of a condition, whose key is given, as far as that is known."""
-        if not self.known:
+        known = self._capture.region.known
+        if not known:
             return None
-        truth = self.known.get(key)
+        truth = known.get(key)
         if truth is not None:
             return truth
-        truth = self.known.get(self._subjects.opposite(subject))
+        truth = known.get(self._subjects.opposite(subject))
         return None if truth is None else not truth
 
     def learn(self, subject: Any, truth: bool) -> None:
         """Note that a condition has this truth from here on."""
-        self.known.update(self.conditions.facts(subject, truth))
+        self._capture.region.known.update(self.conditions.facts(subject, truth))
 
 
 def place_at(capture: Capture, frame: FrameType | None) -> tuple[Any, ...] | None:

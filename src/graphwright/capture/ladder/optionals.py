@@ -39,6 +39,10 @@ class Optionals:
         self.are_there = False  # whether there is such a tensor
         self._in_iterator: TensorProxy | None = None  # one that an iterator may hold
 
+    def note(self) -> None:
+        """Note that there is such a tensor."""
+        self.are_there = True
+
     def admit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See to it that a function which gets such a tensor asks through the runtime, or have it fork."""
         if isinstance(function, nn.Module):

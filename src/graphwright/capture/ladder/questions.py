@@ -49,7 +49,7 @@ class Questions:
     def __init__(self, capture: Capture, subjects: Subjects) -> None:
         self._capture = capture
         self.subjects = subjects
-        self.knowledge = Knowledge(subjects)
+        self.knowledge = Knowledge(capture, subjects)
         self.staging = Staging(capture)
         self.optionals = Optionals(capture)
         self.forking = Forking(capture)

@@ -194,8 +194,8 @@ class Numbers:
     def is_none(self, tensor: TensorProxy) -> Any:
         """Whether a tensor that may be None is: a symbol, or what the side of a branch that is captured knows."""
         key = ("is_none", id(tensor))
-        if key in self._recorder.questions.knowledge.known:
-            return self._recorder.questions.knowledge.known[key]
+        if key in self._recorder.region.known:
+            return self._recorder.region.known[key]
         if key not in self._symbols:
             hint = UNKNOWN if tensor.is_none is None else tensor.is_none
             symbol = self._symbols[key] = self.data_symbol(hint, bool, operator.is_, (tensor, None), False)

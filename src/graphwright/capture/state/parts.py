@@ -62,7 +62,12 @@ class ExampleFacts(Protocol):
 class Optionals(Protocol):
     """Follows the tensors of one capture that may be None, or a bool, to the functions that may ask."""
 
-    are_there: bool  # whether there is such a tensor
+    @property
+    def are_there(self) -> bool:
+        """Whether there is such a tensor."""
+
+    def note(self) -> None:
+        """Note that there is one."""
 
     def admit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See to it that a function which gets such a tensor asks through the runtime, or have it fork."""

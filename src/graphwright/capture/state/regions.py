@@ -58,6 +58,8 @@ class Region:
         self.is_taken: bool | None = True  # whether the example comes here; None where that is not known
         self.transform = ""  # the function of torch that the body is given to
         self.is_data = True  # whether data decides the branch
+        # What holds here, by what it is about: the side of a branch knows more than what is around it.
+        self.known: dict[Any, bool] = {} if outer is None else outer.known
         self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}

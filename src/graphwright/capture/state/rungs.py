@@ -51,8 +51,6 @@ class Facts(Protocol):
 class Knowledge(Protocol):
     """The truths that hold where the capture is, by the keys of what they are about."""
 
-    known: dict[Any, bool]  # what holds on the side of the branch that is being captured
-
     @property
     def conditions(self) -> Facts:
         """What follows from them."""
