@@ -6,10 +6,13 @@ an error ends it is in a list that it writes to (`kept_values`). `else` and the 
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -18,6 +21,7 @@ from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
 from graphwright.capture.flow.branches import branch, filled_in, leaving
+from graphwright.capture.flow.caught_errors import is_error
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
@@ -31,12 +35,48 @@ from graphwright.ir import Node
 from graphwright.ops import evaluated, is_impure, transformed
 
 if TYPE_CHECKING:
-    from graphwright.capture.flow.attempts import Attempts, Open
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["BRANCH", "AttemptRegion"]
+__all__ = ["BRANCH", "AttemptRegion", "Open"]
 
 BRANCH = "error"  # ends what the plan knows the branch on the error of a `try` by
+
+
+@dataclasses.dataclass(eq=False)
+class Open:
+    """A `try` whose body is running."""
+
+    place: Any
+    code: CodeType  # of the function that its body is
+    errors: Errors  # that it catches
+    region: Region  # around it
+    kept: KeptValues | None = None  # where it is a region
+    is_final: bool = False
+    may_raise: bool = False
+    leaves: bool = False  # whether what its handlers raise leaves the program
+    examples: list[BaseException] = dataclasses.field(default_factory=list)  # of what is raised in it
+
+    def note(self, error: Any) -> None:
+        """An error is about to be raised in a region."""
+        if is_error(error):
+            error = object_example(error)
+        self.examples.append(error() if isinstance(error, type) else error)
+        assert self.kept is not None
+        self.kept.note()
+
+
+class _Attempts(Protocol):
+    """What one `try` asks of those that are open."""
+
+    def force(self) -> None: ...
+
+    def quietly(self) -> AbstractContextManager[None]: ...
+
+    def within(self, entry: Open, tried: Callable[[], Any]) -> Any: ...
+
+    def given_up(self, entry_place: Any, why: str) -> BaseException: ...
+
+    def caught(self, entry: Open, node: Node, kinds: Errors) -> Any: ...
 
 
 class AttemptRegion:
@@ -44,7 +84,7 @@ class AttemptRegion:
 
     def __init__(
         self,
-        attempts: Attempts,
+        attempts: _Attempts,
         recorder: TypedCapture,
         entry: Open,
         tried: Callable[[], Any],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import functools
 import operator
 import sys
@@ -21,12 +20,11 @@ import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_data
 from graphwright.capture.calls.refusals import is_refused_number
-from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion
+from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
-from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.nearest import nearest
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
-from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
+from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.source.sources import source_of
@@ -43,32 +41,9 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Attempts", "Open"]
+__all__ = ["Attempts"]
 
 _lines: CodeTable[list[tuple[int, int]]] = CodeTable()  # that a function runs in a `try`
-
-
-@dataclasses.dataclass(eq=False)
-class Open:
-    """A `try` whose body is running."""
-
-    place: Any
-    code: CodeType  # of the function that its body is
-    errors: Errors  # that it catches
-    region: Region  # around it
-    kept: KeptValues | None = None  # where it is a region
-    is_final: bool = False
-    may_raise: bool = False
-    leaves: bool = False  # whether what its handlers raise leaves the program
-    examples: list[BaseException] = dataclasses.field(default_factory=list)  # of what is raised in it
-
-    def note(self, error: Any) -> None:
-        """An error is about to be raised in a region."""
-        if is_error(error):
-            error = object_example(error)
-        self.examples.append(error() if isinstance(error, type) else error)
-        assert self.kept is not None
-        self.kept.note()
 
 
 class Attempts(MadeErrors):
