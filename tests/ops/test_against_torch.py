@@ -149,6 +149,7 @@ def test_how_much_is_seen(record_property: Callable[[str, object], None]) -> Non
 # ---- algebra
 
 
+@pytest.mark.slow
 def test_what_commutes_does() -> None:
     seen = set()
     for op in OPERATORS:
@@ -164,6 +165,7 @@ def test_what_commutes_does() -> None:
     assert {"add", "mul", "eq", "ne", "maximum", "logical_or", "bitwise_xor", "logaddexp", "gcd", "hypot"} <= seen
 
 
+@pytest.mark.slow
 def test_what_only_moves_elements_does_no_more() -> None:
     count = 0
     for op in OPERATORS:

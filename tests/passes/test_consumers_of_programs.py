@@ -83,6 +83,7 @@ def agrees(consume: Callable[[Any], Callable[..., Any]]) -> None:
                     assert type(mine) is type(its) and (mine == its or its != its), name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Converting a tensor")
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_it_does_what_the_programs_do(consumer: str) -> None:

@@ -95,6 +95,7 @@ def test_the_measured_peak_is_within_the_budget(share: float) -> None:
     assert InsertCheckpoints(budget=int(before * share), args=(x,)).run(gm) == 0
 
 
+@pytest.mark.slow
 def test_a_larger_budget_runs_less_again() -> None:
     x = torch.randn(256, 16)
     again = []
@@ -217,6 +218,7 @@ class First(nn.Module):
         return torch.zeros(*ids.shape, 32)
 
 
+@pytest.mark.slow
 def test_a_transformer_most_of_which_stands_in_a_branch() -> None:
     declare_torchvision()
     library = pytest.importorskip("transformers")

@@ -28,7 +28,7 @@ def run(source: str) -> None:
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=_CHECKS)
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=_CHECKS)
 @given(functions())
 def test_random_programs_do_what_python_does(source: str) -> None:
     run(source)

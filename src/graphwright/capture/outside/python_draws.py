@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.outside.drawing import GENERATORS
 from graphwright.capture.source.origins import CallSite, user_frame
-from graphwright.ir import Argument
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -64,12 +63,12 @@ class PythonDraws:
                 gc.enable()
             self._last = None
 
-    def _entered(self, frame: FrameType, event: str, argument: Argument) -> Any:
+    def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
         is_operation = self._recorder.examples.is_running or user_frame(frame) is not frame
         is_library = frame.f_code.co_filename in _QUIET or frame.f_code.co_filename.startswith("<frozen ")
         return None if is_operation or is_library else self._ran
 
-    def _ran(self, frame: FrameType, event: str, argument: Argument) -> Any:
+    def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
         self._refuse(frame)
         self._last = frame, frame.f_lasti
         return self._ran

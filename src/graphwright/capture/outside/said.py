@@ -6,7 +6,6 @@ again, on the way that the example takes, and the report of the capture lists th
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -19,7 +18,7 @@ import torch
 
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import place_of, user_frame
-from graphwright.capture.state.interception import filtering_logs
+from graphwright.capture.state.interception import FilteredLogs
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -74,9 +73,8 @@ def print_elsewhere(recorder: Capture, args: tuple[Any, ...], kwargs: dict[str, 
         print(*[_Told.of(arg) for arg in args], **kwargs)
 
 
-@contextlib.contextmanager
-def logged_once() -> Iterator[None]:
-    """While the block lasts, have each log of a program that this thread captures happen once."""
+def logged_once() -> FilteredLogs:
+    """What has each log of a program that this thread captures happen once."""
 
     def is_wanted(record: logging.LogRecord) -> bool:
         recorder = running()
@@ -87,8 +85,7 @@ def logged_once() -> Iterator[None]:
         frame = _teller(sys._getframe(1))
         return frame is None or _is_first(recorder, frame, record.levelname.lower(), str(record.msg))
 
-    with filtering_logs(is_wanted):
-        yield
+    return FilteredLogs(is_wanted)
 
 
 def first_told(function: Callable[..., Any]) -> int | None:

@@ -18,9 +18,7 @@ from typing import Any
 
 import torch
 
-from graphwright.ir import Argument
-
-__all__ = ["ExportFlags", "filtering_logs", "standing_in", "uncompiled", "unreported", "watching"]
+__all__ = ["ExportFlags", "FilteredLogs", "Unreported", "standing_in", "uncompiled", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -147,7 +145,7 @@ def watching(
     codes = {code for function in functions if (code := getattr(function, "__code__", None)) is not None}
     before = sys.getprofile()
 
-    def profile(frame: FrameType, event: str, argument: Argument) -> None:
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             if codes and frame.f_code in codes and frame.f_back is not None:
                 called(frame.f_back)
@@ -206,26 +204,29 @@ def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
         handle(logger, record)
 
 
-@contextlib.contextmanager
-def filtering_logs(is_wanted: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
-    """Drop logs of this thread that are not wanted, of whatever logger.
+class FilteredLogs:
+    """Drops logs of this thread that are not wanted, of whatever logger, from `enter` to `leave`.
 
-    >>> with filtering_logs(lambda record: record.levelname != "ERROR"):
-    ...     logging.getLogger("example").error("not seen")
+    >>> logs = FilteredLogs(lambda record: record.levelname != "ERROR")
+    >>> logs.enter()
+    >>> logging.getLogger("example").error("not seen")
+    >>> logs.leave()
     """
-    thread = threading.get_ident()
-    try:
+
+    def __init__(self, is_wanted: Callable[[logging.LogRecord], bool]) -> None:
+        self._is_wanted, self._thread = is_wanted, threading.get_ident()
+
+    def enter(self) -> None:
+        """Start to look at the logs of this thread."""
         with _lock:
             if not _handlers:
                 _handlers.append(logging.Logger.handle)
                 logging.Logger.handle = _handle  # type: ignore[method-assign, assignment]
-            _wanted.setdefault(thread, []).append(is_wanted)
-        yield
-    finally:
-        try:
-            _filter_no_more(thread, is_wanted)
-        finally:  # an interrupt may have cut it short
-            _filter_no_more(thread, is_wanted)
+            _wanted.setdefault(self._thread, []).append(self._is_wanted)
+
+    def leave(self) -> None:
+        """Look at them no more; a second time does no harm, nor without having started."""
+        _filter_no_more(self._thread, self._is_wanted)
 
 
 def _filter_no_more(thread: int, is_wanted: Callable[[logging.LogRecord], bool]) -> None:
@@ -240,23 +241,24 @@ def _filter_no_more(thread: int, is_wanted: Callable[[logging.LogRecord], bool])
             _handlers.clear()
 
 
-@contextlib.contextmanager
-def unreported() -> Iterator[None]:
-    """Keep off the log, in this thread, what torch reports there of operations that fail on example values.
+class Unreported:
+    """Keeps off the log, in this thread, what torch reports there of operations that fail on example values.
 
     Such a failure is no news: the capture tries another way, or raises it.
     """
-    thread = threading.get_ident()
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
 
-    def is_of_others(record: logging.LogRecord) -> bool:
-        return record.thread != thread
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._logger = logging.getLogger("torch._subclasses.fake_tensor")
 
-    try:
-        logger.addFilter(is_of_others)
-        yield
-    finally:
-        try:
-            logger.removeFilter(is_of_others)
-        finally:  # an interrupt may have cut it short
-            logger.removeFilter(is_of_others)
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a report is another thread's."""
+        return record.thread != self._thread
+
+    def enter(self) -> None:
+        """Start to keep reports off."""
+        self._logger.addFilter(self)
+
+    def leave(self) -> None:
+        """Let them through again; a second time does no harm."""
+        self._logger.removeFilter(self)

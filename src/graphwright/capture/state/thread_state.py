@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from torch.utils import _python_dispatch
 from graphwright import errors
 from graphwright.capture.state.running import running, set_running
 
-__all__ = ["undoing"]
+__all__ = ["ending", "undoing"]
 
 Result = TypeVar("Result")
 
@@ -84,21 +84,25 @@ def undoing(run: Callable[[], Result], *undo: Callable[[], None]) -> Result:
     being called without what it undoes.
     """
     with _turn:
-        restores = (_ThreadState().restore, *undo)
+        return ending(run, (_ThreadState().restore, *undo))
+
+
+def ending(run: Callable[[], Result], undo: Sequence[Callable[[], None]]) -> Result:
+    """Run a piece of a capture, then call each `undo`, twice, however it ends. No turn is taken for that."""
+    try:
         try:
-            try:
-                return run()
-            except Exception:
-                raise
-            except BaseException as error:
-                _let_go(error)
-                raise
-            finally:
-                for restore in restores:
-                    restore()
+            return run()
+        except Exception:
+            raise
+        except BaseException as error:
+            _let_go(error)
+            raise
         finally:
-            for restore in restores:
-                restore()
+            for each in undo:
+                each()
+    finally:
+        for each in undo:
+            each()
 
 
 def _let_go(error: BaseException) -> None:

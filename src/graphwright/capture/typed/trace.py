@@ -23,10 +23,10 @@ from graphwright.capture.outside.said import logged_once
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, uncompiled, unreported, watching
+from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
-from graphwright.capture.state.thread_state import undoing
+from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.typed.checks import check_capture, check_outputs, keeping_regions, read_check_inputs
 from graphwright.capture.typed.dispatching import chosen_by_guards
@@ -272,8 +272,14 @@ class Program:
 
     def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
         """Run the program until the plan needs no more change, along every path that it forks into."""
-        with unreported(), logged_once():
-            run = self._steady(plan, attempt)
+        reports, logs = Unreported(), logged_once()
+
+        def steady() -> _Run:
+            reports.enter()
+            logs.enter()
+            return self._steady(plan, attempt)
+
+        run = ending(steady, (logs.leave, reports.leave))
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
