@@ -25,6 +25,8 @@ from tests.zoo.judging import JUDGE
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _CLASS = re.compile(r"<class 'graphwright\.[\w.]*\.(\w+)'>")  # in messages of torch's: wherever in the library it is
 
+_FOLDER = re.compile(r"/(?:[\w.+-]+/)+(?=[\w-]+\.py)")  # where packages are installed
+
 
 def main() -> int:
     """Write or compare: 1 where texts differ, 2 where there are no models."""
@@ -115,7 +117,7 @@ def compare(before: Path, after: Path) -> int:
     names = sorted({path.name for path in before.glob("*.txt")} & {path.name for path in after.glob("*.txt")})
     differing = 0
     for name in names:
-        texts = [_CLASS.sub(r"<\1>", (folder / name).read_text()) for folder in (before, after)]
+        texts = [_FOLDER.sub("", _CLASS.sub(r"<\1>", (folder / name).read_text())) for folder in (before, after)]
         if texts[0] == texts[1]:
             continue
         differing += 1
