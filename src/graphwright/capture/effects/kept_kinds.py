@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from graphwright.capture.state.symbols import symbol_of
-from graphwright.values import Kind, NumberKind, Policy, RecordKind, SequenceKind, TensorKind
+from graphwright.values import Kind, NumberKind, Policy, RecordKind, TensorKind
 
 __all__ = ["ATTRIBUTE", "PLAIN", "Grows", "is_same"]
 
@@ -24,11 +24,6 @@ class Grows(Kind):
     def dict_of(cls, items: dict[Any, Kind], is_assumed: bool = False) -> Grows:
         """A dict of which a call may find any of these keys."""
         return cls(RecordKind(dict, items, frozenset(items)), is_assumed)
-
-    @classmethod
-    def list_of(cls, item: Kind) -> Grows:
-        """A list of items of one kind."""
-        return cls(SequenceKind(item, list))
 
 
 class Plain(Kind):

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["first_told", "logged_once", "print_elsewhere", "tells", "warn"]
+__all__ = ["CHECKS", "first_told", "logged_once", "print_elsewhere", "tells", "warn"]
+
+
+# Torch's checks, and what each raises.
+CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
+    torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
+    torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
+    torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
+}  # fmt: skip
 
 
 def tells(function: FunctionType) -> bool:
@@ -103,9 +111,8 @@ def first_told(function: Callable[..., Any]) -> int | None:
 
 
 _TELLERS: tuple[tuple[Any, int], ...] = (
-    (warnings.warn, 0), (warnings.warn_explicit, 0), (torch._assert, 1), (torch._check, 1), (torch._check_value, 1),
-    (torch._check_index, 1), (torch._check_type, 1), (torch._check_not_implemented, 1), (torch._check_with, 2),
-    (torch._check_tensor_all, 1), (torch._check_tensor_all_with, 2),
+    (warnings.warn, 0), (warnings.warn_explicit, 0), (torch._assert, 1),
+    *((check, 2 if kind is None else 1) for check, kind in CHECKS.items()),
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import torch
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
 from graphwright.capture.python.iterables import (
     copied,
@@ -35,7 +36,7 @@ from graphwright.capture.python.iterables import (
     summed,
     table_listed,
 )
-from graphwright.capture.python.messages import CHECKS, asserted, checked, printed
+from graphwright.capture.python.messages import asserted, checked, printed
 from graphwright.capture.python.number_calls import (
     divided,
     extreme,

@@ -11,7 +11,7 @@ import torch
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import branch, recorder_of
-from graphwright.capture.outside.said import print_elsewhere
+from graphwright.capture.outside.said import CHECKS, print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.statements import raising
@@ -19,13 +19,7 @@ from graphwright.capture.python.statements import raising
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CHECKS", "asserted", "checked", "is_known", "printed", "text"]
-
-CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument
-    torch._check_with: None, torch._check_tensor_all_with: None, torch._check_tensor_all: RuntimeError,
-    torch._check: RuntimeError, torch._check_value: ValueError, torch._check_index: IndexError,
-    torch._check_type: TypeError, torch._check_not_implemented: NotImplementedError,
-}  # fmt: skip
+__all__ = ["asserted", "checked", "is_known", "printed", "text"]
 
 
 def text(template: str, *values: Any) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, Generic, TypeVar
 
-__all__ = ["CodeTable"]
+__all__ = ["CodeTable", "by_instruction"]
 
 Value = TypeVar("Value")
 
@@ -44,3 +46,24 @@ class CodeTable(Generic[Value]):
     def __setitem__(self, code: CodeType, value: Value) -> None:
         key, known = id(code), self._known
         known[key] = weakref.ref(code, lambda _: known.pop(key, None)), value
+
+
+def by_instruction(
+    table: CodeTable[dict[int, Value]],
+) -> Callable[[Callable[[CodeType, int], Value]], Callable[[CodeType, int], Value]]:
+    """Have what a function finds out about an instruction of a code object found out once, and kept in a table."""
+
+    def decorate(find: Callable[[CodeType, int], Value]) -> Callable[[CodeType, int], Value]:
+        @functools.wraps(find)
+        def found(code: CodeType, instruction: int) -> Value:
+            known: dict[int, Value] | None = table.get(code)
+            if known is None:
+                known = table[code] = {}
+            value = known.get(instruction)
+            if value is None:
+                value = known[instruction] = find(code, instruction)
+            return value
+
+        return found
+
+    return decorate

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from graphwright import errors
-from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.code_table import CodeTable, by_instruction
 from graphwright.capture.source.positions import position_of, qualname_of
 from graphwright.capture.source.roles import is_return
 from graphwright.capture.source.sources import source_of
@@ -229,18 +229,9 @@ class Place(NamedTuple):
 _places: CodeTable[dict[int, Place]] = CodeTable()
 
 
+@by_instruction(_places)
 def place_of(code: CodeType, instruction: int) -> Place:
     """Find an instruction in its source. Without source only the line is known."""
-    known: dict[int, Place] | None = _places.get(code)
-    if known is None:
-        known = _places[code] = {}
-    place = known.get(instruction)
-    if place is None:
-        place = known[instruction] = _find_place(code, instruction)
-    return place
-
-
-def _find_place(code: CodeType, instruction: int) -> Place:
     line, end_line, column, end_column = position_of(code, instruction)
     source = source_of(code.co_filename)
     statements = source.statements.get(line, ())

@@ -12,7 +12,7 @@ import enum
 from types import CodeType
 from typing import NamedTuple
 
-from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.code_table import CodeTable, by_instruction
 from graphwright.capture.source.positions import Position, position_of
 from graphwright.capture.source.sources import source_of
 
@@ -42,14 +42,16 @@ _PLAIN = Standing(Role.PLAIN)
 _known: CodeTable[dict[int, Standing]] = CodeTable()
 
 
+@by_instruction(_known)
 def role_of(code: CodeType, instruction: int) -> Standing:
     """Find what an instruction is for. Where the source does not tell, it is a part of what the program computes."""
-    known: dict[int, Standing] | None = _known.get(code)
-    if known is None:
-        known = _known[code] = {}
-    standing = known.get(instruction)
-    if standing is None:
-        standing = known[instruction] = _find(code, instruction)
+    position = position_of(code, instruction)
+    statement = _statement(code, position)
+    if statement is None:
+        return _PLAIN
+    standing = Standing(Role.RAISED) if isinstance(statement, ast.Raise) and statement.exc is not None else _PLAIN
+    for parent, field, index, child in _path(statement, position):
+        standing = _inside(standing, parent, field, index, child)
     return standing
 
 
@@ -63,17 +65,6 @@ def is_return(file: str, line: int) -> bool:
     """Tell whether the innermost statement on a line of a file is a `return` of something."""
     statements = source_of(file).statements.get(line, ())
     return any(isinstance(statement, ast.Return) and statement.value is not None for statement in statements[-1:])
-
-
-def _find(code: CodeType, instruction: int) -> Standing:
-    position = position_of(code, instruction)
-    statement = _statement(code, position)
-    if statement is None:
-        return _PLAIN
-    standing = Standing(Role.RAISED) if isinstance(statement, ast.Raise) and statement.exc is not None else _PLAIN
-    for parent, field, index, child in _path(statement, position):
-        standing = _inside(standing, parent, field, index, child)
-    return standing
 
 
 def _statement(code: CodeType, position: Position) -> ast.stmt | None:
