@@ -20,6 +20,7 @@ __all__ = [
     "Guard",
     "expect",
     "expect_kinds",
+    "expect_state",
     "expect_tensors",
     "expect_values",
     "guards_of",
@@ -145,6 +146,22 @@ def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:
         raise GuardError(misfit, at=where, fix="capture again with an example of this kind")
 
 
+def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
+    """Raise GuardError unless what a program reads from outside is what it was when the program was captured.
+
+    Each fact says what it is, and has its value now and at capture.
+
+    >>> expect_state("Model.forward", ("the global 'SCALE' of model", 2, 2))
+    """
+    for subject, value, captured in facts:
+        if value is not captured and (type(value) is not type(captured) or value != captured):
+            raise GuardError(
+                f"the program was captured for {_brief(captured)} in {subject}; now it is {_brief(value)}",
+                at=where,
+                fix="put it back, or capture again",
+            )
+
+
 def _brief(value: Any) -> str:
     """Write a plain value, or a short container of them, whole; of anything else its class."""
     held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else (value,)
@@ -198,6 +215,12 @@ def _of_inputs(node: Node) -> list[Guard]:
     return [_of_input(node, name, *captured) for name, (_, *captured) in node.kwargs.items()]
 
 
+def _of_state(node: Node) -> list[Guard]:
+    where, *facts = node.args
+    what = ", ".join(f"{subject} is {_brief(captured)}" for subject, _, captured in facts)  # type: ignore[misc]
+    return [Guard(f"{where}: {what}", node, what, str(where))] if facts else []
+
+
 def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, holder: type | None = None) -> Guard:
     if rank is not None:
         kind = f"a {captured} tensor of {rank} dimensions"
@@ -212,5 +235,6 @@ def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, hol
 
 _SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
     **dict.fromkeys((expect, unlike), _of_one),
+    expect_state: _of_state,
     **dict.fromkeys((expect_kinds, expect_values, expect_tensors, unlike_inputs), _of_inputs),
 }

@@ -39,8 +39,9 @@ def asked(
     if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
         return _place_in_memory(recorder, name, args, kwargs)
     if name not in TRUTHS:
-        if any(isinstance(value, TensorProxy) for value in values):
-            recorder.note_kind_asked()
+        for value in values:
+            if isinstance(value, TensorProxy):
+                recorder.ledger.tensor(value, "dtype", recorder.where() or "")
         return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
@@ -83,7 +84,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):
         return recorder.record("call_function", getattr, getattr, (owner, name), {})
-    recorder.note_kind_asked()
+    recorder.ledger.tensor(owner, "dtype", recorder.where() or "")
     return value
 
 
@@ -94,7 +95,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()
     if name in ("dim", "ndimension"):
-        recorder.note_kind_asked()
+        recorder.ledger.tensor(owner, "rank", recorder.where() or "")
         return rank
     if name == "__len__":
         return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))

@@ -46,7 +46,8 @@ class Guards:
             symbols = [] if symbol is None else [symbol]
             if isinstance(value, TensorProxy):
                 capture = with_examples(self._capture)
-                capture.note_kind_asked()
+                for fact in ("rank", "dtype"):
+                    capture.ledger.tensor(value, fact, self._capture.where() or "")
                 symbols = [capture.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
             for symbol in symbols:
                 if symbol.has_value and not symbol.is_data and symbol.function != "constant":

@@ -8,6 +8,7 @@ holds.
     rungs.py            the rungs of the ladder, as other files know them
     running.py          the capture of this thread, and how it stops the program
     places.py           what the plan knows a question by
+    ledger.py           what Python saw of the outside as a plain value: guarded or said
     plan.py             what earlier passes have learned, and why a capture starts again
     regions.py          the graphs that are written: the program's own and those of branches
     examples.py         what operations give for the example inputs

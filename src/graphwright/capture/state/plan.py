@@ -50,6 +50,7 @@ class Log:
     started: float = dataclasses.field(default_factory=time.perf_counter)
     told: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # lines that have logged or warned, and what
     left_out: list[ReportEntry] = dataclasses.field(default_factory=list)
+    said: list[ReportEntry] = dataclasses.field(default_factory=list)
 
     def note(self, why: str, at: object = "") -> None:
         """Note why there is one more pass."""
@@ -61,12 +62,18 @@ class Log:
         if entry not in self.left_out:
             self.left_out.append(entry)
 
+    def note_said(self, what: str, at: str) -> None:
+        """Note that a value of the outside, which changes unseen, is the capture's for ever."""
+        entry = ReportEntry("said", what, at)
+        if entry not in self.said:
+            self.said.append(entry)
+
     def facts(self, attempt: str, paths: int, calls: Calls, place: str) -> CaptureFacts:
         """The facts of the capture that held, of the program that is defined at a place."""
         seconds = time.perf_counter() - self.started
         return CaptureFacts(
             attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts), place,
-            tuple(self.left_out),
+            tuple(self.left_out), tuple(self.said),
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphwright.capture.source.origins import CallSite, Scope
     from graphwright.capture.state.calls import Calls
     from graphwright.capture.state.examples import Examples
+    from graphwright.capture.state.ledger import Ledger
     from graphwright.capture.state.parts import (
         Ambient,
         Attempts,
@@ -72,6 +73,10 @@ class Capture(Protocol):
     @property
     def plan(self) -> Plan:
         """What earlier passes have learned."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What Python saw of the outside as a plain value."""
 
     @property
     def log(self) -> Log | None:
@@ -208,13 +213,6 @@ class Capture(Protocol):
 
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
-
-    @property
-    def kinds_asked(self) -> bool:
-        """Whether the program asked for the dtype or rank of a tensor."""
-
-    def note_kind_asked(self) -> None:
-        """Note that the program asks for the dtype or rank of a tensor."""
 
     @property
     def examples(self) -> Examples:

@@ -22,6 +22,7 @@ from graphwright.capture.flow.plain_attempts import PlainAttempts
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.source.origins import CallSite, user_frame
 from graphwright.capture.state.calls import Calls
+from graphwright.capture.state.ledger import Ledger
 from graphwright.capture.state.plan import Plan
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
@@ -54,6 +55,7 @@ class SymbolicRecorder:
         self.is_running = True
         self.plan = plan
         self.log = plan.log
+        self.ledger = Ledger(plan.log)
         self.pending: BaseException | None = None
         self.states: list[State] = []
         self.keep: list[Any] = []

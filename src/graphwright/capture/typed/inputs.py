@@ -20,8 +20,15 @@ from graphwright.capture.state.symbols import as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.entries import path_to, placeholder_of
 from graphwright.errors import CaptureError
-from graphwright.ir import Node
-from graphwright.runtime import attribute_names, attributes_of, expect_kinds, expect_tensors, expect_values
+from graphwright.ir import Node, nodes_in
+from graphwright.runtime import (
+    attribute_names,
+    attributes_of,
+    expect_kinds,
+    expect_state,
+    expect_tensors,
+    expect_values,
+)
 from graphwright.values import is_record, parts, rebuild, sequence
 
 __all__ = ["Inputs"]
@@ -36,6 +43,18 @@ class _Options(NamedTuple):
     is_dynamic: bool
 
 
+class _Held(NamedTuple):
+    """A tensor among the inputs; without a proxy it is the first one of a list."""
+
+    make: Callable[[], Node]
+    example: torch.Tensor
+    proxy: TensorProxy | None
+
+    @property
+    def is_list(self) -> bool:
+        return self.proxy is None
+
+
 class Inputs:
     """Binds example arguments to a signature, makes the placeholders, and collects what the capture takes for granted.
 
@@ -47,14 +66,11 @@ class Inputs:
         self._recorder = recorder
         self._signature = signature
         self._where = where
-        self._known: dict[str, tuple[Node, Any]] = {}
-        self._tensors: dict[str, tuple[Callable[[], Node], torch.Tensor]] = {}
-        self._lists: set[str] = set()  # of those tensors: the first ones of lists
+        self._tensors: dict[str, _Held] = {}
         self._kinds: dict[str, tuple[Callable[[], Node], type]] = {}
         self._last: Node | None = None
         self._head: Node | None = None  # while the checks are written: what the next node comes after
         self.objects = Objects(recorder)
-        self.kinds_asked = False
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Make placeholders for all parameters; return the arguments to run the program with.
@@ -90,7 +106,7 @@ class Inputs:
                 by_name.update(value)
             elif parameter.kind is parameter.POSITIONAL_ONLY or (len(by_position) < len(args) and name not in kwargs):
                 by_position.append(value)
-            elif name in given or name not in self._known:
+            elif name in given or name not in self._recorder.ledger.taken:
                 by_name[name] = value
         return tuple(by_position), by_name
 
@@ -99,7 +115,7 @@ class Inputs:
         plan, name = self._recorder.plan, parameter.name
         options = _Options(name in plan.static, name in plan.dynamic)
         if parameter.kind is parameter.VAR_KEYWORD and value:
-            self._known[f"keys_{name}"] = self._call(list, node), list(value)
+            self._take(f"keys_{name}", self._call(list, node), list(value))
             return {
                 key: self._item(
                     path_to(name, key, self._signature.parameters), item, self._item_maker(lambda: node, key), options
@@ -108,7 +124,7 @@ class Inputs:
             }
         is_plain = isinstance(value, torch.Tensor | tuple | list | dict | int | float)
         if value is parameter.default and not is_plain and not dataclasses.is_dataclass(value):
-            self._known[name] = node, value  # an object whose identity means "not given"
+            self._take(name, node, value)  # an object whose identity means "not given"
             return value
         return self._item(name, value, lambda: node, options, parameter.kind is not parameter.VAR_POSITIONAL)
 
@@ -123,14 +139,14 @@ class Inputs:
             return self._item(path_to(path, key), item, make_item, options)
 
         if isinstance(value, torch.Tensor):
-            self._tensors[path] = make, value
             example = self._recorder.examples.of(value)
             proxy = TensorProxy.make(self._recorder, example, None, make)
+            self._tensors[path] = _Held(make, value, proxy)
             if options.is_static:
                 self._recorder.numbers.fix_sizes(proxy)
             return proxy
         if options.is_static and (kind is int or kind is float):
-            self._known[path] = make(), value
+            self._take(path, make(), value)
             return value
         if kind is int or kind is float or (kind is bool and options.is_dynamic):
             self._kinds[path] = make, kind
@@ -138,7 +154,7 @@ class Inputs:
             symbol.key = "input", path
             return as_number(symbol)
         if kind is bool or isinstance(value, _KNOWN):
-            self._known[path] = make(), value
+            self._take(path, make(), value)
             return value
         if may_be_another:
             self._kinds[path] = make, kind
@@ -146,24 +162,23 @@ class Inputs:
         if kind is list and not are_static and all(isinstance(item, torch.Tensor) for item in value):
             opened = given(self._recorder, path, make, value)
             if opened is not None:
-                self._tensors[path] = make, value[0]
-                self._lists.add(path)
+                self._tensors[path] = _Held(make, value[0], None)
                 return opened
         if isinstance(value, range):
-            self._known[path] = make(), value
+            self._take(path, make(), value)
             return value
         if kind in (set, frozenset, collections.deque):
             return self._collection(path, value, make, inner)
         if isinstance(value, tuple | list):
             items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
-            self._known[f"len_{path}"] = self._call(len, make()), len(items)
+            self._take(f"len_{path}", self._call(len, make()), len(items))
             same = sequence(kind, items)
             return self.objects.remember(same, make) if isinstance(value, list) else same
         if isinstance(value, dict):
             if not value:
-                self._known[path] = make(), {}
+                self._take(path, make(), {})
                 return self.objects.remember(kind(), make)
-            self._known[f"keys_{path}"] = self._call(list, make()), list(value)
+            self._take(f"keys_{path}", self._call(list, make()), list(value))
             held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
             return self.objects.remember(rebuild(value, held), make)
         if is_record(value):
@@ -173,12 +188,12 @@ class Inputs:
             return self.objects.remember(rebuild(value, fields), make)
         if is_object(value) and not callable(value):
             own = attributes_of(value)
-            self._known[f"names_{path}"] = self._call(attribute_names, make()), list(own)
+            self._take(f"names_{path}", self._call(attribute_names, make()), list(own))
             held = {name: inner(name, item, self._field_maker(make, name)) for name, item in own.items()}
             return self.objects.stand_in(value, make, held)
         if callable(value) and not isinstance(value, torch.nn.Module):
             self._kinds.pop(path, None)
-            self._known[path] = make(), value
+            self._take(path, make(), value)
             return value
         error = CaptureError(
             f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
@@ -190,9 +205,9 @@ class Inputs:
     def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
         """A set or deque with what the program is to have in place of its items; of a set these have no order."""
         if isinstance(value, set | frozenset) and not any(isinstance(item, torch.Tensor) for item in value):
-            self._known[path] = self._call(frozenset, make()), frozenset(value)
+            self._take(path, self._call(frozenset, make()), frozenset(value))
             return self.objects.remember(type(value)(value), make)
-        self._known[f"len_{path}"] = self._call(len, make()), len(value)
+        self._take(f"len_{path}", self._call(len, make()), len(value))
         in_order = make if isinstance(value, collections.deque) else made_once(lambda: self._call(list, make()))
         items = [inner(i, item, self._item_maker(in_order, i)) for i, item in enumerate(value)]
         if isinstance(value, collections.deque):
@@ -213,29 +228,39 @@ class Inputs:
             self._head = graph.call_function(function, args)
         return self._head
 
+    def _take(self, name: str, node: Node, value: Any) -> None:
+        self._recorder.ledger.take(name, value, lambda: node)
+
     def guard(self) -> None:
-        """Write, before the program's first operation, the checks of what it was specialized to."""
+        """Write, before the program's first operation, the checks of what the ledger says was taken for granted."""
         if self._last is None:
             return
         self._head = self._last
-        checks: list[tuple[Callable[..., None], dict[str, tuple[Any, ...]]]] = []
-        asks_kinds = self.kinds_asked or self._recorder.kinds_asked
-        if self._recorder.plan.is_one_of_several:
+        ledger = self._recorder.ledger
+        checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
+        facts = self._facts()
+        if self._recorder.plan.is_one_of_several or ledger.asks_kinds:
             kinds: dict[str, tuple[Any, ...]] = {name: (make(), kind) for name, (make, kind) in self._kinds.items()}
-            if not asks_kinds:
-                kinds |= {name: (make(), torch.Tensor) for name, (make, _) in self._tensors.items()}
-            if kinds:
-                checks.append((expect_kinds, kinds))
-        if self._known:
-            checks.append((expect_values, dict(self._known)))
-        if asks_kinds and self._tensors:
-            tensors = {
-                name: (make(), value.dtype, value.dim(), *((list,) if name in self._lists else ()))
-                for name, (make, value) in self._tensors.items()
-            }
-            checks.append((expect_tensors, tensors))
-        inputs = [node for _, pairs in checks for node, *_ in pairs.values()]
-        last = max([self._last, *inputs])
-        for check, pairs in reversed(checks):
-            with self._recorder.root.graph.inserting_after(last):
-                self._recorder.root.graph.call_function(check, (self._where,), pairs, name="guard")
+            tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
+            kinds |= {name: (tensor.make(), torch.Tensor) for name, tensor in tensors.items()}
+            checks.append((expect_kinds, (), kinds))
+        of_inputs = {name: taken for name, taken in ledger.taken.items() if not taken.subject}
+        checks.append((expect_values, (), {name: (taken.make(), taken.value) for name, taken in of_inputs.items()}))
+        checks.append((expect_tensors, (), facts))
+        state = [(taken.subject, taken.make(), taken.value) for taken in ledger.taken.values() if taken.subject]
+        checks.append((expect_state, tuple(state), {}))
+        checks = [check for check in checks if check[1] or check[2]]
+        graph = self._recorder.root.graph
+        last = max([self._last, *nodes_in([check[1:] for check in checks])])
+        for check, args, pairs in reversed(checks):
+            with graph.inserting_after(last):
+                graph.call_function(check, (self._where, *args), pairs, name="guard")
+
+    def _facts(self) -> dict[str, tuple[Any, ...]]:
+        """The dtypes and ranks that are to be those of the example."""
+        if not self._recorder.ledger.reads:
+            return {}
+        return {
+            name: (held.make(), held.example.dtype, held.example.dim(), *((list,) if held.is_list else ()))
+            for name, held in self._tensors.items()
+        }

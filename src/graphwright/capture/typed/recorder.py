@@ -65,6 +65,7 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
+from graphwright.capture.state.ledger import Ledger
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, run
@@ -87,7 +88,9 @@ _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, t
 class Recorder:
     """One capture: the graph being written, the shells it runs on, and the example values."""
 
-    def __init__(self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool], plan: Plan) -> None:
+    def __init__(
+        self, examples: Examples, is_leaf: Callable[[nn.Module, str], bool], plan: Plan, log: Log | None = None
+    ) -> None:
         self.root: Region = Region()
         self.region = self.root  # the graph that is being written to
         self.plan = plan
@@ -96,7 +99,6 @@ class Recorder:
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
         self.keeping: Keeping | None = None  # what the program keeps in attributes
-        self.kinds_asked = False  # whether the program asked for a dtype or rank
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
         self.calls = Calls()
@@ -118,7 +120,8 @@ class Recorder:
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self.is_finishing = False
-        self.log: Log | None = None  # of the capture, where there is one
+        self.log = log  # of the capture, where there is one
+        self.ledger = Ledger(log)
         self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
@@ -130,10 +133,6 @@ class Recorder:
     def writing(self, region: Region) -> Writing:
         """What to enter to write to a region."""
         return Writing(self, region)
-
-    def note_kind_asked(self) -> None:
-        """Note that the program asks for the dtype or rank of a tensor."""
-        self.kinds_asked = True
 
     # ---- running
 

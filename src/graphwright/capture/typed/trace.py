@@ -306,7 +306,7 @@ class Program:
             fork = forks[i]
             other = self.paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))
             merge(run.recorder, other.recorder, i)
-            run.inputs.kinds_asked |= other.inputs.kinds_asked
+            run.recorder.ledger.join(other.recorder.ledger)
         return run
 
     def _examples(self, attempt: _Attempt) -> Examples:
@@ -336,8 +336,7 @@ class Program:
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
         self.log.passes += 1
-        recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan)
-        recorder.log = self.log
+        recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan, self.log)
         function, signature = self._entry(recorder)
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)

@@ -26,11 +26,16 @@ __all__ = [
 ]
 
 _FACTS = "capture"  # the key in the meta of a graph; plain data, so that copies, pickles and files keep it
-_TOLD = {"restarts": "restart", "left_out": "left out"}  # fields of the facts with entries, and their kind
+_TOLD = {
+    "restarts": "restart",
+    "left_out": "left out",
+    "said": "said",
+}  # fields of the facts with entries, and their kind
 _FORK, _OPAQUE = "fork", "opaque_calls"  # in the meta of nodes
 _TITLES = {
     "restart": "started again",
     "guard": "taken for granted",
+    "said": "taken for granted, and not checked",
     "region": "branches",
     "fork": "forks",
     "opaque": "not looked into",
@@ -42,7 +47,7 @@ _TITLES = {
 class ReportEntry:
     """One thing that a capture did, and the user's line, as "file.py:3: source", where there is one.
 
-    `kind` is "restart", "guard", "region", "fork", "opaque" or "left out".
+    `kind` is "restart", "guard", "said", "region", "fork", "opaque" or "left out".
     """
 
     kind: str
@@ -60,7 +65,8 @@ class CaptureFacts:
     `attempt` is the way that held: "captured", "captured as for export", "captured on real values", ... A pass is one
     run of the program on stand-ins, for whatever reason; `restarts` has the reasons. `recorded` counts the torch
     calls of the program that became nodes, `hidden` those inside calls that were not looked into. `place` is where the
-    program is defined. `left_out` has the lines that log or warn, which the graph does not.
+    program is defined. `left_out` has the lines that log or warn, which the graph does not, `said` what the program read
+    of the clock, the environment and their like, whose values are the capture's for ever.
     """
 
     attempt: str
@@ -72,6 +78,7 @@ class CaptureFacts:
     restarts: tuple[ReportEntry, ...] = ()
     place: str = ""
     left_out: tuple[ReportEntry, ...] = ()
+    said: tuple[ReportEntry, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +134,11 @@ class CaptureReport:
         """The lines that logged or warned while the program was captured; the graph does not."""
         return self._of_kind("left out")
 
+    @property
+    def said(self) -> list[ReportEntry]:
+        """What the program read of the clock, the environment and their like: no guard can check it."""
+        return self._of_kind("said")
+
     def _of_kind(self, kind: str) -> list[ReportEntry]:
         return [entry for entry in self.entries if entry.kind == kind]
 
@@ -155,7 +167,7 @@ def report_of(graph: Graph) -> CaptureReport:
         )
     told = {name: tuple([ReportEntry(kind, *entry) for entry in kept.get(name, ())]) for name, kind in _TOLD.items()}
     facts = CaptureFacts(**{**kept, **told})
-    entries = (*facts.restarts, *entries_of(graph, facts.place), *facts.left_out)
+    entries = (*facts.restarts, *entries_of(graph, facts.place), *facts.said, *facts.left_out)
     return CaptureReport(facts, sum(1 for _ in graph.all_nodes()), entries)
 
 
@@ -205,6 +217,7 @@ def _joined(facts: list[CaptureFacts]) -> CaptureFacts:
         restarts,
         facts[0].place,
         tuple(dict.fromkeys(entry for each in facts for entry in each.left_out)),
+        tuple(dict.fromkeys(entry for each in facts for entry in each.said)),
     )
 
 

@@ -1,0 +1,76 @@
+"""The ledger: what Python saw of the outside as a plain value while a program was captured.
+
+A fact of the outside is symbolic (a node), guarded (checked at each call), said (a TracerWarning and a line of the
+report) or refused. What is neither symbolic nor refused stands here, and the guards and the report are written from
+here: a fact that was read is in the ledger, and one that is not in the ledger was not read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.state.tracer_warnings import warn_tracer
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.plan import Log
+    from graphwright.capture.state.tensor_proxy import TensorProxy
+    from graphwright.ir import Node
+
+__all__ = ["Ledger", "Read", "Taken"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """A plain value that the program was specialized to.
+
+    `make` gives the node that reads it in a call. `subject` says what it is, as in "the global 'STEP' of train"; that
+    of an argument is its name alone.
+    """
+
+    make: Callable[[], Node]
+    value: Any
+    subject: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """A fact of a tensor that was read: its "rank" or its "dtype"; `at` is the user's line."""
+
+    tensor: TensorProxy
+    fact: str
+    at: str
+
+
+class Ledger:
+    """What one pass of a capture has taken for granted so far."""
+
+    def __init__(self, log: Log | None = None) -> None:
+        self._log = log
+        self.taken: dict[str, Taken] = {}
+        self.reads: dict[Hashable, Read] = {}
+        self.asks_kinds = False
+
+    def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
+        """Take a plain value for granted, under a name that is its own: it is guarded before the first operation."""
+        self.taken[name] = Taken(make, value, subject)
+
+    def tensor(self, tensor: TensorProxy, fact: str, at: str) -> None:
+        """Take the "rank" or "dtype" of a tensor for granted: what it follows from is guarded."""
+        self.reads.setdefault((id(tensor), fact), Read(tensor, fact, at))
+
+    def kind_asked(self) -> None:
+        """Take for granted of what kind the inputs are: a function of the program's asks for a class."""
+        self.asks_kinds = True
+
+    def say(self, what: str, at: str) -> None:
+        """Say that a value of the outside is the capture's for ever: a TracerWarning, and a line of the report."""
+        warn_tracer(f"at {at}: {what}" if at else what, self._log)
+        if self._log is not None:
+            self._log.note_said(what, at)
+
+    def join(self, other: Ledger) -> None:
+        """Take for granted what another way through the program does, too."""
+        self.taken = {**other.taken, **self.taken}
+        self.asks_kinds |= other.asks_kinds
