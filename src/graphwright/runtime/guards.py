@@ -217,7 +217,7 @@ def _of_inputs(node: Node) -> list[Guard]:
 
 def _of_state(node: Node) -> list[Guard]:
     where, *facts = node.args
-    what = ", ".join(f"{subject} is {_brief(captured)}" for subject, _, captured in facts)  # type: ignore[misc]
+    what = ", ".join(f"{subject} is {_brief(captured)}" for subject, _, captured in facts)
     return [Guard(f"{where}: {what}", node, what, str(where))] if facts else []
 
 

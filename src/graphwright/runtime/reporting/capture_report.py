@@ -65,8 +65,8 @@ class CaptureFacts:
     `attempt` is the way that held: "captured", "captured as for export", "captured on real values", ... A pass is one
     run of the program on stand-ins, for whatever reason; `restarts` has the reasons. `recorded` counts the torch
     calls of the program that became nodes, `hidden` those inside calls that were not looked into. `place` is where the
-    program is defined. `left_out` has the lines that log or warn, which the graph does not, `said` what the program read
-    of the clock, the environment and their like, whose values are the capture's for ever.
+    program is defined. `left_out` has the lines that log or warn, which the graph does not, `said` what the program
+    read of the clock, the environment and their like, whose values are the capture's for ever.
     """
 
     attempt: str
