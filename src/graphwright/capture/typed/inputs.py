@@ -241,9 +241,10 @@ class Inputs:
         checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
         facts = self._facts()
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
-        kinds: dict[str, tuple[Any, ...]] = {
-            name: (make(), kind) for name, (make, kind) in self._kinds.items() if asks_all or name in ledger.asked
-        }
+        kinds: dict[str, tuple[Any, ...]] = {}
+        for name, (make, kind) in self._kinds.items():
+            if name not in facts and (asks_all or "dtype" in ledger.asked.get(name, ())):
+                kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
             kinds |= {name: (tensor.make(), torch.Tensor) for name, tensor in tensors.items()}
