@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Hashable, Mapping
@@ -274,8 +275,18 @@ class Inputs:
         asked = Settling(self._recorder, sources | numbers, of_tensors, [*self._tensors])
         asked.follow(ledger.reads.values())
         ledger.reads.clear()
+        if asked.follows_autocast:
+            self._take_autocast()
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
+
+    def _take_autocast(self) -> None:
+        """Take for granted that the program is called under `torch.autocast`, or outside of it, as the example is."""
+        kinds = {held.example.device.type for held in self._tensors.values()} or {"cpu"}
+        for kind in sorted(kinds & {"cpu", "cuda", "xpu", "mps"}):
+            now = torch.is_autocast_enabled(kind)
+            read = functools.partial(self._call, torch.is_autocast_enabled, kind)
+            self._recorder.ledger.take(f"autocast_{kind}", now, read, f"torch.is_autocast_enabled({kind!r})")
 
     def _facts(self) -> dict[str, tuple[Any, ...]]:
         """The dtypes and ranks that are to be those of the example; None for one that may be another."""
