@@ -18,6 +18,7 @@ from graphwright.capture import (
     leaf_predicate,
     placeholder_of,
     share_constants,
+    why_no_definition,
 )
 from graphwright.errors import CaptureError, Problem, ScriptError
 from graphwright.ir import Graph
@@ -131,8 +132,9 @@ def _compiled(
     original = inspect.unwrap(plain)
     code = code_of(original) if isinstance(original, FunctionType) else None
     if code is None:
+        why = why_no_definition(original) if isinstance(original, FunctionType) else ""
         raise CaptureError(
-            f"{subject.name(name)} has no source that can be scripted",
+            why if "not what runs" in why else f"{subject.name(name)} has no source that can be scripted",
             fix="trace it with example inputs: trace(model, args)",
         )
     frame = c.frame = Frame(code, Scope("", type(root) if root is not None else None))

@@ -8,6 +8,7 @@ import inspect
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture import why_no_definition
 from graphwright.ops import exit_context, raise_error
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import wrap
@@ -67,7 +68,7 @@ def inline(
         return c.problem(f"{function.__qualname__} is a coroutine", node, "write an ordinary function")
     code = code_of(function)
     if code is None:
-        return c.problem(f"{function.__qualname__} has no source", node, "mark it by `ignore`, to call it as it is")
+        return c.problem(why_no_definition(function), node, "mark it by `ignore`, to call it as it is")
     defaults = _defaults(c, function, code, node)
     return _call(c, code, defaults, args, kwargs, node, scope, None, function)
 
