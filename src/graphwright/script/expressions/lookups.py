@@ -206,9 +206,10 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
     module, path = owner.module, c.path_of(owner, name)
     for table in (module._parameters, module._buffers):
         if name in table:
-            if table[name] is None and name not in c.written(module):
+            if table[name] is None and not c.attributes.is_written(module, name):
+                c.take_attribute(owner, name, None, node)
                 return constant(None, fixed=True)
-            kind = TENSOR if table[name] is not None else optional(TENSOR)
+            kind = c.attributes.read(module, name, NONE if table[name] is None else TENSOR)
             return c.make("get_attr", path, (), kind, node, name=named or name)
     if name in module._modules:
         inside = module._modules[name]
@@ -238,17 +239,19 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
     """A plain attribute: a constant, unless a method assigns it or it is a container, which others may change."""
     path = c.path_of(owner, name)
     declared = inspect.get_annotations(type(owner.module)).get(name)
+    is_written = c.attributes.is_written(owner.module, name)
     if isinstance(value, torch.Tensor):
-        return c.make("get_attr", path, (), TENSOR, node, name=named or name)
-    is_mutable = isinstance(value, list | dict | set) and is_plain(value)
-    if is_plain(value) and (is_mutable or name in c.written(owner.module)):
-        kind = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
-        if kind is None:
-            kind = type_of_constant(value)
-            kind = optional(TENSOR) if kind is NONE else kind
+        kind = c.attributes.read(owner.module, name, TENSOR)
         return c.make("get_attr", path, (), kind, node, name=named or name)
-    if name in c.written(owner.module) and not inspect.isroutine(value):
+    is_mutable = isinstance(value, list | dict | set) and is_plain(value)
+    if is_plain(value) and (is_mutable or is_written):
+        wanted = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
+        kind = c.attributes.read(owner.module, name, type_of_constant(value) if wanted is None else wanted)
+        return c.make("get_attr", path, (), kind, node, name=named or name)
+    if is_written and not inspect.isroutine(value):
         return c.make("get_attr", path, (), ANY, node, name=named or name)
+    if is_plain(value):
+        c.take_attribute(owner, name, value, node)
     return wrap(c, value, node, name)
 
 

@@ -18,7 +18,8 @@ from torch import nn
 from graphwright.errors import Problem
 from graphwright.ir import Node
 from graphwright.ops import raise_error
-from graphwright.script.program.attribute_writes import Written
+from graphwright.runtime import expect_state
+from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure, Code, Frame
 from graphwright.script.program.values import (
@@ -93,14 +94,14 @@ class Context:
         parts: Parts,
         root: nn.Module | None,
         is_leaf: Callable[[nn.Module, str], bool],
-        entries: Sequence[str] = (),
+        attributes: Attributes,
     ) -> None:
         self.parts = parts
         self.root = root
         self.is_leaf = is_leaf
         self.paths = {} if root is None else {id(module): path for path, module in root.named_modules()}
-        modules = [] if root is None else root.modules()
-        self._written = Written([type(module) for module in modules], [*entries, "forward"])
+        self.attributes = attributes
+        self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
         self.problems: list[Problem] = []
         self.body = Body()
         self.frame: Frame
@@ -116,9 +117,22 @@ class Context:
         self.has_raised = False  # an expression that is known to raise what one of them catches has been compiled
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
 
-    def written(self, module: nn.Module) -> frozenset[str]:
-        """The attributes of a module that the program assigns."""
-        return self._written.by(type(module))
+    def changes_outside(self, value: Value, at: ast.AST) -> Bad:
+        """Note that the program changes a container that it has not made."""
+        kind = type(getattr(value, "value", None)).__name__
+        return self.problem(
+            f"this changes a {kind} from outside of the program", at, "keep it in a module: self.log = []"
+        )
+
+    def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
+        """Take a plain attribute of a module, which the program does not write, for a constant: that is checked."""
+        self.attributes.fold(owner.module, name)
+        path = self.path_of(owner, name)
+        if not self.attributes.has_opaque:
+            self.constant_attributes[path] = value
+        elif value == value:
+            now = self.make("get_attr", path, (), ANY, at, name=name)
+            self.function(expect_state, (self.frame.place(), (f"the attribute {path!r}", now, value)), NONE, at)
 
     def code_of_closure(self, closure: Closure) -> Code:
         """The source of a function inside a function."""
