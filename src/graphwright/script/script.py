@@ -31,7 +31,18 @@ from graphwright.script.program.context import Context
 from graphwright.script.program.frames import Code, Frame, Scope, code_of
 from graphwright.script.program.values import BAD, ModuleRef, Runtime, Value, constant
 from graphwright.script.tidying import tidy
-from graphwright.script.types import NONE, STR, TENSOR, DictType, ListType, OptionalType, Type, accepts
+from graphwright.script.types import (
+    NONE,
+    STR,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    Type,
+    accepts,
+    class_of,
+    is_number,
+)
 
 __all__ = ["script"]
 
@@ -181,6 +192,8 @@ def _parameters(c: Context, signature: inspect.Signature, function: Any, code: C
             kind = DictType(STR, kind)
         node = placeholder_of(c.body.graph, parameter)
         found[parameter.name] = Runtime(node, kind)
+        if is_number(kind) and class_of(kind) is not None:
+            c.numbers[parameter.name] = kind
     return found
 
 
@@ -253,16 +266,10 @@ def _finish(c: Context, frame: Frame, value: Value, name: str) -> None:
     if c.checked:
         kinds = {}
         for parameter, kind in c.checked.items():
-            python = _python_class(kind)
+            python = class_of(kind)
             if python is not None:
                 node = next(node for node in graph.nodes if node.op == "placeholder" and node.target == parameter)
                 kinds[parameter] = (node, python)
         if kinds:
             with graph.inserting_before(first):
                 graph.call_function(expect_kinds, (name,), kinds)
-
-
-def _python_class(kind: Type) -> type | None:
-    import torch
-
-    return {"Tensor": torch.Tensor, "int": int, "float": float, "str": str, "bool": bool}.get(str(kind))

@@ -83,6 +83,8 @@ def call_method(
     if odd is not None:
         return c.problem(f"{name!r} is given a function or a module", node, "give it plain values or tensors")
     kind = resolved(owner.type)
+    if kind is ANY or isinstance(kind, ObjectType):
+        c.attributes.run([getattr(kind.kind, name, None)] if isinstance(kind, ObjectType) else [])
     result = _result(c, kind, name, args, kwargs, node)
     if result is None:
         return BAD

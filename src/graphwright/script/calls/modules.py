@@ -104,11 +104,8 @@ def _compiled_with_hooks(
 ) -> Value | None:
     """Compile a module and the hooks that are registered on it; None, with nothing written, where that cannot be."""
     module, graph = ref.module, c.body.graph
-    if (
-        module._forward_hooks_with_kwargs
-        or module._forward_pre_hooks_with_kwargs
-        or module._forward_hooks_always_called
-    ):
+    special = module._forward_hooks_with_kwargs, module._forward_pre_hooks_with_kwargs
+    if any(special) or module._forward_hooks_always_called:
         return None
     problems, before, calls = len(c.problems), set(graph.nodes), c.calls_of[ref.path]
     result = _with_hooks(c, ref, args, kwargs, node)

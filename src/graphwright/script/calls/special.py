@@ -119,8 +119,12 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         if _is_parameter(c, value):
             return constant(any(isinstance(each, type) and issubclass(nn.Parameter, each) for each in classes), True)
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    c.take_for_granted(value)
-    return constant(any(_is_of(kind, each) for each in wanted), True)
+    answer = any(_is_of(kind, each) for each in wanted)
+    question = (value, tuple(classes) if len(classes) > 1 else classes[0])
+    if isinstance(kind, ObjectType) and not answer:  # it may be of a class that inherits from the declared one
+        return c.function(isinstance, question, BOOL, node)
+    c.take_for_granted(value, isinstance, question, answer, node)
+    return constant(answer, True)
 
 
 def _is_special_tensor(kind: type) -> bool:
@@ -176,10 +180,9 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
     if isinstance(owner, ModuleRef):
         has = hasattr(owner.module, name.value)
         if not has and c.attributes.is_written(owner.module, name.value):
-            return c.problem(
-                f"whether {name.value!r} has been set is not known before a run", node, "set it to None first"
-            )
-        c.attributes.fold(owner.module, name.value)
+            return c.problem(f"whether {name.value!r} is set yet, only a run knows", node, "set it in __init__")
+        if not has:
+            c.attributes.fold(owner.module, name.value)
         return constant(has, True)
     if isinstance(owner, Reference | Instance | Const):
         return constant(hasattr(owner.value, name.value), True)

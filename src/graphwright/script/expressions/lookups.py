@@ -178,9 +178,15 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
     if kind in (torch.finfo, torch.iinfo):
         return _read(c, owner, name, FLOAT if kind is torch.finfo else INT, node, named)
     static = inspect.getattr_static(kind, name, None)
+    is_property = isinstance(static, property) and kind.__module__.partition(".")[0] != "torch"
+    if isinstance(static, types.FunctionType) or is_property:
+        if _is_open(kind) and not _is_made_here(owner, kind):  # Python finds what the object has
+            return _read(c, owner, name, ANY, node, named) if is_property else Bound(owner, name)
+        if not _is_made_here(owner, kind):
+            c.take_class(owner, kind, node)
     if isinstance(static, types.FunctionType):
         return Bound(owner, static)
-    if isinstance(static, property) and static.fget is not None and kind.__module__.partition(".")[0] != "torch":
+    if isinstance(static, property) and static.fget is not None and is_property:
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)
     try:
         fields = fields_of(kind) if hasattr(kind, "__dataclass_fields__") else _annotated(kind)
@@ -189,6 +195,17 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
     if callable(static):
         return Bound(owner, name)
     return _read(c, owner, name, fields.get(name, ANY), node, named)
+
+
+def _is_open(kind: type) -> bool:
+    """Tell whether an object that is declared as one of a class may well be of another, which inherits from it."""
+    is_interface = getattr(kind, "_is_protocol", False) or hasattr(kind, "__torch_script_interface__")
+    return is_interface or inspect.isabstract(kind) or bool(type.__subclasses__(kind))
+
+
+def _is_made_here(value: Runtime, kind: type) -> bool:
+    """Tell whether the program makes an object itself: its class is known."""
+    return value.node.op == "call_function" and value.node.target is kind
 
 
 def _annotated(kind: type) -> dict[str, Type]:
