@@ -134,6 +134,10 @@ class Recorder:
         """What to enter to write to a region."""
         return Writing(self, region)
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+        self._tensors.note(tensor, path)
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -330,6 +330,8 @@ class Program:
 
     def _put_back(self) -> None:
         """Leave the objects that modules hold as they were before the pass."""
+        if self.recorder is not None and self.recorder.keeping is not None:
+            self.recorder.keeping.put_back()
         if self.held is not None:
             self.held.put_back()
 
@@ -341,9 +343,9 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
+        self.held = HeldObjects(recorder.shells)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
-        self.held = HeldObjects(recorder.shells, function)
         recorder.callers.start(function)
         draws = PythonDraws(recorder)
         with (
@@ -375,8 +377,9 @@ class Program:
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
-        if self.held is not None:
-            self.held.finish()
+        if recorder.keeping is not None:
+            recorder.keeping.put_back()
+        self.held.finish()
         return _Run(recorder, inputs)
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
