@@ -133,6 +133,14 @@ class _Table:
             key = Hidden(key)
         return self.path, (*self.keys, key)
 
+    def dotted(self, key: Any) -> str:
+        """The dotted path of an attribute; an empty one for items, and where a class does something about it."""
+        if self.keys is None:
+            return f"{self.path}{key}"
+        path, keys = self.place(key)
+        is_dotted = all(type(key) is Field for key in keys) and type(self.now).__setattr__ is object.__setattr__
+        return ".".join((path, *keys)) if is_dotted else ""
+
     @property
     def may_grow(self) -> bool:
         """Whether it is a list, dict or set in an attribute."""
@@ -198,7 +206,7 @@ class Keeping:
                 table.before[key] = value = self._started(place, table.name(key), value)
                 put(container, key, value)
             elif isinstance(key, Field) and isinstance(value, torch.Tensor):
-                self._note_tensor(container, value, *place)
+                self._note_tensor(value, *place)
             self._watch_inside(value, table.name(key), *place)
         self._tables.append(table)
 
@@ -221,9 +229,9 @@ class Keeping:
             self._depth -= 1
             self._objects[id(value)] = self._tables[first:]
 
-    def _note_tensor(self, owner: Any, tensor: torch.Tensor, path: str, keys: tuple[Any, ...]) -> None:
+    def _note_tensor(self, tensor: torch.Tensor, path: str, keys: tuple[Any, ...]) -> None:
         """Have a tensor of an object read where the object has it, if a dotted path leads there."""
-        if all(isinstance(key, Field) for key in keys) and reads_plainly(owner, keys[-1]):
+        if all(type(key) is Field for key in keys):
             self._recorder.note_tensor(tensor, ".".join((path, *keys)))
 
     def put_back(self) -> None:
@@ -310,6 +318,8 @@ class Keeping:
         """Read an attribute: before the program's branches, for none of them writes it."""
         recorder = self._recorder
         path, keys = place
+        while keys and type(keys[0]) is Field:
+            path, keys = f"{path}.{keys[0]}", keys[1:]
         with recorder.writing(recorder.root):
             node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
             for key in keys:
@@ -451,8 +461,9 @@ class Keeping:
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
-            if table.keys is None:
-                recorder.node("call_function", write_attribute, (table.path + key, value), {}, name="write")
+            path = table.dotted(key)
+            if path:
+                recorder.node("call_function", write_attribute, (path, value), {}, name="write")
             elif isinstance(key, Field):
                 owner = self._read((table.path, table.keys))
                 recorder.node("call_function", set_attribute, (owner, str(key), value), {}, name="write")
