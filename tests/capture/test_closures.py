@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 import graphwright
-from graphwright.capture import TracerWarning
 
 
 def network() -> nn.Module:

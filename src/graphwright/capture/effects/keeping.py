@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import Field, Hidden, held_by, is_state, put, put_back, reads_plainly
-from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, is_same
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, is_same, joined
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -244,8 +244,6 @@ class Keeping:
     def _started(self, place: Place, name: str, value: Any) -> Any:
         """The value that a call starts with."""
         kind = self._live[place]
-        if kind is MIXED:
-            return _Unreadable(name)
         if isinstance(kind, Grows):
             start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
             if isinstance(kind.held, RecordKind):
@@ -259,10 +257,23 @@ class Keeping:
         make = made_once(lambda: self._read(place))
         has_to_fork = ("attribute", place) in self._recorder.plan.ways
         if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):
-            if self._is_none(place, make, value):
+            if self._starts_with(None, make, value, place):
                 return None
             kind = kind.item
+        if kind is MIXED:
+            return _Unreadable(name)
+        if isinstance(kind, Choice):
+            return self._chosen(kind, make, value, place)
         return self._value(kind, make, value, place)
+
+    def _chosen(self, kind: Choice, make: Callable[[], Node], value: Any, place: Place) -> Any:
+        """Have the program fork into the calls that start with each of some values; the last is checked for."""
+        *others, last = kind.values
+        for choice in others:
+            if self._starts_with(choice, make, value, place):
+                return choice
+        self._starts_with(last, make, last, place, is_only=True)
+        return last
 
     def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
@@ -300,16 +311,22 @@ class Keeping:
         assert isinstance(kind, ConstantKind)
         return kind.value
 
-    def _is_none(self, place: Place, make: Callable[[], Node], value: Any) -> bool:
-        """Have the program fork into the calls that start with None and those that do not."""
-        recorder, question = self._recorder, ("attribute", place)
-        node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
-        symbol = recorder.numbers.input_symbol(node, value is None)
-        if recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start():
+    def _starts_with(
+        self, choice: Any, make: Callable[[], Node], value: Any, place: Place, is_only: bool = False
+    ) -> bool:
+        """Have the program fork into the calls that start with a value and those that do not; or check for it."""
+        recorder = self._recorder
+        question = ("attribute", place) if choice is None else ("attribute", place, choice)
+        compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
+        node = recorder.node(
+            "call_function", compare, (make(), choice), {}, name="is_none" if choice is None else "is_it"
+        )
+        symbol = recorder.numbers.input_symbol(node, value is choice or value == choice)
+        is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()
+        if is_only or is_guarded:
             when = "before the first call: capture the model after it" if value is None else "anew"
-            return bool(
-                recorder.questions.guards.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}")
-            )
+            where = f"{'.'.join(map(str, (place[0], *place[1])))} is {choice!r} {when}"
+            return bool(recorder.questions.guards.guard(symbol, where))
         answer = recorder.questions.forking.fork(symbol, question)
         recorder.questions.forking.forks[-1].site = None  # no line of the program asks
         return answer
@@ -382,7 +399,7 @@ class Keeping:
                 if before is _ABSENT and place not in self._live:
                     continue  # nothing can have read it before
                 known = self._live.get(place) or self._kind(before)
-                kind = join(known, self._kind(now), ATTRIBUTE)
+                kind = joined(known, self._kind(now))
                 if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
