@@ -2,8 +2,8 @@
 
 `write_attribute` is for what a program keeps from one call to the next. It names the attribute by its dotted path from
 the module that runs the graph, as call_module and get_attr nodes do, and is printed as the assignment that it is:
-`self.encoder.hidden = hidden`. The path may go on through objects that a module holds. `set_attribute` and `delete_attribute` change an object of the user's own classes, and
-nothing else: a file may name them.
+`self.encoder.hidden = hidden`. The path may go on through objects that a module holds. `set_attribute` and
+`delete_attribute` change an object of the user's own classes, and nothing else: a file may name them.
 """
 
 from __future__ import annotations

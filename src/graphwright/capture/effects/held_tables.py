@@ -11,7 +11,7 @@ from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of
 
-__all__ = ["Field", "Hidden", "held_by", "is_state", "put", "put_back", "reads_plainly"]
+__all__ = ["Field", "Hidden", "held_by", "is_state", "put", "put_back", "reads_plainly", "sets_plainly"]
 
 _FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
@@ -92,3 +92,10 @@ def reads_plainly(owner: Any, name: str) -> bool:
         return False
     found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
     return not hasattr(type(found), "__set__") or type(found).__name__ == "member_descriptor"
+
+
+def sets_plainly(owner: Any) -> bool:
+    """Tell whether `owner.name = value` does no more than that."""
+    kind: Any = type(owner)
+    plain: Any = object.__setattr__
+    return kind.__setattr__ is plain

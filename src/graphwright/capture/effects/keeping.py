@@ -27,7 +27,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.effects.held_tables import Field, Hidden, held_by, is_state, put, put_back, reads_plainly
+from graphwright.capture.effects.held_tables import (
+    Field,
+    Hidden,
+    held_by,
+    is_state,
+    put,
+    put_back,
+    reads_plainly,
+    sets_plainly,
+)
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, is_same, joined
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
@@ -138,7 +147,7 @@ class _Table:
         if self.keys is None:
             return f"{self.path}{key}"
         path, keys = self.place(key)
-        is_dotted = all(type(key) is Field for key in keys) and type(self.now).__setattr__ is object.__setattr__
+        is_dotted = all(type(key) is Field for key in keys) and sets_plainly(self.now)
         return ".".join((path, *keys)) if is_dotted else ""
 
     @property
