@@ -377,6 +377,7 @@ class Program:
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
+        inputs.settle()
         if recorder.keeping is not None:
             recorder.keeping.put_back()
         self.held.finish()
