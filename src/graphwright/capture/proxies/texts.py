@@ -54,6 +54,12 @@ class RunText:
         self.recorder, self.node, self.hint = recorder, node, hint
 
     @property  # type: ignore[misc]
+    def __copy__(self) -> RunText:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunText:
+        return self
+
     def __class__(self) -> type:
         return str
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import sys
@@ -107,13 +108,10 @@ class TensorProxy(torch.Tensor):
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        error = CaptureError(
-            "cannot deepcopy a tensor while the program is captured",
-            at=self.recorder.where(),
-            fix="use tensor.clone() in the program",
-        )
-        self.recorder.questions.refusals.refuse(error, "failure")
-        return self.clone()
+        return self.recorder.record("call_function", copy.deepcopy, copy.deepcopy, (self,), {})
+
+    def __copy__(self) -> Any:
+        return self.recorder.record("call_function", copy.copy, copy.copy, (self,), {})
 
     @classmethod
     def __torch_function__(

@@ -306,7 +306,7 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
     """What a container among the inputs holds, by key, place or field."""
     held = parts(value)
     if held is None:
-        held = attributes_of(value) if is_object(value) and not callable(value) else {}
+        held = attributes_of(value) if is_object(value) else {}
     return list(held.items())
 
 
