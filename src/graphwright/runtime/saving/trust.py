@@ -110,7 +110,8 @@ _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, *_CONTA
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     copy.copy, copy.deepcopy, getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context,
-    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated, torch.utils.checkpoint.checkpoint,
+    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated,
+    torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
