@@ -35,6 +35,16 @@ class Dim:
     hint: int
 
 
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """What `copy.deepcopy` gives for a tensor, without data too."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def _shared(tensor: torch.Tensor) -> torch.Tensor:
+    """What `copy.copy` gives for a tensor, without data too."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
+
+
 class TensorProxy(torch.Tensor):
     """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
 
@@ -108,10 +118,10 @@ class TensorProxy(torch.Tensor):
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self.recorder.record("call_function", copy.deepcopy, copy.deepcopy, (self,), {})
+        return self.recorder.record("call_function", copy.deepcopy, _copied, (self,), {})
 
     def __copy__(self) -> Any:
-        return self.recorder.record("call_function", copy.copy, copy.copy, (self,), {})
+        return self.recorder.record("call_function", copy.copy, _shared, (self,), {})
 
     @classmethod
     def __torch_function__(
