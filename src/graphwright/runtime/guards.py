@@ -186,7 +186,10 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None))
+_PLAIN = (
+    bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None), torch.dtype, torch.device,
+    torch.layout,
+)  # fmt: skip
 _MOST = 16  # items of a container that a message shows
 
 

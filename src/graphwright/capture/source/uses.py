@@ -33,8 +33,8 @@ class Use:
 
 
 _known: CodeTable[dict[int, tuple[Use, ...]]] = CodeTable()
-_parents: CodeTable[dict[ast.AST, ast.AST]] = CodeTable()
 _ASKED = (Use(),)
+_Parents = dict[ast.AST, ast.AST]
 
 
 @by_instruction(_known)
@@ -43,14 +43,24 @@ def uses_of(code: CodeType, instruction: int) -> tuple[Use, ...]:
     position = position_of(code, instruction)
     statement = statement_at(code, position)
     found = None if statement is None else expression_at(statement, position)
-    parents = _parents_in(code)
-    if found is None or found not in parents:
+    if statement is None or found is None:
         return _ASKED
+    parents = _parents(statement)
     parent = parents[found]
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        reads = [*_reads(code, parents, parent.targets[0])]
-        return tuple([_use(read, parents) for read in reads]) if reads else _ASKED
-    return (_use(found, parents),)
+    variable = _variable(found, parent, parents)
+    return (_use(found, parents),) if variable is None else (*_reads(code, position[0], variable),) or _ASKED
+
+
+def _variable(found: ast.AST, parent: ast.AST, parents: _Parents) -> ast.Name | None:
+    """The variable that a statement gives a value to, alone or as one of several."""
+    place = -1
+    if isinstance(parent, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in parent.elts):
+        place, parent = parent.elts.index(found), parents[parent]  # type: ignore[arg-type]
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if place >= 0:
+        is_alike = isinstance(target, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in target.elts)
+        target = target.elts[place] if is_alike and place < len(target.elts) else None  # type: ignore[union-attr]
+    return target if isinstance(target, ast.Name) else None
 
 
 def argument_at(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> Place | None:
@@ -68,7 +78,7 @@ def argument_at(code: CodeType, instruction: int, index: int, keyword: str | Non
     return None if found is None else (found.lineno, found.col_offset)
 
 
-def _use(read: ast.AST, parents: dict[ast.AST, ast.AST]) -> Use:
+def _use(read: ast.AST, parents: _Parents) -> Use:
     parent = parents[read]
     if isinstance(parent, ast.Subscript) and parent.value is read and isinstance(parent.ctx, ast.Load):
         try:
@@ -82,19 +92,21 @@ def _use(read: ast.AST, parents: dict[ast.AST, ast.AST]) -> Use:
     return Use()
 
 
-def _reads(code: CodeType, parents: dict[ast.AST, ast.AST], variable: ast.Name) -> Iterator[ast.Name]:
-    """Where a variable is read that is assigned once; nothing where that is not all there is to it."""
-    names = [node for node in parents if isinstance(node, ast.Name) and node.id == variable.id]
-    is_local = variable.id in code.co_varnames
-    if is_local and [node for node in names if not isinstance(node.ctx, ast.Load)] == [variable]:
-        yield from [node for node in names if node is not variable]
+def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:
+    """The uses of a variable of a function that is assigned once; nothing where that is not all there is to it."""
+    definitions = [found for known in source_of(code.co_filename).definitions.values() for found in known]
+    around = [
+        found
+        for found in definitions
+        if getattr(found, "name", "") == code.co_name and found.lineno <= line <= (found.end_lineno or 0)
+    ]
+    if around and variable.id in code.co_varnames:
+        parents = _parents(max(around, key=lambda found: found.lineno))
+        names = [node for node in parents if isinstance(node, ast.Name) and node.id == variable.id]
+        if len([node for node in names if not isinstance(node.ctx, ast.Load)]) == 1:
+            yield from [_use(node, parents) for node in names if isinstance(node.ctx, ast.Load)]
 
 
-def _parents_in(code: CodeType) -> dict[ast.AST, ast.AST]:
-    """The parent of each part of a function's source."""
-    known: dict[ast.AST, ast.AST] | None = _parents.get(code)
-    if known is None:
-        found = source_of(code.co_filename).definitions.get((code.co_name, code.co_firstlineno), ())
-        walked = ast.walk(found[0]) if len(found) == 1 else ()
-        known = _parents[code] = {child: parent for parent in walked for child in ast.iter_child_nodes(parent)}
-    return known
+def _parents(tree: ast.AST) -> _Parents:
+    """The parent of each part of a tree."""
+    return {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}

@@ -313,9 +313,10 @@ class Inputs:
         checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
         facts = self._facts()
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
-        kinds: dict[str, tuple[Any, ...]] = {
-            name: (make(), kind) for name, (make, kind) in self._kinds.items() if asks_all or name in ledger.asked
-        }
+        kinds: dict[str, tuple[Any, ...]] = {}
+        for name, (make, kind) in self._kinds.items():
+            if name not in facts and (asks_all or "dtype" in ledger.asked.get(name, ())):
+                kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
             kinds |= {name: (tensor.make(), torch.Tensor) for name, tensor in tensors.items()}
@@ -345,15 +346,29 @@ class Inputs:
         asked = Settling(self._recorder, sources | numbers, of_tensors, [*self._tensors])
         asked.follow(ledger.reads.values())
         ledger.reads.clear()
+        if asked.follows_autocast:
+            self._take_autocast()
+        for path in (path for path, facts in asked.found.items() if "device" in facts and path in self._tensors):
+            held = self._tensors[path]
+            read = functools.partial(self._call, getattr, held.make(), "device")
+            ledger.take(f"{path}.device", held.example.device, read, f"{path}.device")
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
+
+    def _take_autocast(self) -> None:
+        """Take for granted that the program is called under `torch.autocast`, or outside of it, as the example is."""
+        kinds = {held.example.device.type for held in self._tensors.values()} or {"cpu"}
+        for kind in sorted(kinds & {"cpu", "cuda", "xpu", "mps"}):
+            now = torch.is_autocast_enabled(kind)
+            read = functools.partial(self._call, torch.is_autocast_enabled, kind)
+            self._recorder.ledger.take(f"autocast_{kind}", now, read, f"torch.is_autocast_enabled({kind!r})")
 
     def _facts(self) -> dict[str, tuple[Any, ...]]:
         """The dtypes and ranks that are to be those of the example; None for one that may be another."""
         facts = {}
         for name, held in self._tensors.items():
             asked = self._recorder.ledger.asked.get(name)
-            if asked:
+            if asked and asked != {"device"}:
                 dtype = held.example.dtype if "dtype" in asked else None
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["Settling"]
 
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
+# Whose result has the dtype that they are called for.
+_GIVES_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool"})
+# Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
+_LIKE_OPERANDS = frozenset({
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "abs", "and_", "or_", "xor", "invert", "eq",
+    "ne", "lt", "le", "gt", "ge", "iadd", "isub", "imul", "itruediv", "getitem", "setitem", "unpack", "view",
+    "reshape", "permute", "transpose", "t", "expand", "expand_as", "flatten", "unflatten", "squeeze", "unsqueeze",
+    "chunk", "split", "unbind", "contiguous", "clone", "detach", "to", "type_as", "embedding", "relu", "gelu", "silu",
+    "tanh", "sigmoid", "dropout", "masked_fill", "where", "arange", "zeros", "ones", "full", "empty", "zeros_like",
+    "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "cond", "for_loop",
+    "while_loop", "getattr", "identity",
+})  # fmt: skip
 
 
 class Settling:
@@ -39,6 +51,7 @@ class Settling:
         self._todo: list[tuple[Node, str]] = []
         self._owners: dict[Graph, Node] | None = None
         self.found: dict[str, set[str]] = {}
+        self.follows_autocast = False  # whether a dtype that was read is another one under `torch.autocast`
 
     def follow(self, reads: Iterable[Read]) -> None:
         """Follow what was read of tensors to the inputs."""
@@ -89,6 +102,12 @@ class Settling:
         if found is not None and fact in found.facts:
             self._check(node, fact, found.facts[fact], found.at)
             return
+        name = name_of_target(node.target)
+        if fact == "dtype":
+            if name in _GIVES_DTYPE:
+                return
+            if (self._class_name(node) if node.op == "call_module" else name) not in _LIKE_OPERANDS:
+                self.follows_autocast = True
         for argument in node.all_input_nodes:
             self._mark(argument, fact)
             if fact == "rank" and node.target is operator.getitem and argument is not node.args[0]:
@@ -96,6 +115,11 @@ class Settling:
         for body in node.args:
             if isinstance(body, Graph):
                 self._mark_all(body.output_node().all_input_nodes, fact)
+
+    def _class_name(self, node: Node) -> str:
+        """The name of the class of a module that is one node, in lower case."""
+        shells = self._recorder.shells
+        return "" if shells is None else type(shells.root.get_submodule(str(node.target))).__name__.lower()
 
     def _mark_all(self, nodes: Iterable[Node], fact: str) -> None:
         for node in nodes:
