@@ -7,9 +7,11 @@ A guard is a node like any other, so it is printed, run, moved and erased like a
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from graphwright.errors import GuardError
@@ -103,6 +105,7 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
         was = f"of class {captured[0].__name__}"
     else:
         was = _brief(captured[0])
+    now = f"another {now}" if now == was else now
     return f"argument {name!r} was {was} when the program was captured; now it is {now}"
 
 
@@ -164,10 +167,16 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     for subject, value, captured in facts:
         if value is not captured and (type(value) is not type(captured) or value != captured):
             raise GuardError(
-                f"the program was captured for {_brief(captured)} in {subject}; now it is {_brief(value)}",
+                f"the program was captured for {_brief(captured)} in {subject}; now it is {_another(captured, value)}",
                 at=where,
                 fix="put it back, or capture again",
             )
+
+
+def _another(captured: Any, value: Any) -> str:
+    """Write a value that is not the one of the capture."""
+    was, now = _brief(captured), _brief(value)
+    return f"another {now}" if now == was else now
 
 
 def _brief(value: Any) -> str:
@@ -177,7 +186,10 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
+_PLAIN = (
+    bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None), torch.dtype, torch.device,
+    torch.layout,
+)  # fmt: skip
 _MOST = 16  # items of a container that a message shows
 
 

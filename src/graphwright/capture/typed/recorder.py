@@ -120,6 +120,7 @@ class Recorder:
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
+        self.given: dict[int, tuple[Any, Callable[[], Node]]] = {}  # generators among the inputs, by id
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self.is_finishing = False
@@ -136,6 +137,10 @@ class Recorder:
     def writing(self, region: Region) -> Writing:
         """What to enter to write to a region."""
         return Writing(self, region)
+
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+        self._tensors.note(tensor, path)
 
     # ---- running
 
@@ -505,6 +510,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
+        if kind is torch.Generator and id(value) in self.given:
+            return self.given[id(value)][1]()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):
