@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, is_same
+from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -96,6 +97,7 @@ class _Table:
     now: Any
     before: dict[Any, Any]
     written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
+    aside: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that nobody has asked for
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
@@ -105,7 +107,7 @@ class _Table:
             if before is not value and not is_same(before, value):
                 yield key, before, value
         for key, before in self.before.items():
-            if key not in now:
+            if key not in now and key not in self.aside:
                 yield key, before, _ABSENT
 
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
@@ -154,6 +156,9 @@ class Keeping:
             first = len(self._tables)
             for table in (shell.__dict__, shell._buffers, shell._parameters):
                 self._watch(table, title, prefix, None)
+            attributes = next(table for table in self._tables[first:] if table.now is shell.__dict__)
+            attributes.aside = aside_of(shell)
+            attributes.before.update(attributes.aside)
             self._of_module[id(shell)] = self._tables[first:]
 
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
@@ -169,7 +174,7 @@ class Keeping:
                 self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
             if self._live.get(place, PLAIN) is not PLAIN:
                 table.before[key] = value = self._started(place, table.name(key), value)
-                if type(container) in (list, dict):
+                if isinstance(container, dict) or type(container) is list:
                     container[key] = value
             self._watch_inside(value, table.name(key), *place)
         self._tables.append(table)

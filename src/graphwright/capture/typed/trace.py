@@ -25,6 +25,7 @@ from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
@@ -46,7 +47,7 @@ from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
-from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, keep_facts
+from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, facts_of_modules, keep_facts, keep_modules
 
 __all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
 
@@ -171,6 +172,12 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
     ]
     share_constants(graphs)
     graph = chosen_by_guards(subject, point.name, graphs) if is_one_of_several else graphs[0]
+    if is_one_of_several:
+        modules: dict[str, dict[str, Any]] = {}
+        for one in graphs:
+            for path, facts in facts_of_modules(one).items():
+                modules[path] = join_facts_of(modules.get(path, {}), dict(facts))
+        keep_modules(graph, modules)
     return Entry(point.name, graph, subject.signature(point.name))
 
 
@@ -286,6 +293,8 @@ class Program:
         while drop_unread_items(graph):
             erase_unused(graph)
         graph.lint()
+        if run.recorder.reads is not None:
+            keep_modules(graph, run.recorder.reads.facts(graph))
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 

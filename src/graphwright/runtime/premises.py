@@ -1,0 +1,325 @@
+"""What a capture took for granted of the modules that a program consists of, checked when the captured module runs.
+
+The code of inner modules is part of the captured program: their hooks, their class, their plain attributes and what
+their containers hold were read when it was captured. `expect_modules(self)` at the start of generated code looks
+whether they still are what they were. What it compares with is plain data, by dotted paths, and is kept with the graph:
+it goes where the graph goes. What it looks at in a call is found once for each tree of modules.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from torch import nn
+from torch.nn.modules import module as _torch_module
+
+from graphwright.errors import GuardError
+from graphwright.ir import Graph
+
+__all__ = [
+    "HOOKS",
+    "Bound",
+    "check_modules",
+    "class_name",
+    "facts_of_modules",
+    "forget_modules",
+    "keep_modules",
+    "said_of_modules",
+    "spelled",
+    "unlike_modules",
+]
+
+_MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TABLES = ("_modules", "_parameters", "_buffers")
+_ABSENT: Any = object()
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
+
+# The facts of one module, each left out where there is none:
+#   class    the name of its class
+#   hooks    it was called: by table, the keys of the hooks that it had
+#   values   plain attributes, by name
+#   holds    tables that were walked: by table, the names in it
+#   is_none  parameters, buffers and submodules, by name: whether it is None
+#   absent   names that it did not have
+Facts = Mapping[str, Any]
+
+
+def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
+    """Keep with a graph what its capture took for granted of modules, by path."""
+    if facts:
+        graph.meta[_MODULES] = {path: dict(of_one) for path, of_one in facts.items()}
+
+
+def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
+    """What the capture of a graph took for granted of modules, by path."""
+    return (graph._meta or {}).get(_MODULES) or {}
+
+
+def forget_modules(graph: Graph) -> None:
+    """Take nothing for granted of modules any more: the code of the graph then does not look at them."""
+    if graph.meta.pop(_MODULES, None) is not None:
+        graph._edited()
+
+
+def said_of_modules(facts: Mapping[str, Facts]) -> str:
+    """Say what is taken for granted of modules, in one sentence; of many modules, what most of it is.
+
+    >>> said_of_modules({"": {"values": {"heads": 4}}, "layers": {"holds": {"_modules": ["0", "1"]}, "hooks": {}}})
+    'self.heads is 4; layers holds 0, 1; the code and hooks of 1 module'
+    """
+    alike: dict[str, list[str]] = {}
+    for path, of_one in facts.items():
+        for name, value in of_one.get("values", {}).items():
+            alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
+    said = [
+        f"{'self.' if len(places) > 1 else places[0].rpartition('.')[0] + '.'}{text}"
+        + (f" in {len(places)} modules" if len(places) > 1 else "")
+        for text, places in alike.items()
+    ]
+    holds = [
+        f"{path or 'self'} holds {', '.join(names) or 'nothing'}"
+        for path, of_one in facts.items()
+        for names in of_one.get("holds", {}).values()
+    ]
+    said = [*_few(said), *_few(holds)]
+    called = sum("hooks" in of_one for of_one in facts.values())
+    said += [f"the code and hooks of {called} module{'s' * (called > 1)}"] if called else []
+    return "; ".join(said) or f"the class of {len(facts)} module{'s' * (len(facts) > 1)}"
+
+
+def _few(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= _MOST else [*texts[:_MOST], f"{len(texts) - _MOST} more"]
+
+
+_MOST = 8  # texts of one kind that a sentence has
+
+
+def _dotted(path: str, name: str) -> str:
+    return f"self.{path}.{name}" if path else f"self.{name}"
+
+
+def _shown(value: Any) -> str:
+    return value["function"] if type(value) is dict else repr(value)
+
+
+def spelled(value: Any) -> Any:
+    """A plain attribute as data that compares, and that a file holds: functions by their names."""
+    if isinstance(value, _FUNCTIONS):
+        code = getattr(value, "__code__", None)
+        line = "" if code is None else f":{code.co_firstlineno}"
+        return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
+    return value
+
+
+def class_name(module: nn.Module) -> str:
+    """The name of a module's class, and of the module where it is defined."""
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+# ---- what is unlike
+
+
+def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) -> tuple[str, str]:
+    """Say what of the modules is unlike what it was, and what to do about it; two empty texts where nothing is."""
+    for table in _idle_everywhere(facts):
+        if len(table):
+            return "torch has a module hook for all modules now, which inner modules of the program do not run", _AGAIN
+    for path, of_one in facts.items():
+        module = _module_at(root, path)
+        if not _is_bare(module, of_one):
+            for said, fix in _unlike(module, path, of_one, graph):
+                return said, fix
+    return "", ""
+
+
+def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
+    """The tables of torch's hooks for all modules that are to be empty, if the program called modules."""
+    if not any("hooks" in of_one for of_one in facts.values()):
+        return []
+    return [getattr(_torch_module, f"_global{name}") for name in HOOKS if not facts.get("", {}).get(f"_global{name}")]
+
+
+def _is_bare(module: Any, facts: Facts) -> bool:
+    """Tell whether a module only holds what a graph uses, and was made for that."""
+    return type(module) is nn.Module and facts.get("class") != class_name(module)
+
+
+_AGAIN = "capture the model again"
+
+
+def _module_at(root: nn.Module, path: str) -> Any:
+    module: Any = root
+    for atom in path.split(".") if path else ():
+        module = getattr(module, "_modules", {}).get(atom)
+    return module
+
+
+def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tuple[str, str]]:
+    """Iterate over (what is another than it was, what to do about it)."""
+    where = f"module {path!r}" if path else "the module itself"
+    one_node = f"{_AGAIN}, or capture it with leaf_modules=[{path!r}], which keeps the module one node"
+    if not isinstance(module, nn.Module):
+        if any(_is_below(used, path) for used in _used(graph)):
+            yield f"{where} is no more there", _AGAIN
+        return
+    if path and "class" in facts and not _is_of_class(module, facts["class"]):
+        was, now = facts["class"].rpartition(".")[2], type(module).__qualname__
+        yield f"{where} was a {was} when the program was captured; now it is a {now}", one_node
+    for table, keys in facts.get("hooks", {}).items():
+        now = list(map(str, module.__dict__[table]))
+        if now != list(keys):
+            what = "another hook than" if keys and now else "a hook, and had none" if now else "no hook any more, as"
+            yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
+    if "hooks" in facts and "forward" in module.__dict__:
+        yield f"{where} has a forward of its own now, in the place of its class's", one_node
+    values = {name: spelled(module.__dict__.get(name, _ABSENT)) for name in facts.get("values", {})}
+    for name, was in facts.get("values", {}).items():
+        now = values[name]
+        if type(now) is not type(was) or now != was:
+            said = "it is no more there" if now is _ABSENT else f"now it is {_shown(now)}"
+            what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
+            can_stay_open = type(was) in (bool, int, float)
+            yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
+    for table, names in facts.get("holds", {}).items():
+        yield from _unlike_table(module, path, table, names, graph)
+    for name, was in facts.get("is_none", {}).items():
+        held = _held(module, name)
+        if held is not _ABSENT and (held is None) != was:
+            said = "None" if was else "there"
+            yield f"{_dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
+    for name in facts.get("absent", ()):
+        if _held(module, name) is not _ABSENT:
+            yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+
+
+def _unlike_table(
+    module: nn.Module, path: str, table: str, names: list[str], graph: Graph
+) -> Iterator[tuple[str, str]]:
+    """What has been added to a container, or taken from it: what passes add or remove, the graph uses or does not."""
+    now = list(module.__dict__[table])
+    if now == list(names):
+        return
+    prefix = f"{path}." if path else ""
+    used = _used(graph)
+    more = [name for name in now if name not in names and not any(_is_below(each, prefix + name) for each in used)]
+    fewer = [name for name in names if name not in now and any(_is_below(each, prefix + name) for each in used)]
+    if more or fewer:
+        what = f"has got {', '.join(more)}" if more else f"has lost {', '.join(fewer)}"
+        yield f"{path or type(module).__qualname__} {what} since the program was captured", _AGAIN
+
+
+def _used(graph: Graph) -> set[str]:
+    return {str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")}
+
+
+def _is_below(used: str, path: str) -> bool:
+    return used == path or used.startswith(path + ".")
+
+
+def _held(module: nn.Module, name: str) -> Any:
+    for table in (module.__dict__, *[module.__dict__[name] for name in _TABLES]):
+        if name in table:
+            return table[name]
+    return _ABSENT
+
+
+def _is_of_class(module: nn.Module, name: str) -> bool:
+    """Tell whether a module is of a class, or of one made of it at run time that has the same methods.
+
+    Parametrizations make such a class for their module: `class ParametrizedLinear(Linear)`.
+    """
+    if class_name(module) == name:
+        return True
+    kinds = type(module).__mro__
+    base = next((kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == name), None)
+    return base is not None and base is not nn.Module and type(module).forward is base.forward
+
+
+# ---- what a call looks at
+
+
+class Bound:
+    """The facts of one captured module, as a call looks at them: dicts of its modules, and what is to be in them.
+
+    All comparisons are made in C, without a loop of Python's: about 30 ns a fact.
+    """
+
+    __slots__ = ("_dicts", "_filled", "_idle", "_keys", "_names", "_none", "_own", "_tables", "_then", "_values")
+
+    def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
+        self._idle: list[dict[Any, Any]] = []  # tables of hooks that are to be empty
+        self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
+        self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
+        self._dicts: list[dict[str, Any]] = []  # of attributes, each with a name and the object to be there
+        self._names: list[str] = []
+        self._values: list[Any] = []
+        self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
+        self._none: list[tuple[dict[str, Any], str]] = []  # what is to be None, or not to be there
+        self._filled: list[tuple[dict[str, Any], str]] = []  # what is not to be None
+        self._idle += _idle_everywhere(facts)
+        for path, of_one in facts.items():
+            self._add_path(root, path)
+            module = _module_at(root, path)
+            if isinstance(module, nn.Module) and not _is_bare(module, of_one):
+                self._add(module, of_one)
+        self._then = [dict(table) for table in self._tables]
+
+    def _add_path(self, root: nn.Module, path: str) -> None:
+        module: Any = root
+        for atom in path.split(".") if path else ():
+            table = getattr(module, "_modules", {})
+            if not any(table is known for known in self._tables):
+                self._tables.append(table)
+            module = table.get(atom)
+
+    def _add(self, module: nn.Module, facts: Facts) -> None:
+        state = module.__dict__
+        if "hooks" in facts:
+            self._own.append(state)
+        for table, keys in facts.get("hooks", {}).items():
+            (self._tables if keys else self._idle).append(state[table])
+        for name in facts.get("values", {}):
+            self._dicts.append(state)
+            self._names.append(name)
+            self._values.append(state.get(name, _ABSENT))
+        for table in facts.get("holds", {}):
+            if table == "_modules":
+                self._tables.append(state[table])
+            else:
+                self._keys.append((state[table], list(state[table])))
+        for name, was in facts.get("is_none", {}).items():
+            table = next((state[each] for each in _TABLES if name in state[each]), state)
+            (self._none if was else self._filled).append((table, name))
+        self._none += [(table, name) for name in facts.get("absent", ()) for table in (state, *map(state.get, _TABLES))]
+
+    def holds(self) -> bool:
+        """Tell whether all is as it was when this was made; what is not may still be as good."""
+        return not (
+            any(self._idle)
+            or any(map(_CONTAINS, self._own, repeat("forward")))
+            or self._tables != self._then
+            or not all(map(operator.is_, map(_GET, self._dicts, self._names), self._values))
+            or any(list(table) != names for table, names in self._keys)
+            or any(table.get(name) is not None for table, name in self._none)
+            or any(table.get(name) is None for table, name in self._filled)
+        )
+
+
+_CONTAINS = operator.contains
+_GET: Callable[[dict[str, Any], str], Any] = dict.get
+
+
+def check_modules(root: nn.Module, graph: Graph, known: Bound | None) -> Bound:
+    """Check what is taken for granted of modules; return what the next call looks at. Raises GuardError."""
+    if known is not None and known.holds():
+        return known
+    facts = facts_of_modules(graph)
+    said, fix = unlike_modules(root, facts, graph)
+    if said:
+        raise GuardError(said, at=type(root).__qualname__, fix=fix)
+    return Bound(root, facts)
