@@ -65,10 +65,13 @@ from graphwright.runtime.objects import attribute_names, attributes_of, new_obje
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
+    buffers_of,
     class_name,
     facts_of_modules,
     forget_modules,
+    keep_buffers,
     keep_modules,
+    names_of_hooks,
     spelled,
 )
 from graphwright.runtime.reporting.capture_report import (
@@ -105,6 +108,7 @@ __all__ = [
     "assign_attribute",
     "attribute_names",
     "attributes_of",
+    "buffers_of",
     "captured_module",
     "choose",
     "class_name",
@@ -132,6 +136,7 @@ __all__ = [
     "is_compiled",
     "is_guard",
     "join_facts",
+    "keep_buffers",
     "keep_facts",
     "keep_modules",
     "lazy_graph_text",
@@ -139,6 +144,7 @@ __all__ = [
     "make_graph_module",
     "mark_fork",
     "mark_opaque",
+    "names_of_hooks",
     "new_object",
     "node_context",
     "overhear",

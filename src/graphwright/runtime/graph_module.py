@@ -607,7 +607,7 @@ def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
     if _STATE not in module.__dict__:
         return None
     graph, code = _state(module).only_graph, _python_code(module)
-    if facts_of_modules(graph) and graph._writer is not None and expect_modules in code.globals.values():
+    if any(value is expect_modules for value in code.globals.values()):
         code = graph_to_readable_source(graph, owner=module)  # its other classes have no program that it could miss
     return graph, code
 

@@ -23,17 +23,21 @@ from graphwright.ir import Graph
 __all__ = [
     "HOOKS",
     "Bound",
+    "buffers_of",
     "check_modules",
     "class_name",
     "facts_of_modules",
     "forget_modules",
+    "keep_buffers",
     "keep_modules",
+    "names_of_hooks",
     "said_of_modules",
     "spelled",
     "unlike_modules",
 ]
 
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
+_BUFFERS = "buffers"
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
@@ -41,7 +45,7 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 # The facts of one module, each left out where there is none:
 #   class    the name of its class
-#   hooks    it was called: by table, the keys of the hooks that it had
+#   hooks    it was called: by table, the names of the hooks that it had
 #   values   plain attributes, by name
 #   holds    tables that were walked: by table, the names in it
 #   is_none  parameters, buffers and submodules, by name: whether it is None
@@ -53,6 +57,17 @@ def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
     """Keep with a graph what its capture took for granted of modules, by path."""
     if facts:
         graph.meta[_MODULES] = {path: dict(of_one) for path, of_one in facts.items()}
+
+
+def keep_buffers(graph: Graph, buffers: Mapping[str, bool]) -> None:
+    """Keep with a graph which buffers it registers where it first writes them, by path: whether they persist."""
+    if buffers:
+        graph.meta[_BUFFERS] = dict(buffers)
+
+
+def buffers_of(graph: Graph) -> Mapping[str, bool]:
+    """The buffers that a graph registers, by path: whether they persist."""
+    return (graph._meta or {}).get(_BUFFERS) or {}
 
 
 def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
@@ -116,6 +131,15 @@ def spelled(value: Any) -> Any:
     return value
 
 
+def names_of_hooks(module: nn.Module, table: str) -> list[str]:
+    """The names of the hooks in one table of a module: other hooks have other names."""
+    names = []
+    for hook in module.__dict__[table].values():
+        told = spelled(getattr(hook, "__func__", hook))
+        names.append(told["function"] if type(told) is dict else type(hook).__qualname__)
+    return names
+
+
 def class_name(module: nn.Module) -> str:
     """The name of a module's class, and of the module where it is defined."""
     return f"{type(module).__module__}.{type(module).__qualname__}"
@@ -170,10 +194,10 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     if path and "class" in facts and not _is_of_class(module, facts["class"]):
         was, now = facts["class"].rpartition(".")[2], type(module).__qualname__
         yield f"{where} was a {was} when the program was captured; now it is a {now}", one_node
-    for table, keys in facts.get("hooks", {}).items():
-        now = list(map(str, module.__dict__[table]))
-        if now != list(keys):
-            what = "another hook than" if keys and now else "a hook, and had none" if now else "no hook any more, as"
+    for table in HOOKS if "hooks" in facts else ():
+        hooks, now = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
+        if now != hooks:
+            what = "another hook than" if hooks and now else "a hook, and had none" if now else "no hook any more, as"
             yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
     if "hooks" in facts and "forward" in module.__dict__:
         yield f"{where} has a forward of its own now, in the place of its class's", one_node
@@ -181,7 +205,9 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name, was in facts.get("values", {}).items():
         now = values[name]
         if type(now) is not type(was) or now != was:
-            said = "it is no more there" if now is _ABSENT else f"now it is {_shown(now)}"
+            held = _held(module, name)
+            kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
+            said = f"now it is {kind if now is _ABSENT else _shown(now)}"
             what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
             can_stay_open = type(was) in (bool, int, float)
             yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
@@ -281,8 +307,8 @@ class Bound:
         state = module.__dict__
         if "hooks" in facts:
             self._own.append(state)
-        for table, keys in facts.get("hooks", {}).items():
-            (self._tables if keys else self._idle).append(state[table])
+            for table in HOOKS:
+                (self._tables if facts["hooks"].get(table) else self._idle).append(state[table])
         for name in facts.get("values", {}):
             self._dicts.append(state)
             self._names.append(name)
@@ -303,7 +329,7 @@ class Bound:
             any(self._idle)
             or any(map(_CONTAINS, self._own, repeat("forward")))
             or self._tables != self._then
-            or not all(map(operator.is_, map(_GET, self._dicts, self._names), self._values))
+            or not all(map(operator.is_, map(_GET, self._dicts, self._names, repeat(_ABSENT)), self._values))
             or any(list(table) != names for table, names in self._keys)
             or any(table.get(name) is not None for table, name in self._none)
             or any(table.get(name) is None for table, name in self._filled)
@@ -311,7 +337,7 @@ class Bound:
 
 
 _CONTAINS = operator.contains
-_GET: Callable[[dict[str, Any], str], Any] = dict.get
+_GET: Callable[[dict[str, Any], str, Any], Any] = dict.get
 
 
 def check_modules(root: nn.Module, graph: Graph, known: Bound | None) -> Bound:

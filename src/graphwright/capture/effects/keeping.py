@@ -97,6 +97,7 @@ class _Table:
     now: Any
     before: dict[Any, Any]
     written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
+    transient: set[str] | None = None  # of a table of buffers: those that do not persist
     aside: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that nobody has asked for
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
@@ -156,6 +157,8 @@ class Keeping:
             first = len(self._tables)
             for table in (shell.__dict__, shell._buffers, shell._parameters):
                 self._watch(table, title, prefix, None)
+            buffers = next(table for table in self._tables[first:] if table.now is shell._buffers)
+            buffers.transient = shell._non_persistent_buffers_set
             attributes = next(table for table in self._tables[first:] if table.now is shell.__dict__)
             attributes.aside = aside_of(shell)
             attributes.before.update(attributes.aside)
@@ -402,6 +405,8 @@ class Keeping:
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
             if table.keys is None:
+                if key not in table.before and table.transient is not None:
+                    recorder.ledger.buffers[table.path + key] = key not in table.transient
                 recorder.node("call_function", write_attribute, (table.path + key, value), {}, name="write")
             else:
                 recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})

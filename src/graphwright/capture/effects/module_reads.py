@@ -25,7 +25,7 @@ from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
-from graphwright.runtime import HOOKS, GraphModule, class_name, facts_of_modules, overhear, spelled
+from graphwright.runtime import HOOKS, GraphModule, class_name, facts_of_modules, names_of_hooks, overhear, spelled
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -85,7 +85,7 @@ class ModuleReads:
         if path:
             facts = self._recorder.ledger.module(path)
             facts["class"] = class_name(module)
-            hooks = {name: [_name_of(hook) for hook in getattr(module, name).values()] for name in HOOKS}
+            hooks = {name: names_of_hooks(module, name) for name in HOOKS}
             facts["hooks"] = {name: names for name, names in hooks.items() if names}
 
     def value(self, path: str, name: str, value: Any) -> None:
@@ -260,11 +260,6 @@ class _Modules(_Watched):
 _WATCHED: dict[str, type[_Watched]] = {table.table: table for table in (_Parameters, _Buffers, _Modules)}
 
 
-def _name_of(hook: Any) -> Any:
-    told = spelled(getattr(hook, "__func__", hook))
-    return told["function"] if type(told) is dict else type(hook).__qualname__
-
-
 # ---- classes
 
 _seen: dict[type, bool] = {}
@@ -312,7 +307,9 @@ def _assigned(code: CodeType) -> Iterator[str]:
     owner = code.co_varnames[:1]
     before = None
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "STORE_ATTR" and before is not None:
-            if before.opname == "SWAP" or (before.opname == "LOAD_FAST" and before.argval in owner):  # `+=` swaps
-                yield instruction.argval
+        is_own = before is not None and (
+            before.opname == "SWAP" or (before.opname == "LOAD_FAST" and before.argval in owner)  # `+=` swaps
+        )
+        if is_own and instruction.opname == "STORE_ATTR":
+            yield instruction.argval
         before = instruction

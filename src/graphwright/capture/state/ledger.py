@@ -52,6 +52,7 @@ class Ledger:
         self.reads: dict[Hashable, Read] = {}
         self.asks_kinds = False
         self.modules: dict[str, dict[str, Any]] = {}
+        self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
 
     def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
         """Take a plain value for granted, under a name that is its own: it is guarded before the first operation."""
@@ -79,6 +80,7 @@ class Ledger:
         """Take for granted what another way through the program does, too."""
         self.taken = {**other.taken, **self.taken}
         self.asks_kinds |= other.asks_kinds
+        self.buffers |= other.buffers
         for path, facts in other.modules.items():
             self.modules[path] = join_facts_of(self.module(path), facts)
 
