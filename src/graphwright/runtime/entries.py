@@ -15,7 +15,7 @@ from graphwright.codegen import PythonCode
 from graphwright.errors import GraphError
 from graphwright.ir import Graph
 from graphwright.runtime.dispatch import captures_of
-from graphwright.runtime.premises import Bound, check_modules
+from graphwright.runtime.premises import Bound, bound
 
 __all__ = ["STATE", "Entry", "Graphs", "entry_points_of", "expect_modules", "overhear"]
 
@@ -131,7 +131,8 @@ def expect_modules(module: Any, entry: str = "forward") -> None:
     state = module.__dict__.get(STATE)
     if state is not None:
         called = state.entries[entry]
-        called.bound = check_modules(module, called.graph, called.bound)
+        if called.bound is None or not called.bound.holds():
+            called.bound = bound(module, called.graph)
 
 
 def overhear(module: Any, tell: Callable[[Graph], None]) -> None:

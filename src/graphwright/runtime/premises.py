@@ -23,8 +23,8 @@ from graphwright.ir import Graph
 __all__ = [
     "HOOKS",
     "Bound",
+    "bound",
     "buffers_of",
-    "check_modules",
     "class_name",
     "facts_of_modules",
     "forget_modules",
@@ -275,25 +275,24 @@ class Bound:
     All comparisons are made in C, without a loop of Python's: about 30 ns a fact.
     """
 
-    __slots__ = ("_dicts", "_filled", "_idle", "_keys", "_names", "_none", "_own", "_tables", "_then", "_values")
+    __slots__ = ("_filled", "_idle", "_keys", "_now", "_own", "_tables", "_then", "_values")
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
-        self._idle: list[dict[Any, Any]] = []  # tables of hooks that are to be empty
+        self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
-        self._dicts: list[dict[str, Any]] = []  # of attributes, each with a name and the object to be there
-        self._names: list[str] = []
-        self._values: list[Any] = []
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
-        self._none: list[tuple[dict[str, Any], str]] = []  # what is to be None, or not to be there
-        self._filled: list[tuple[dict[str, Any], str]] = []  # what is not to be None
-        self._idle += _idle_everywhere(facts)
+        reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
+        filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
         for path, of_one in facts.items():
             self._add_path(root, path)
             module = _module_at(root, path)
             if isinstance(module, nn.Module) and not _is_bare(module, of_one):
-                self._add(module, of_one)
+                self._add(module.__dict__, of_one, reads, filled)
         self._then = [dict(table) for table in self._tables]
+        self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
+        self._values = [table.get(name, _ABSENT) for table, name in reads]
+        self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
 
     def _add_path(self, root: nn.Module, path: str) -> None:
         module: Any = root
@@ -303,47 +302,49 @@ class Bound:
                 self._tables.append(table)
             module = table.get(atom)
 
-    def _add(self, module: nn.Module, facts: Facts) -> None:
-        state = module.__dict__
+    def _add(
+        self,
+        state: dict[str, Any],
+        facts: Facts,
+        reads: list[tuple[dict[str, Any], str]],
+        filled: list[tuple[dict[str, Any], str]],
+    ) -> None:
         if "hooks" in facts:
             self._own.append(state)
             for table in HOOKS:
                 (self._tables if facts["hooks"].get(table) else self._idle).append(state[table])
-        for name in facts.get("values", {}):
-            self._dicts.append(state)
-            self._names.append(name)
-            self._values.append(state.get(name, _ABSENT))
+        reads += [(state, name) for name in facts.get("values", {})]
         for table in facts.get("holds", {}):
-            if table == "_modules":
-                self._tables.append(state[table])
-            else:
+            if table != "_modules":
                 self._keys.append((state[table], list(state[table])))
-        for name, was in facts.get("is_none", {}).items():
-            table = next((state[each] for each in _TABLES if name in state[each]), state)
-            (self._none if was else self._filled).append((table, name))
-        self._none += [(table, name) for name in facts.get("absent", ()) for table in (state, *map(state.get, _TABLES))]
+            elif not any(state[table] is known for known in self._tables):
+                self._tables.append(state[table])
+        for name, is_none in facts.get("is_none", {}).items():
+            held = next((state[each] for each in _TABLES if name in state[each]), state)
+            (reads if is_none else filled).append((held, name))
+        absent = facts.get("absent", ())
+        reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
-        return not (
-            any(self._idle)
-            or any(map(_CONTAINS, self._own, repeat("forward")))
-            or self._tables != self._then
-            or not all(map(operator.is_, map(_GET, self._dicts, self._names, repeat(_ABSENT)), self._values))
-            or any(list(table) != names for table, names in self._keys)
-            or any(table.get(name) is not None for table, name in self._none)
-            or any(table.get(name) is None for table, name in self._filled)
-        )
+        if any(self._idle) or self._tables != self._then:
+            return False
+        if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
+            return False
+        if self._values and not all(map(_IS, map(_GET, *self._now), self._values)):
+            return False
+        if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
+            return False
+        return not self._keys or not any(list(table) != names for table, names in self._keys)
 
 
-_CONTAINS = operator.contains
-_GET: Callable[[dict[str, Any], str, Any], Any] = dict.get
+_CONTAINS, _IS = operator.contains, operator.is_
+_GET: Callable[..., Any] = dict.get
+_NONES = repeat(None)
 
 
-def check_modules(root: nn.Module, graph: Graph, known: Bound | None) -> Bound:
-    """Check what is taken for granted of modules; return what the next call looks at. Raises GuardError."""
-    if known is not None and known.holds():
-        return known
+def bound(root: nn.Module, graph: Graph) -> Bound:
+    """Check what a graph takes for granted of modules; return what calls look at. Raises GuardError."""
     facts = facts_of_modules(graph)
     said, fix = unlike_modules(root, facts, graph)
     if said:

@@ -12,6 +12,7 @@ tell.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import sys
 from collections.abc import Iterator
@@ -274,19 +275,59 @@ def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
         for name, value in vars(base).items():
             found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
             for function in found:
-                if isinstance(function, FunctionType):
-                    yield name, function.__code__
+                for inner in _wrapped(function):
+                    yield name, inner.__code__
+
+
+def _wrapped(function: Any) -> Iterator[FunctionType]:
+    """A function, and those that it closes over: what a decorator has wrapped."""
+    if isinstance(function, FunctionType):
+        yield function
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # nothing is in it
+                if isinstance(cell.cell_contents, FunctionType) and cell.cell_contents is not function:
+                    yield from _wrapped(cell.cell_contents)
 
 
 def _is_seen_otherwise(kind: type) -> bool:
-    """Tell whether a class may look at its attributes past `nn.Module.__getattr__`."""
+    """Tell whether what a class does in a call may look at its attributes past `nn.Module.__getattr__`."""
     known = _seen.get(kind)
     if known is None:
         is_own = kind.__getattr__ not in (nn.Module.__getattr__, GraphModule.__getattr__)  # type: ignore[attr-defined]
         is_own |= kind.__getattribute__ is not object.__getattribute__
-        known = is_own or any(_mentions_tables(code) for _, code in _methods(kind))
-        _seen[kind] = known
+        known = _seen[kind] = is_own or any(map(_mentions_tables, _reached(kind)))
     return known
+
+
+def _reached(kind: type) -> list[CodeType]:
+    """The code of the methods that a call may reach: all, short of those that only others name than these reach."""
+    methods: dict[str, list[CodeType]] = {}
+    for name, code in _methods(kind):
+        methods.setdefault(name, []).append(code)
+    is_special = [name for name in methods if name.startswith("__") and name not in _NOT_CALLED]
+    waiting = ["forward", *is_special]
+    reached: dict[str, list[CodeType]] = {}
+    while waiting:
+        name = waiting.pop()
+        if name in methods and name not in reached:
+            reached[name] = methods[name]
+            waiting += [other for code in methods[name] for other in _names(code)]
+    return [code for codes in reached.values() for code in codes]
+
+
+_NOT_CALLED = frozenset(
+    {
+        "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
+        "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getattr__", "__getattribute__",
+    }
+)  # fmt: skip
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
 
 
 def _mentions_tables(code: CodeType) -> bool:

@@ -98,6 +98,18 @@ class Numbers:
             self._recorder.ledger.module(owner).setdefault("values", {})[name] = symbol.hint
         return symbol.hint
 
+    def firm_beside(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """Two values that a branch is to join: a number of a module beside a plain one is the example's.
+
+        `self.p if self.training else 0.0` so stays as short as it is, and is no branch where both are equal.
+        """
+        for value, beside in ((one, other), (other, one)):
+            symbol = symbol_of(value)
+            if symbol is not None and symbol.firmness == 2 and type(beside) in (int, float, bool):
+                plain = self.firm(symbol)
+                return (plain, other) if value is one else (one, plain)
+        return one, other
+
     def input_symbol(self, node: Node, value: Number) -> Symbol:
         """The symbol of a number that is passed to the program."""
         symbol = Symbol(self._recorder, value, "input", (node,), None)
