@@ -69,9 +69,11 @@ from graphwright.runtime.premises import (
     class_name,
     facts_of_modules,
     forget_modules,
+    is_plain,
     keep_buffers,
     keep_modules,
     names_of_hooks,
+    said_of_modules,
     spelled,
 )
 from graphwright.runtime.reporting.capture_report import (
@@ -135,6 +137,7 @@ __all__ = [
     "has_attribute",
     "is_compiled",
     "is_guard",
+    "is_plain",
     "join_facts",
     "keep_buffers",
     "keep_facts",
@@ -155,6 +158,7 @@ __all__ = [
     "reduce_node",
     "refuse_call",
     "report_of",
+    "said_of_modules",
     "save",
     "skip_lazy_graph_modules",
     "spelled",

@@ -8,6 +8,7 @@ it goes where the graph goes. What it looks at in a call is found once for each 
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
@@ -28,6 +29,7 @@ __all__ = [
     "class_name",
     "facts_of_modules",
     "forget_modules",
+    "is_plain",
     "keep_buffers",
     "keep_modules",
     "names_of_hooks",
@@ -41,6 +43,7 @@ _BUFFERS = "buffers"
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
+_CONTAINERS = (list, dict)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 # The facts of one module, each left out where there is none:
@@ -119,7 +122,11 @@ def _dotted(path: str, name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    return value["function"] if type(value) is dict else repr(value)
+    text = value["function"] if type(value) is dict and list(value) == ["function"] else repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+_LONGEST = 80
 
 
 def spelled(value: Any) -> Any:
@@ -128,7 +135,16 @@ def spelled(value: Any) -> Any:
         code = getattr(value, "__code__", None)
         line = "" if code is None else f":{code.co_firstlineno}"
         return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
-    return value
+    return copy.deepcopy(value) if isinstance(value, _CONTAINERS) else value
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is a number, text or the like, or a container of nothing else."""
+    if type(value) in (list, tuple):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+    return value is None or type(value) in (bool, int, float, str)
 
 
 def names_of_hooks(module: nn.Module, table: str) -> list[str]:
@@ -275,12 +291,13 @@ class Bound:
     All comparisons are made in C, without a loop of Python's: about 30 ns a fact.
     """
 
-    __slots__ = ("_filled", "_idle", "_keys", "_now", "_own", "_tables", "_then", "_values")
+    __slots__ = ("_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_tables", "_then", "_values")
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
         self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
+        self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
@@ -289,6 +306,7 @@ class Bound:
             module = _module_at(root, path)
             if isinstance(module, nn.Module) and not _is_bare(module, of_one):
                 self._add(module.__dict__, of_one, reads, filled)
+        self._contents = [copy.deepcopy(table.get(name)) for table, name in self._containers]
         self._then = [dict(table) for table in self._tables]
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
         self._values = [table.get(name, _ABSENT) for table, name in reads]
@@ -313,7 +331,9 @@ class Bound:
             self._own.append(state)
             for table in HOOKS:
                 (self._tables if facts["hooks"].get(table) else self._idle).append(state[table])
-        reads += [(state, name) for name in facts.get("values", {})]
+        for name in facts.get("values", {}):
+            is_filled = isinstance(state.get(name), _CONTAINERS)  # the same one may hold something else
+            (self._containers if is_filled else reads).append((state, name))
         for table in facts.get("holds", {}):
             if table != "_modules":
                 self._keys.append((state[table], list(state[table])))
@@ -334,6 +354,8 @@ class Bound:
         if self._values and not all(map(_IS, map(_GET, *self._now), self._values)):
             return False
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
+            return False
+        if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
             return False
         return not self._keys or not any(list(table) != names for table, names in self._keys)
 

@@ -13,6 +13,7 @@ tell.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import dis
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,16 @@ from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
-from graphwright.runtime import HOOKS, GraphModule, class_name, facts_of_modules, names_of_hooks, overhear, spelled
+from graphwright.runtime import (
+    HOOKS,
+    GraphModule,
+    class_name,
+    facts_of_modules,
+    is_plain,
+    names_of_hooks,
+    overhear,
+    spelled,
+)
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModuleReads", "aside_of"]
 
-_LOOK_UP = nn.Module.__getattr__.__code__
+_LOOK_UP, _DELETE = nn.Module.__getattr__.__code__, nn.Module.__delattr__.__code__
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
 _PLAIN = frozenset({bool, int, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
@@ -54,22 +64,25 @@ class ModuleReads:
         state = shell.__dict__
         aside: dict[str, Any] = {}
         for name, table in _WATCHED.items():
-            state[name] = table(state[name], self, path, aside, isinstance(module, _KEPT_BY_NAME))
+            state[name] = table(shell, self, path, aside)
         prefix = f"{path}." if path else ""
         plan, kind = self._recorder.plan, type(module)
-        is_seen = _is_seen_otherwise(kind)
-        written = _written(kind)
+        uses = _uses(kind)
         for name, value in module.__dict__.items():
             what = type(value)
-            if name in _OWN or (prefix + name, ()) in plan.kept or (what is not float and what not in _PLAIN):
+            if name in _OWN or (prefix + name, ()) in plan.kept:
                 continue
-            is_dynamic = f"self.{prefix}{name}" in plan.dynamic
-            if what is float or (what is int and (is_dynamic or name in written)) or (what is bool and is_dynamic):
-                symbol = self._recorder.numbers.attribute_symbol(prefix + name, value, is_dynamic, name in written)
-                state[name] = as_number(symbol)
-            elif is_seen or name in written or hasattr(kind, name):
+            is_dynamic, is_state = f"self.{prefix}{name}" in plan.dynamic, name in uses.written
+            if what is float or (what is int and (is_dynamic or is_state)) or (what is bool and is_dynamic):
+                state[name] = as_number(
+                    self._recorder.numbers.attribute_symbol(prefix + name, value, is_dynamic, is_state)
+                )
+            elif what in (list, dict, tuple):
+                if name in uses.mentioned and is_plain(value):
+                    self.value(path, name, value)
+            elif what in _PLAIN and (uses.sees_tables or name in uses.written_in_calls or hasattr(kind, name)):
                 self.value(path, name, value)
-            elif state.get(name) is value:
+            elif what in _PLAIN and state.get(name) is value:
                 aside[name] = state.pop(name)
         if isinstance(module, GraphModule):
             overhear(shell, lambda graph: self._expected(path, graph))
@@ -170,14 +183,13 @@ def aside_of(shell: nn.Module) -> dict[str, Any]:
 class _Watched(dict[str, Any]):
     """A table of a shell, which tells what the program reads of it."""
 
-    __slots__ = ("_aside", "_is_kept_by_name", "_path", "_reads")
+    __slots__ = ("_aside", "_is_kept_by_name", "_path", "_reads", "_state")
     table = ""
 
-    def __init__(
-        self, table: dict[str, Any], reads: ModuleReads, path: str, aside: dict[str, Any], is_kept_by_name: bool
-    ) -> None:
-        super().__init__(table)
-        self._reads, self._path, self._aside, self._is_kept_by_name = reads, path, aside, is_kept_by_name
+    def __init__(self, shell: nn.Module, reads: ModuleReads, path: str, aside: dict[str, Any]) -> None:
+        super().__init__(shell.__dict__[self.table])
+        self._state, self._reads, self._path, self._aside = shell.__dict__, reads, path, aside
+        self._is_kept_by_name = isinstance(shell, _KEPT_BY_NAME)
 
     def _walked(self, frame: FrameType) -> None:
         if self._reads.is_program(frame):
@@ -228,7 +240,12 @@ class _Parameters(_Tensors):
     def __contains__(self, name: object) -> bool:
         if dict.__contains__(self, name):
             return True
-        return name in self._aside and sys._getframe(1).f_code is _LOOK_UP
+        if name not in self._aside:
+            return False
+        code = sys._getframe(1).f_code
+        if code is _DELETE:  # which looks in `__dict__` last
+            self._state[str(name)] = self._aside.pop(str(name))
+        return code is _LOOK_UP
 
     def __getitem__(self, name: str) -> Any:
         if name in self._aside and not dict.__contains__(self, name):
@@ -263,8 +280,38 @@ _WATCHED: dict[str, type[_Watched]] = {table.table: table for table in (_Paramet
 
 # ---- classes
 
-_seen: dict[type, bool] = {}
-_writes: dict[type, frozenset[str]] = {}
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Uses:
+    """What a class does with its own attributes, as its code says."""
+
+    written: frozenset[str]  # assigned to `self` outside of the constructor
+    written_in_calls: frozenset[str]  # by what `forward` may reach
+    mentioned: frozenset[str]  # by what `forward` may reach
+    sees_tables: bool  # whether a call may look at attributes past `nn.Module.__getattr__`
+
+
+_known: dict[type, _Uses] = {}
+
+
+def _uses(kind: type) -> _Uses:
+    known = _known.get(kind)
+    if known is None:
+        methods: dict[str, list[CodeType]] = {}
+        for name, code in _methods(kind):
+            methods.setdefault(name, []).append(code)
+        reached = _reached(methods)
+        is_own = kind.__getattr__ not in (nn.Module.__getattr__, GraphModule.__getattr__)  # type: ignore[attr-defined]
+        is_own |= kind.__getattribute__ is not object.__getattribute__
+        every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
+        mentioned = frozenset(name for code in reached for name in _names(code))
+        known = _known[kind] = _Uses(
+            frozenset(name for code in every for name in _assigned(code)),
+            frozenset(name for code in reached for name in _assigned(code)),
+            mentioned,
+            is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
+        )
+    return known
 
 
 def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
@@ -289,23 +336,9 @@ def _wrapped(function: Any) -> Iterator[FunctionType]:
                     yield from _wrapped(cell.cell_contents)
 
 
-def _is_seen_otherwise(kind: type) -> bool:
-    """Tell whether what a class does in a call may look at its attributes past `nn.Module.__getattr__`."""
-    known = _seen.get(kind)
-    if known is None:
-        is_own = kind.__getattr__ not in (nn.Module.__getattr__, GraphModule.__getattr__)  # type: ignore[attr-defined]
-        is_own |= kind.__getattribute__ is not object.__getattribute__
-        known = _seen[kind] = is_own or any(map(_mentions_tables, _reached(kind)))
-    return known
-
-
-def _reached(kind: type) -> list[CodeType]:
-    """The code of the methods that a call may reach: all, short of those that only others name than these reach."""
-    methods: dict[str, list[CodeType]] = {}
-    for name, code in _methods(kind):
-        methods.setdefault(name, []).append(code)
-    is_special = [name for name in methods if name.startswith("__") and name not in _NOT_CALLED]
-    waiting = ["forward", *is_special]
+def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:
+    """The code of the methods that a call may reach: those that `forward` names, and that these name."""
+    waiting = ["forward", *[name for name in methods if name.startswith("__") and name not in _NOT_CALLED]]
     reached: dict[str, list[CodeType]] = {}
     while waiting:
         name = waiting.pop()
@@ -315,12 +348,10 @@ def _reached(kind: type) -> list[CodeType]:
     return [code for codes in reached.values() for code in codes]
 
 
-_NOT_CALLED = frozenset(
-    {
-        "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
-        "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getattr__", "__getattribute__",
-    }
-)  # fmt: skip
+_NOT_CALLED = frozenset({
+    "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
+    "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getattr__", "__getattribute__",
+})  # fmt: skip
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -330,23 +361,9 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(const)
 
 
-def _mentions_tables(code: CodeType) -> bool:
-    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return not {"__dict__", "vars"}.isdisjoint(code.co_names) or any(map(_mentions_tables, inner))
-
-
-def _written(kind: type) -> frozenset[str]:
-    """The attributes that a class assigns to `self` outside of its constructor."""
-    known = _writes.get(kind)
-    if known is None:
-        found = {attr for name, code in _methods(kind) if name != "__init__" for attr in _assigned(code)}
-        known = _writes[kind] = frozenset(found)
-    return known
-
-
 def _assigned(code: CodeType) -> Iterator[str]:
-    owner = code.co_varnames[:1]
-    before = None
+    """The attributes that a method assigns to its first argument."""
+    owner, before = code.co_varnames[:1], None
     for instruction in dis.get_instructions(code):
         is_own = before is not None and (
             before.opname == "SWAP" or (before.opname == "LOAD_FAST" and before.argval in owner)  # `+=` swaps
