@@ -211,6 +211,15 @@ class TypedNumbers(Numbers, Protocol):
     def training_symbol(self, prefix: str, value: bool) -> Symbol:
         """The symbol of a module's training flag."""
 
+    def attribute_symbol(self, path: str, value: Number, is_dynamic: bool, is_state: bool) -> Symbol:
+        """The symbol of a number that a module has, which the graph reads at each call."""
+
+    def firm_beside(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """Two values that a branch is to join: a number of a module beside a plain one is the example's."""
+
+    def firm(self, symbol: Symbol) -> Number:
+        """Answer what Python asks of numbers of modules, and take these for granted."""
+
     def input_symbol(self, node: Node, value: Number) -> Symbol:
         """The symbol of a number that is passed to the program."""
 

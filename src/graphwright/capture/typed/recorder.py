@@ -31,6 +31,7 @@ from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
 from graphwright.capture.flow.loops import Loops
@@ -100,6 +101,7 @@ class Recorder:
         self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
+        self.reads: ModuleReads | None = None  # what the program reads of its modules
         self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
@@ -173,6 +175,7 @@ class Recorder:
     def own_tensors(self, shells: Shells) -> None:
         """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
         self.shells = shells
+        self.reads = ModuleReads(self, shells)
         for module, shell in shells.all():
             path = shells.path(module)
             prefix = f"{path}." if path else ""
@@ -231,6 +234,8 @@ class Recorder:
             self.questions.optionals.admit(shell.forward, args, kwargs)
         for state in self.states:
             state.watch(shell)
+        if self.reads is not None:
+            self.reads.entered(module, path)
         self.scope = Scope(path, type(module), count, outer)
         try:
             result = nn.Module._call_impl(shell, *args, **kwargs)

@@ -178,7 +178,7 @@ def entries_of(graph: Graph, place: str = "") -> list[ReportEntry]:
     """
 
     def at(guard: Guard) -> str:
-        has_line = ":" in guard.at or CAPTURE in (guard.node._meta or {})
+        has_line = ":" in guard.at or (guard.node is not None and CAPTURE in (guard.node._meta or {}))
         return guard.at if has_line else place or guard.at
 
     guards = dict.fromkeys([ReportEntry("guard", guard.what, at(guard)) for guard in guards_of(graph)])
