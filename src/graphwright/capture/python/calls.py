@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.calls.modes import MODES, mode_asked
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
@@ -77,6 +78,9 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     except TypeError as error:
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
             raise
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.Tensor):
+            return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
         return recorder.torch_function(function, args, kwargs)
 
 
@@ -121,6 +125,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
     torch.broadcast_shapes: (shape_of_all,), torch.set_grad_enabled: (grad_mode_set,),
+    **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up)},

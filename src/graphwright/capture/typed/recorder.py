@@ -22,6 +22,7 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
+from graphwright.capture.calls.modes import STAND_INS
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -65,6 +66,7 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
+from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
@@ -140,7 +142,7 @@ class Recorder:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
-            with capturing(self), _RecordingMode(self):
+            with capturing(self), standing_in(STAND_INS), _RecordingMode(self):
                 result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
