@@ -2,15 +2,16 @@
 
 A region that changes nothing while the program is captured still matters where the caller's own state is another, so
 what counts is the entering, not the state at each operation. The function mode sees how grad mode is set. Autocast asks
-each function mode for its class when it is entered and left, which tells. Inference mode is noticed at the next
-operation.
+each function mode for its class when it is entered and left, which tells. What sets inference mode stands under another
+name while a program is captured (modes.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
+_INFERENCE_MODE = torch._C._InferenceMode
 _GRAD_FILE = grad_mode.__file__
 _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__code__: False}
 
@@ -109,6 +111,26 @@ class Ambient:
         else:
             self._enter(("inference", now), torch.inference_mode, *(() if now else (False,))).grad = not now
 
+    def inference_mode(self, enabled: Any) -> contextlib.AbstractContextManager[None]:
+        """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
+        symbol = symbol_of(enabled)
+        return self._inference_region(enabled, bool(enabled if symbol is None else symbol.sample))
+
+    @contextlib.contextmanager
+    def _inference_region(self, flag: Any, enabled: bool) -> Iterator[None]:
+        self.notice()
+        key = "inference", object()
+        region = self._enter(key, torch.inference_mode, *(() if flag is True else (flag,)))
+        region.grad = not flag if type(flag) is bool else None
+        before, self._is_inference = self._is_inference, enabled
+        try:
+            with _INFERENCE_MODE(enabled):
+                yield
+        finally:
+            self._is_inference = before
+            if self._recorder.pending is None:
+                self._leave(key)
+
     # ---- grad mode
 
     def set_grad_mode(self, enabled: bool) -> None:
@@ -117,9 +139,6 @@ class Ambient:
         context, method = _grad_context(sys._getframe(1))
         key = "grad", id(context)
         flag, self.flag = enabled if self.flag is None else self.flag, None
-        symbol = symbol_of(enabled)
-        if symbol is not None:  # of code that is not converted
-            enabled = bool(symbol.sample)
         self._recorder.keep.append(context)  # known by its id
         if method in ("__exit__", "__call__"):
             self._leave(key)

@@ -7,6 +7,7 @@ program: it chooses between ways that give the same.
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import sys
@@ -21,19 +22,23 @@ from graphwright.capture.conversion.conversion import compares_with_flag, is_con
 from graphwright.capture.numbers.keys import is_fixed
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.source.origins import is_internal, is_ours, user_frame
-from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
+from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["is_asked_by_program", "is_read_at_the_call", "read_at_the_call", "read_mode"]
+__all__ = ["is_asked_by_program", "is_read_at_the_call", "on_any_way", "read_at_the_call", "read_mode"]
 
 _ATTRIBUTES = frozenset({"requires_grad", "is_leaf", "retains_grad", "_version", "output_nr"})
 _METHODS = frozenset({"is_inference"})
 _MAY_BE_NONE = frozenset({"grad", "grad_fn"})
 _ALL = _ATTRIBUTES | _METHODS | _MAY_BE_NONE
+# Of these, two reads of a tensor that is not written to between them give the same.
+_LASTS = frozenset({"requires_grad", "is_leaf", "is_inference", "grad_fn"})
+_SOME = torch.ones(1, requires_grad=True).clone().grad_fn  # on a way that the example does not take
+_WANT_GRADIENT = frozenset({"retain_grad", "register_hook", "register_post_accumulate_grad_hook"})
 _LAYERS = os.path.dirname(nn.modules.__file__)
 
 
@@ -63,9 +68,13 @@ def read_at_the_call(recorder: TypedCapture, name: str, tensor: torch.Tensor) ->
         value = value() if name in _METHODS else value
     if name == "grad":
         return _gradient(recorder, tensor, node, value)
+    key = None
+    if name in _LASTS and isinstance(tensor, TensorProxy):
+        key = name, id(tensor), *recorder.writes.stamp(tensor)
     if name == "grad_fn":
-        return None if _is_none(recorder, node, value is None) else ObjectProxy(recorder, value, node)
-    return _number(recorder, node, value)
+        return None if _is_none(recorder, node, value is None, key) else ObjectProxy(recorder, value or _SOME, node)
+    recorder.keep.append(tensor)  # known by its id
+    return _number(recorder, node, value, key)
 
 
 def read_mode(recorder: TypedCapture, function: Callable[..., bool], value: bool) -> Any:
@@ -73,7 +82,7 @@ def read_mode(recorder: TypedCapture, function: Callable[..., bool], value: bool
     return _number(recorder, recorder.node("call_function", function, (), {}, function.__name__), value)
 
 
-def _number(recorder: TypedCapture, node: Node, value: Any) -> Any:
+def _number(recorder: TypedCapture, node: Node, value: Any, key: Any = None) -> Any:
     """The number of the program that a node reads; one that was a key in an earlier pass is the example's."""
     recorder.keep.append(node)  # known by its id
     frame = user_frame(sys._getframe(1))
@@ -81,7 +90,18 @@ def _number(recorder: TypedCapture, node: Node, value: Any) -> Any:
         recorder.questions.staging.stage(frame)
     number = as_number(recorder.numbers.input_symbol(node, value))
     number.node.site = recorder.site()
+    number.node.key = key or number.node.key
     return recorder.questions.guards.guard(number.node) if is_fixed(recorder, number.node) else number
+
+
+def on_any_way(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of Tensor, to be run on examples: one that wants a gradient, on a way that the example does not take."""
+    return functools.partial(_wanting_gradient, function) if name in _WANT_GRADIENT else function
+
+
+def _wanting_gradient(function: Callable[..., Any], example: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    taken = example if example.requires_grad else example.detach().requires_grad_()
+    return function(taken, *args, **kwargs)
 
 
 def _gradient(recorder: TypedCapture, tensor: torch.Tensor, node: Node, example: torch.Tensor | None) -> Any:
@@ -101,8 +121,10 @@ def _gradient(recorder: TypedCapture, tensor: torch.Tensor, node: Node, example:
     return proxy
 
 
-def _is_none(recorder: TypedCapture, node: Node, hint: Any) -> bool:
+def _is_none(recorder: TypedCapture, node: Node, hint: Any, key: Any = None) -> bool:
     """Tell whether a node gives None in a call: the program goes both ways."""
     asked = recorder.node("call_function", operator.is_, (node, None), {}, "is_none")
     recorder.keep.append(asked)  # known by its id
-    return bool(recorder.questions.decide(symbol_of(recorder.numbers.of_node(asked, hint, bool))))
+    symbol = recorder.numbers.of_node(asked, hint, bool).node
+    symbol.key, symbol.is_data = key or symbol.key, hint is UNKNOWN
+    return bool(recorder.questions.decide(symbol))

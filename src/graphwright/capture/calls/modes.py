@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,12 +19,13 @@ from graphwright.capture.calls.gradients import is_asked_by_program, read_mode
 from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.regions import first_operation
 from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import symbol_of
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["MODES", "STAND_INS", "mode_asked", "take_mode"]
+__all__ = ["MODES", "mode_asked", "stand_ins", "take_mode"]
 
 
 def _grad_mode(recorder: TypedCapture, function: Callable[..., Any]) -> Any:
@@ -104,8 +105,71 @@ def _standing(function: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
+def _set_grad_enabled(enabled: Any) -> None:
+    """`torch._C._set_grad_enabled`, also of a number that only a run knows, which C++ does not take."""
+    recorder, symbol = running(), symbol_of(enabled)
+    if recorder is not None and recorder.typed is not None and symbol is not None:
+        recorder.typed.ambient.flag, enabled = enabled, bool(symbol.sample)
+    _SET_GRAD_ENABLED(enabled)
+
+
+def _inference_mode_of(enabled: Any) -> Any:
+    """`torch._C._InferenceMode`: a context, which is a region where the program enters it."""
+    recorder = running()
+    if recorder is None or recorder.typed is None or recorder.pending is not None or not _is_program_running():
+        return _INFERENCE_MODE(enabled)
+    return recorder.typed.ambient.inference_mode(enabled)
+
+
+def _is_program_running() -> bool:
+    """Tell whether operations come to the capture: not while one is being recorded, or run on examples."""
+    is_on = torch._C._get_torch_function_state() == _ENABLED  # type: ignore[attr-defined]
+    return is_on and torch._C._len_torch_function_stack() > 0
+
+
+_ENABLED = torch._C._TorchFunctionState.ENABLED  # type: ignore[attr-defined]
+_SET_GRAD_ENABLED, _INFERENCE_MODE = torch._C._set_grad_enabled, torch._C._InferenceMode
 _STANDING = {function: _standing(function) for function in _ANSWERS}
-STAND_INS = tuple([(vars(torch), function.__name__, standing) for function, standing in _STANDING.items()])
+_TORCHS = (
+    *[(vars(torch), function.__name__, standing) for function, standing in _STANDING.items()],
+    (vars(torch._C), "_set_grad_enabled", _set_grad_enabled), (vars(torch._C), "_InferenceMode", _inference_mode_of),
+)  # fmt: skip
 # What may be called is torch's own function, where the program has it under a name of its own, or what stands for it.
 _ASKED = {asked: function for function, standing in _STANDING.items() for asked in (function, standing)}
 MODES = tuple(_ASKED)
+
+
+class _OtherNames:
+    """Where the modules of this process have such a function under a name of their own: `from torch import ...`."""
+
+    def __init__(self) -> None:
+        self._looked_at: set[str] = set()
+        self._count = 0
+        self._found: list[StandIn] = []
+
+    def all(self) -> list[StandIn]:
+        """Look at the modules that were imported since the last time: about 10 ms for two thousand of them."""
+        if len(sys.modules) != self._count:
+            self._count = len(sys.modules)
+            for name, module in list(sys.modules.items()):
+                if name not in self._looked_at and name != "__main__":
+                    self._looked_at.add(name)
+                    is_torchs = name.partition(".")[0] == "torch"
+                    self._found += [] if is_torchs else _found_in(getattr(module, "__dict__", None) or {})
+        return [(names, name, standing) for names, name, standing in self._found if names.get(name) is _ASKED[standing]]
+
+
+StandIn = tuple[dict[str, Any], str, Any]
+_OTHERS = _OtherNames()
+
+
+def _found_in(names: dict[str, Any]) -> list[StandIn]:
+    held = [(name, value) for name, value in list(names.items()) if type(value) is BuiltinFunctionType]
+    return [(names, name, _STANDING[value]) for name, value in held if value in _STANDING]
+
+
+def stand_ins(function: Any) -> list[StandIn]:
+    """What stands where while a function is captured: (global variables, name, what stands there)."""
+    spaces = vars(sys.modules["__main__"]), getattr(getattr(function, "__func__", function), "__globals__", {})
+    own = [entry for space in {id(space): space for space in spaces}.values() for entry in _found_in(space)]
+    return [*_TORCHS, *_OTHERS.all(), *own]

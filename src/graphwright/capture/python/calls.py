@@ -41,7 +41,6 @@ from graphwright.capture.python.messages import asserted, checked, printed
 from graphwright.capture.python.number_calls import (
     divided,
     extreme,
-    grad_mode_set,
     length,
     looked_up,
     number,
@@ -124,7 +123,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
         (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace, heapq.merge), (_HEAP,)
     ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
-    torch.broadcast_shapes: (shape_of_all,), torch.set_grad_enabled: (grad_mode_set,),
+    torch.broadcast_shapes: (shape_of_all,),
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -495,6 +496,9 @@ class TypedAmbient(Ambient, Protocol):
 
     def made_without_dtype(self, context: Any) -> None:
         """Note that a context of autocast takes the dtype of the one around it."""
+
+    def inference_mode(self, enabled: Any) -> AbstractContextManager[None]:
+        """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
 
     def set_grad_mode(self, enabled: bool) -> None:
         """Record and do what `torch._C._set_grad_enabled` is called for."""
