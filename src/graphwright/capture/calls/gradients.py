@@ -22,8 +22,10 @@ from graphwright.capture.conversion.conversion import compares_with_flag, is_con
 from graphwright.capture.numbers.keys import is_fixed
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.source.origins import is_internal, is_ours, user_frame
+from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
 if TYPE_CHECKING:
@@ -37,9 +39,24 @@ _MAY_BE_NONE = frozenset({"grad", "grad_fn"})
 _ALL = _ATTRIBUTES | _METHODS | _MAY_BE_NONE
 # Of these, two reads of a tensor that is not written to between them give the same.
 _LASTS = frozenset({"requires_grad", "is_leaf", "is_inference", "grad_fn"})
-_SOME = torch.ones(1, requires_grad=True).clone().grad_fn  # on a way that the example does not take
 _WANT_GRADIENT = frozenset({"retain_grad", "register_hook", "register_post_accumulate_grad_hook"})
 _LAYERS = os.path.dirname(nn.modules.__file__)
+
+
+class _Backward:
+    """Stands for the example's `grad_fn`: that there is one is known, what it is follows from what came before."""
+
+    def __init__(self, recorder: TypedCapture) -> None:
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        raise refusal(
+            CaptureError(
+                f"the program looks into how a tensor was computed: grad_fn.{name}",
+                at=self._recorder.where(),
+                fix="ask whether it is None only, or make the function that looks a leaf: leaf_functions=[...]",
+            )
+        )
 
 
 def is_asked_by_program(frame: FrameType | None) -> bool:
@@ -72,7 +89,9 @@ def read_at_the_call(recorder: TypedCapture, name: str, tensor: torch.Tensor) ->
     if name in _LASTS and isinstance(tensor, TensorProxy):
         key = name, id(tensor), *recorder.writes.stamp(tensor)
     if name == "grad_fn":
-        return None if _is_none(recorder, node, value is None, key) else ObjectProxy(recorder, value or _SOME, node)
+        return (
+            None if _is_none(recorder, node, value is None, key) else ObjectProxy(recorder, _Backward(recorder), node)
+        )
     recorder.keep.append(tensor)  # known by its id
     return _number(recorder, node, value, key)
 

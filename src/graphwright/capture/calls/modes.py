@@ -154,11 +154,12 @@ class _OtherNames:
             for name, module in list(sys.modules.items()):
                 if name not in self._looked_at and name != "__main__":
                     self._looked_at.add(name)
-                    is_torchs = name.partition(".")[0] == "torch"
-                    self._found += [] if is_torchs else _found_in(getattr(module, "__dict__", None) or {})
+                    is_program = name.partition(".")[0] not in _LIBRARIES
+                    self._found += _found_in(getattr(module, "__dict__", None) or {}) if is_program else []
         return [(names, name, standing) for names, name, standing in self._found if names.get(name) is _ASKED[standing]]
 
 
+_LIBRARIES = ("torch", __name__.partition(".")[0])
 StandIn = tuple[dict[str, Any], str, Any]
 _OTHERS = _OtherNames()
 

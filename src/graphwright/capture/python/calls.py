@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from graphwright.capture.calls.modes import MODES, mode_asked
+from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
@@ -50,6 +51,7 @@ from graphwright.capture.python.number_calls import (
 from graphwright.capture.python.substitutes import is_refused, substitute
 from graphwright.capture.source.caches import without_cache
 from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import is_symbolic
 
 __all__ = ["call"]
 
@@ -76,11 +78,18 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return called(*args, **kwargs)
     except TypeError as error:
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
-            raise
+            if not isinstance(function, type) or not is_refused_number(error):
+                raise
+            return called(*map(_answered, args), **{name: _answered(value) for name, value in kwargs.items()})
         owner = getattr(function, "__self__", None)
         if isinstance(owner, torch.Tensor):
             return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
         return recorder.torch_function(function, args, kwargs)
+
+
+def _answered(value: Any) -> Any:
+    """A plain number in place of one that only a run knows: for a class that takes no other."""
+    return value if not is_symbolic(value) else value.node.recorder.questions.answer(value.node)
 
 
 Handler = Callable[..., Any]
