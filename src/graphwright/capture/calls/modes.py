@@ -86,7 +86,8 @@ def take_mode(recorder: TypedCapture, function: Callable[..., Any], args: tuple[
             return graph.call_function(function, args)
 
     text = f"torch.{function.__name__}({', '.join(map(repr, args))})"
-    recorder.ledger.take(text, function(*args), make, text)
+    is_enabled = function is torch.is_autocast_enabled and args  # which dtypes may follow from, too
+    recorder.ledger.take(f"autocast_{args[0]}" if is_enabled else text, function(*args), make, text)
 
 
 def _standing(function: Callable[..., Any]) -> Callable[..., Any]:
