@@ -315,7 +315,7 @@ class Inputs:
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
         kinds: dict[str, tuple[Any, ...]] = {}
         for name, (make, kind) in self._kinds.items():
-            if name not in facts and (asks_all or "dtype" in ledger.asked.get(name, ())):
+            if name not in facts and (asks_all or ledger.asked.get(name, set()) & {"dtype", "class"}):
                 kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
