@@ -16,6 +16,7 @@ import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.premises import facts_of_modules, said_of_modules
 
 __all__ = [
     "CAPTURE",
@@ -198,10 +199,11 @@ class Guard:
     """One thing that a capture took for granted, and the node that checks it.
 
     `what` is taken for granted, `at` the user's line or the name of the program, `name` the input if it is about one.
+    What is taken for granted of modules is no node: `expect_modules(self)` in the code checks it.
     """
 
     text: str
-    node: Node
+    node: Node | None
     what: str = ""
     at: str = ""
     name: str = ""
@@ -222,7 +224,9 @@ def is_guard(node: Node) -> bool:
 
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
-    return [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+    facts = facts_of_modules(graph)
+    of_modules = [Guard(said, None, said)] if facts and (said := said_of_modules(facts)) else []
+    return of_modules + [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
 
 
 def _of_one(node: Node) -> list[Guard]:

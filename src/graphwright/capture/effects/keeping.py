@@ -38,6 +38,7 @@ from graphwright.capture.effects.held_tables import (
     sets_plainly,
 )
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, is_same, joined
+from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -111,6 +112,8 @@ class _Table:
     now: Any
     before: dict[Any, Any]
     written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
+    transient: set[str] | None = None  # of a table of buffers: those that do not persist
+    aside: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that nobody has asked for
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
@@ -120,7 +123,7 @@ class _Table:
             if before is not value and not is_same(before, value):
                 yield key, before, value
         for key, before in self.before.items():
-            if key not in now:
+            if key not in now and key not in self.aside:
                 yield key, before, _ABSENT
 
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
@@ -194,6 +197,11 @@ class Keeping:
         first = len(self._tables)
         for table in (shell.__dict__, shell._buffers, shell._parameters):
             self._watch(table, title, prefix, None)
+        buffers = next(table for table in self._tables[first:] if table.now is shell._buffers)
+        buffers.transient = shell._non_persistent_buffers_set
+        attributes = next(table for table in self._tables[first:] if table.now is shell.__dict__)
+        attributes.aside = aside_of(shell)
+        attributes.before.update(attributes.aside)
         self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
 
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
@@ -489,6 +497,8 @@ class Keeping:
         for (table, key, now), value in zip(found, values, strict=True):
             path = table.dotted(key)
             if path:
+                if table.keys is None and key not in table.before and table.transient is not None:
+                    recorder.ledger.buffers[path] = key not in table.transient
                 recorder.node("call_function", write_attribute, (path, value), {}, name="write")
             elif isinstance(key, Field):
                 owner = self._read((table.path, table.keys))

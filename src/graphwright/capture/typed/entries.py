@@ -264,8 +264,19 @@ def check_names(
     static: frozenset[str],
     dynamic: frozenset[str],
     inputs: list[tuple[inspect.Signature, list[tuple[tuple[Any, ...], dict[str, Any]]]]],
+    root: nn.Module | None = None,
 ) -> None:
-    """Raise CaptureError for names of inputs that no example has, and for those of `dynamic` that cannot be."""
+    """Raise CaptureError for names of inputs that no example has, and for those of `dynamic` that cannot be.
+
+    `self.layers.0.scale` is an attribute of a module of `root`, a number or truth.
+    """
+    for name in sorted(name for name in dynamic if name.startswith("self.")):
+        if type(_attribute(root, name.removeprefix("self."))) not in (bool, int, float):
+            raise CaptureError(
+                f"dynamic names {name!r}, which is no number or bool that a module has",
+                fix="name it by its path in the model: dynamic=['self.layers.0.scale']",
+            )
+    dynamic = frozenset(name for name in dynamic if not name.startswith("self."))
     if not (static or dynamic):
         return
     known: dict[str, Any] = {}
@@ -292,6 +303,15 @@ def check_names(
                 f"dynamic names {name!r}, which is {known[name]!r}: only bools can stay open that are not open anyway",
                 fix="leave it out, and pass an example for each value: examples=[...]",
             )
+
+
+def _attribute(root: nn.Module | None, path: str) -> Any:
+    """A plain attribute of a module of the program, None for what is none."""
+    *owners, name = path.split(".")
+    value: Any = root
+    for owner in owners:
+        value = getattr(value, "_modules", {}).get(owner)
+    return None if value is None else value.__dict__.get(name)
 
 
 def _paths(name: str, value: Any, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
