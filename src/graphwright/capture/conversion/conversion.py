@@ -155,7 +155,7 @@ def compares_with_flag(code: CodeType) -> bool:
     """Tell whether a function asks whether a value is True or False itself: `x.requires_grad is True`."""
     known = _flagged.get(code)
     if known is None:
-        definition = _definition(code) if _IS in code.co_code[::2] else None
+        definition = definition_of(code) if _IS in code.co_code[::2] else None
         known = _flagged[code] = definition is not None and any(
             isinstance(each, ast.Compare)
             and any(
