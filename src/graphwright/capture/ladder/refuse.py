@@ -106,16 +106,17 @@ class Refusals:
         restart = self._around_draw() if code.co_name.startswith("_") else None
         return restart or self.outline(frame, "it draws random numbers")
 
-    def refuse_draw(self, site: CallSite) -> None:
+    def refuse_draw(self, site: CallSite, of_iterator: bool = False) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
         restart = self._around_draw()
         if restart is not None:
             raise self._capture.questions.restart(restart)
-        error = CaptureError(
-            "the program draws random numbers of Python's or NumPy's, which the graph would keep for ever",
-            at=site.line(),
-            fix="draw with torch, or keep the function that draws as one node: leaf_functions=[...]",
-        )
+        what = "draws random numbers of Python's or NumPy's, which the graph would keep for ever"
+        fix = "draw with torch, or keep the function that draws as one node: leaf_functions=[...]"
+        if of_iterator:
+            what = "takes an item of an iterator that goes on from call to call: the graph would keep it for ever"
+            fix = "count in an attribute of the module: self.step += 1"
+        error = CaptureError(f"the program {what}", at=site.line(), fix=fix)
         self.refuse(error, "data")
 
     def _around_draw(self) -> BaseException | None:

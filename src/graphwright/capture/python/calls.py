@@ -21,6 +21,7 @@ import torch
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
 from graphwright.capture.python.iterables import (
@@ -62,6 +63,7 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     recorder = running()
     if recorder is None:
         return function(*args, **kwargs)
+    function = original_of(function)
     if type(function) not in _ARE_UNCACHED:
         function = without_cache(function)
     for handler in _handlers(function):

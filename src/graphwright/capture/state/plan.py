@@ -11,6 +11,7 @@ import dataclasses
 import linecache
 import os
 import time
+from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -98,6 +99,9 @@ class Plan:
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
+    overheard: dict[Any, Any] = dataclasses.field(default_factory=dict)  # stand-ins under names of the program's own
+    sets_torch_state: bool = False  # whether functions of the program may set the state of torch's own generator
+    put_back: Callable[[], None] | None = None  # puts the process's random states back to where they were at first
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
     is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)

@@ -36,6 +36,8 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
+from graphwright.capture.outside.python_draws import copied_iterator
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
@@ -177,6 +179,10 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
+                    elif isinstance(value, torch.Generator):
+                        shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
+                    elif hasattr(type(value), "__next__"):
+                        shell.__dict__[name] = copied_iterator(value)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -490,6 +496,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
+        if kind is GeneratorProxy:
+            return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):
