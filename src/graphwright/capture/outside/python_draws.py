@@ -16,8 +16,9 @@ import gc
 import random
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from types import FrameType, GeneratorType
+from types import BuiltinFunctionType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -144,6 +145,13 @@ def has_state(value: Any) -> bool:
     """Tell whether a value that a program holds has a state to look at: a generator of numbers, or an iterator."""
     kind = type(value)
     return (issubclass(kind, (*GENERATORS, torch._C.Generator)) and kind is not GeneratorProxy) or _is_iterator(value)
+
+
+_GENERATORS = (*GENERATORS, torch._C.Generator)
+_STATELESS = frozenset({
+    type(None), bool, int, float, str, bytes, tuple, list, dict, set, OrderedDict, FunctionType, BuiltinFunctionType,
+    ModuleType, type, functools.partial,
+})  # fmt: skip  # most of what there is
 
 
 def _is_iterator(value: Any) -> bool:

@@ -92,6 +92,8 @@ _MISSING = object()
 class _Standing:
     """What stands under a name in place of another value, and the captures for which it does."""
 
+    __slots__ = ("before", "users", "value")
+
     def __init__(self, before: Any, value: Any) -> None:
         self.before, self.value = before, value
         self.users: set[StandIns] = set()
@@ -146,6 +148,7 @@ class StandIns:
                     else:
                         names[name] = standing.before
                 _standing.pop((id(names), name), None)
+            self._entries = ()
 
 
 @contextlib.contextmanager
