@@ -119,6 +119,15 @@ class Refusals:
         error = CaptureError(f"the program {what}", at=site.line(), fix=fix)
         self.refuse(error, "data")
 
+    def cached_draw(self) -> BaseException:
+        """What to raise where a function behind a `functools` cache draws: it does so once, and a graph in each call."""
+        error = CaptureError(
+            "a function behind a functools cache draws random numbers, which it would keep",
+            at=self._capture.where(),
+            fix="keep the numbers in a buffer, or keep the function as one node: leaf_functions=[...]",
+        )
+        return refusal(error)
+
     def _around_draw(self) -> BaseException | None:
         """Why the capture is to start again where a branch on a flag or size leads to a draw."""
         region = self._capture.region

@@ -64,6 +64,8 @@ def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kw
     """Record a draw of numbers. What draws something else, as a layer from a list, is called, and so refused later."""
     if id(function) in _MAKER_IDS:
         return record_foreign_call(recorder, function, args, kwargs)
+    if recorder.plan.cached:
+        raise recorder.questions.refusals.cached_draw()
     owner, name = _owner(function), function.__name__
     generator = recorder.generators.setdefault(id(owner), copy.deepcopy(owner))
     draw = getattr(generator, name)

@@ -11,10 +11,10 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.origins import is_internal
+from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.state.running import running
 
 if TYPE_CHECKING:
@@ -38,16 +38,22 @@ _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
-def overhear(module: ModuleType, names: Iterable[str], act: Act, carriers: Iterable[str] = ()) -> None:
+def overhear(
+    module: ModuleType,
+    names: Iterable[str],
+    act: Act,
+    carriers: Iterable[str] = (),
+    inner: tuple[CodeType, ...] = (),
+) -> None:
     """Have functions of a module heard of.
 
     `act(capture, frame of the program, original, args, kwargs)` is called in place of them. `carriers` are modules of
-    Python's library through which a program calls them.
+    Python's library through which a program calls them, `inner` the code of functions that count as the program.
     """
     for name in names:
         original = original_of(vars(module).get(name))
         if original is not None:
-            stand(vars(module), name, original, heard(original, act, carriers))
+            stand(vars(module), name, original, heard(original, act, carriers, inner))
 
 
 def overhear_class(module: ModuleType, name: str, act: Act | None, methods: dict[str, Act]) -> None:
@@ -85,14 +91,23 @@ def stand(names: dict[str, Any], name: str, original: Any, stand_in: Any) -> Non
     _entries.append((names, name, known[1]))
 
 
-def heard(original: Any, act: Act, carriers: Iterable[str] = ()) -> Callable[..., Any]:
-    """A function that does what another does, and that the capture hears of where its program calls it."""
+def heard(
+    original: Any, act: Act, carriers: Iterable[str] = (), inner: tuple[CodeType, ...] = ()
+) -> Callable[..., Any]:
+    """A function that does what another does, and that the capture hears of where its program calls it.
+
+    Functions of torch with one of the codes `inner` count as the program: by their call alone is it known that they run.
+    """
     files = frozenset(carriers)
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
         recorder = running()
         capture = None if recorder is None else hears(recorder)
         frame = None if capture is None else caller_of(sys._getframe(1), files)
+        if frame is None and capture is not None and sys._getframe(1).f_code in inner:
+            frame = user_frame(sys._getframe(1))
+            while frame is not None and _library_of(frame.f_code.co_filename) is not None:
+                frame = frame.f_back
         if capture is None or frame is None:
             return original(*args, **kwargs)
         if capture.plan.leaves and any(leaf is original for leaf in capture.plan.leaves):

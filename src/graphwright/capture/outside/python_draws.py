@@ -67,6 +67,10 @@ class PythonDraws:
 
     def put_back(self) -> None:
         """Put generators back to where they were: those of the process only if this thread is known to move them."""
+        plan = self._recorder.plan
+        while plan.undo:
+            plan.undo[-1]()
+            plan.undo.pop()
         with torch._C.DisableTorchFunction():
             for put_back in self._put_back:
                 put_back()

@@ -6,6 +6,7 @@ Each function that touches the generators of torch, Python or NumPy is in one of
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 import sys
 from collections.abc import Callable
@@ -120,9 +121,18 @@ def _drawn(
     return record_draw(recorder, function, args, kwargs)
 
 
-_EFFECT, _NUMBER, _STATE = (functools.partial(_recorded, run) for run in (_no_effect, _some_number, _some_state))
+def _read_state(
+    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if sys._getframe(2).f_code is _FORK:  # made before the program ran, as `@fork_rng()` is
+        return _refused(recorder, frame, torch.random.fork_rng, args, kwargs)
+    return _recorded(_some_state, recorder, frame, function, args, kwargs)
+
+
+_FORK = inspect.unwrap(torch.random.fork_rng).__code__
+_EFFECT, _NUMBER = (functools.partial(_recorded, run) for run in (_no_effect, _some_number))
 OF_TORCH: dict[str, Callable[..., Any]] = {
-    "manual_seed": _generator, "seed": _NUMBER, "initial_seed": _NUMBER, "get_rng_state": _STATE,
+    "manual_seed": _generator, "seed": _NUMBER, "initial_seed": _NUMBER, "get_rng_state": _read_state,
     "set_rng_state": _EFFECT, "fork_rng": _forked, "thread_safe_generator": _refused,
 }  # fmt: skip
 OF_DEVICES: dict[str, Callable[..., Any]] = {  # of torch.cuda and the like
@@ -152,7 +162,7 @@ def watch_random_state() -> None:
     if _watched:
         return
     for name, act in OF_TORCH.items():
-        overhear(torch.random, (name,), act)
+        overhear(torch.random, (name,), act, inner=(_FORK,))
         overhear(torch, (name,), act)
     for device in _DEVICES:
         for name, act in OF_DEVICES.items():

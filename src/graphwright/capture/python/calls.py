@@ -65,7 +65,13 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     function = original_of(function)
     if type(function) not in _ARE_UNCACHED:
-        function = without_cache(function)
+        uncached = without_cache(function)
+        if uncached is not function:
+            recorder.plan.cached += 1
+            try:
+                return call(uncached, *args, **kwargs)
+            finally:
+                recorder.plan.cached -= 1
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:

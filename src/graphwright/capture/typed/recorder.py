@@ -78,7 +78,7 @@ from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
-from graphwright.ops import unpack
+from graphwright.ops import draws_alone, unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -309,6 +309,10 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
+        if self.plan.cached and draws_alone(
+            target if op == "call_function" else getattr(torch.Tensor, str(target), None)
+        ):
+            raise self.questions.refusals.cached_draw()
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):

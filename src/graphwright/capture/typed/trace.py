@@ -19,6 +19,7 @@ from graphwright.capture.flow.forks import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
@@ -355,6 +356,7 @@ class Program:
         self.held = HeldObjects(recorder.shells, function)
         watch_world()
         watch_random_state()
+        watch_process_state()
         recorder.callers.start(function)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
