@@ -120,7 +120,7 @@ class Refusals:
         self.refuse(error, "data")
 
     def cached_draw(self) -> BaseException:
-        """What to raise where a function behind a `functools` cache draws: it does so once, and a graph in each call."""
+        """What to raise where a function behind a `functools` cache draws: a graph would do so in each call."""
         error = CaptureError(
             "a function behind a functools cache draws random numbers, which it would keep",
             at=self._capture.where(),

@@ -96,7 +96,7 @@ def heard(
 ) -> Callable[..., Any]:
     """A function that does what another does, and that the capture hears of where its program calls it.
 
-    Functions of torch with one of the codes `inner` count as the program: by their call alone is it known that they run.
+    Functions of torch with one of the codes `inner` count as the program: only their call tells that they run.
     """
     files = frozenset(carriers)
 

@@ -124,7 +124,7 @@ class Refusals(Protocol):
         """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
 
     def cached_draw(self) -> BaseException:
-        """What to raise where a function behind a `functools` cache draws: it does so once, and a graph in each call."""
+        """What to raise where a function behind a `functools` cache draws: a graph would do so in each call."""
 
     def refuse_draw(self, site: CallSite, of_iterator: bool = False) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
