@@ -33,6 +33,14 @@ RANDOM_FUNCTIONS = frozenset(
 )  # fmt: skip
 
 
+# What is known of no operator, but touches a random state: that of torch's own generator, or of one of the program's.
+_OF_STATE = frozenset({
+    torch.get_rng_state, torch.set_rng_state, torch.Generator,
+    *(name for name in dir(torch.Generator) if not name.startswith("_") and name != "device"),
+})  # fmt: skip
+_HAS_STATE = (str, type, types.FunctionType)
+
+
 def draws_alone(function: Any) -> bool:
     """Tell whether calls of a function of torch draw random numbers, whatever values go in.
 
@@ -143,6 +151,8 @@ def _writes(node: Node, known: Operator | None) -> bool:
 
 
 def _draws(node: Node, known: Operator | None) -> bool:
+    if known is None:
+        return isinstance(node.target, _HAS_STATE) and node.target in _OF_STATE
     return known is not None and known.random and all(_is_on(node, known, flag) for flag in known.random_if.flags)
 
 

@@ -122,7 +122,7 @@ class PythonDraws:
                 if restart is not None or codes - plan.converted:
                     raise questions.restart(restart or plan.convert(codes))
             site = CallSite(drew.f_code, instruction, self._recorder.scope)
-            questions.refusals.refuse_draw(site, self._moved is not None and _is_iterator(self._moved))
+            questions.refusals.refuse_draw(site, self._moved)
 
 
 _QUIET = (random.__file__, weakref.__file__)  # what objects do when they go may happen anywhere

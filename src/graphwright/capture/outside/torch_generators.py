@@ -109,6 +109,7 @@ def record_generator_call(
     node = recorder.node("call_method", name, (owner, *given), named)
     if gives == "generator":
         return GeneratorProxy.make(recorder, generator.device, lambda: node)
-    if isinstance(generator, GeneratorProxy) and getattr(owner, "graph", None) is node.graph and owner.op != "get_attr":
-        generator.node_of = lambda: node  # the very generator: what comes later reads it from here
+    is_named = recorder.target_name() != "" and getattr(owner, "graph", None) is node.graph
+    if is_named and isinstance(generator, GeneratorProxy) and owner.op != "get_attr":
+        generator.node_of = lambda: node  # the very generator: what comes later reads it under this name
     return generator

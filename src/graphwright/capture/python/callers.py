@@ -98,14 +98,22 @@ class Callers:
             self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
         if not MAKERS.isdisjoint(frame.f_code.co_names) or self._touches_generators(frame.f_code):
             self._recorder.questions.staging.stage(frame)
+            if "default_generator" in frame.f_code.co_names and not is_converted(frame.f_code):
+                error = CaptureError(
+                    "the program sets torch.default_generator where it cannot be recorded",
+                    at=self._recorder.where(),
+                    fix="call torch.manual_seed, torch.get_rng_state or torch.set_rng_state",
+                )
+                raise refusal(error)
 
     def _touches_generators(self, code: CodeType) -> bool:
         """Tell whether a function may call methods of generators that it holds: those of modules are heard of."""
-        names = code.co_names
-        if "default_generator" in names:
+        if _METHODS.isdisjoint(code.co_names):
+            return False
+        if "default_generator" in code.co_names:
             self._recorder.plan.sets_torch_state = True
             return True
-        return not _METHODS.isdisjoint(names) and bool(self.generators or self._recorder.plan.generators)
+        return bool(self.generators or self._recorder.plan.generators)
 
     def _look_for_identity(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or calls a function that does."""

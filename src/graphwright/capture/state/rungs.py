@@ -126,7 +126,7 @@ class Refusals(Protocol):
     def cached_draw(self) -> BaseException:
         """What to raise where a function behind a `functools` cache draws: a graph would do so in each call."""
 
-    def refuse_draw(self, site: CallSite, of_iterator: bool = False) -> None:
+    def refuse_draw(self, site: CallSite, moved: Any = None) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
 
     def failed_path(self, error: Exception) -> BaseException:

@@ -105,7 +105,7 @@ _DUNDERS = frozenset({
     "__rshift__", "__rsub__", "__rtruediv__", "__rxor__", "__setitem__", "__sub__", "__truediv__", "__xor__",
 })  # fmt: skip
 _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, dict, list, tuple, set)
-_RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
+_RECEIVERS += (torch.Generator, frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error, generated,
