@@ -17,6 +17,7 @@ import torch
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.objects import Objects, has_methods, hold, is_object
 from graphwright.capture.state.protocol import TypedCapture
@@ -207,7 +208,7 @@ class Inputs:
             self.has_arrays = True
             return ObjectProxy(self._recorder, value, make())
         if isinstance(value, torch.Generator):
-            return self._generator(value, make)
+            return GeneratorProxy.make(self._recorder, value.device, make)
         if callable(value) or isinstance(value, slice):
             self._kinds.pop(path, None)
             self._take(path, make(), value)
@@ -261,12 +262,6 @@ class Inputs:
         self._take(f"{path}_func", self._call(getattr, make(), "func"), value.func)
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
         return functools.partial(value.func, *args, **named)
-
-    def _generator(self, value: torch.Generator, make: Callable[[], Node]) -> torch.Generator:
-        """A generator in the state of the example's: the graph draws from that of the call."""
-        same = value.clone_state()
-        self._recorder.given[id(same)] = same, make
-        return same
 
     def _class_matters(self, path: str, kind: type) -> None:
         """Check in a call that an object is of the very class whose methods the program may have called."""

@@ -127,7 +127,6 @@ class Recorder:
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
-        self.given: dict[int, tuple[Any, Callable[[], Node]]] = {}  # generators among the inputs, by id
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self.is_finishing = False
@@ -528,8 +527,6 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
-        if kind is torch.Generator and id(value) in self.given:
-            return self.given[id(value)][1]()
         if kind is GeneratorProxy:
             return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
