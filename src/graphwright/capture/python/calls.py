@@ -67,13 +67,13 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:
-            return value
+            return recorder.choices.after(value)
     other = substitute(recorder, function, args, kwargs)
     if other is not None:
-        return other(*args, **kwargs)
+        return recorder.choices.after(other(*args, **kwargs))
     called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
-        return called(*args, **kwargs)
+        return recorder.choices.after(called(*args, **kwargs))
     except TypeError as error:
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
             raise

@@ -36,6 +36,7 @@ __all__ = [
     "Transforms",
     "TypedTransforms",
     "Callers",
+    "Choices",
     "Ambient",
     "TypedAmbient",
     "Keeping",
@@ -278,6 +279,46 @@ class Joining(Protocol):
 
     def source_name(self, value: Any) -> str:
         """What the source calls a value, if it does."""
+
+
+class Choices(Protocol):
+    """The objects of which data chose one: a copy stands for it until the program changes one of them."""
+
+    @property
+    def are_open(self) -> bool:
+        """Whether there are any."""
+
+    def note(
+        self,
+        joined: Any,
+        originals: Iterable[Any],
+        place: Place | None,
+        at: str | None,
+        can_wait: bool,
+        known: Iterable[Any] = (),
+    ) -> None:
+        """Note that something stands for one of several; `known` are the choices made on the sides."""
+
+    def mark(self) -> int:
+        """How many choices there are, for `cut`."""
+
+    def cut(self, mark: int) -> list[Any]:
+        """The choices noted after a mark, which are open no more."""
+
+    def reopen(self, choices: Iterable[Any]) -> None:
+        """Have choices be open again, with what the objects hold now."""
+
+    def after(self, value: Any) -> Any:
+        """The value of a call of the program, after which no object of a choice may have changed."""
+
+    def look(self) -> None:
+        """See that no object of a choice has changed."""
+
+    def at_node(self, target: Any, args: tuple[Any, ...]) -> None:
+        """See that a node that is to be made changes no object of a choice."""
+
+    def ask(self, one: Any, other: Any) -> None:
+        """The program asks whether two objects are one."""
 
 
 class Loops(Protocol):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Ambient,
         Attempts,
         Callers,
+        Choices,
         ExampleFacts,
         Joining,
         Keeping,
@@ -139,6 +140,10 @@ class Capture(Protocol):
     @property
     def joining(self) -> Joining:
         """How values become one."""
+
+    @property
+    def choices(self) -> Choices:
+        """Which objects data chose."""
 
     @property
     def loops(self) -> Loops:

@@ -29,6 +29,7 @@ from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
@@ -106,6 +107,7 @@ class Recorder:
         self.numbers = Numbers(self)
         self.questions = Questions(self, ExampleSubjects())
         self.joining = Joining(self)
+        self.choices = Choices(self)
         self.loops = Loops(self)
         self.attempts = Attempts(self)
         self.writes = Writes(self)
@@ -145,6 +147,7 @@ class Recorder:
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
+                self.choices.look()
             is_over = True
         except Raised:
             if self.pending is None:
@@ -370,6 +373,7 @@ class Recorder:
             return self._create(op, target, args, kwargs, name or part or None)
         self.callers.look(frame)
         self.attempts.look(frame, op, target, args)
+        self.choices.at_node(target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = module_name(target)
