@@ -34,6 +34,7 @@ from graphwright.runtime.guards import (
     expect_values,
     guards_of,
     is_guard,
+    shared,
     unlike,
     unlike_inputs,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "has_attribute",
     "is_compiled",
     "is_guard",
+    "shared",
     "join_facts",
     "keep_facts",
     "lazy_graph_text",

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import operator
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.contents import changeable, content
@@ -19,7 +19,6 @@ from graphwright.capture.proxies.growing import Growing, is_growing
 from graphwright.capture.state.running import stopping
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Choice", "Choices"]
@@ -33,13 +32,16 @@ _CHANGES = frozenset(
 
 @dataclasses.dataclass(eq=False)
 class Choice:
-    """What stands for one of several originals, decided at a place; `held` is what all of them held then."""
+    """What stands for one of several originals; `held` is what all of them held then.
+
+    `give_up` makes what has the capture start again without the choice, of why that has to be. `is_held` tells whether
+    the program still has an original, where the references to it do not.
+    """
 
     joined: Any
     originals: list[Any]
-    place: Place | None
-    at: str | None
-    can_wait: bool
+    give_up: Callable[[str], BaseException]
+    is_held: Callable[[Any], bool] | None = None
     held: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
 
     def look_again(self) -> None:
@@ -63,22 +65,15 @@ class Choices:
         self._recorder = recorder
         self._open: list[Choice] = []
 
-    def note(
-        self,
-        joined: Any,
-        originals: Iterable[Any],
-        place: Place | None,
-        at: str | None,
-        can_wait: bool,
-        known: Iterable[Choice] = (),
-    ) -> None:
-        """Note that something stands for one of two; `known` are the choices made on the sides."""
+    def note(self, choice: Choice, known: Iterable[Choice] = ()) -> None:
+        """Note that something stands for one of several; `known` are the choices made on the sides."""
         found: dict[int, Any] = {}
-        of = {id(choice.joined): choice for choice in (*self._open, *known)}
-        for value in originals:
+        of = {id(each.joined): each for each in (*self._open, *known)}
+        for value in choice.originals:
             for each in (value, *(of[id(value)].originals if id(value) in of else ())):
-                found[id(each)] = each
-        choice = Choice(joined, [*found.values()], place, at, can_wait)
+                if each is not choice.joined:
+                    found[id(each)] = each
+        choice.originals = [*found.values()]
         choice.look_again()
         self._open.append(choice)
 
@@ -137,11 +132,9 @@ class Choices:
     def _end(self, choice: Choice | None, what: str) -> None:
         if choice is None:
             return
-        recorder = self._recorder
         kind = type(choice.joined).__name__
         kind = choice.joined.stands_for().__name__ if isinstance(choice.joined, Growing) else kind
-        why = f"it decides which {kind} {what} at {recorder.where()}"
-        raise stopping(recorder.questions.forking.differ(choice.place, why, choice.can_wait))
+        raise stopping(choice.give_up(f"it decides which {kind} {what} at {self._recorder.where()}"))
 
     def _forget(self) -> None:
         """Drop the choices of which the program holds nothing but what was joined, or not even that."""
@@ -169,6 +162,8 @@ def _is_held(choice: Choice, ours: collections.Counter[int]) -> bool:
     if sys.getrefcount(choice.joined) <= ours[id(choice.joined)] + 1:
         return False
     originals = choice.originals
+    if choice.is_held is not None:
+        return any(map(choice.is_held, originals))
     return any(sys.getrefcount(originals[i]) > ours[id(originals[i])] + 1 for i in range(len(originals)))
 
 

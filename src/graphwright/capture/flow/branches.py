@@ -135,7 +135,8 @@ def _joined(
     ended = [choice for side in sides for choice in side.choices]
     recorder.choices.reopen(ended)
     if isinstance(join, Join):
-        join.note_choices(values, place, where, can_wait or not state.names, ended)
+        forking, can_wait = recorder.questions.forking, can_wait or not state.names
+        join.note_choices(values, lambda why: forking.differ(place, why, can_wait), ended)
     return result
 
 

@@ -10,7 +10,7 @@ import collections
 import copy
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
@@ -25,7 +25,6 @@ from graphwright.ir import Node
 from graphwright.values import is_record, made, parts, rebuild
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Container", "Join", "Leaving", "Slot"]
@@ -142,21 +141,12 @@ class Join:
         self.leaves.append((a, b))
         return Slot(len(self.leaves) - 1)
 
-    def note_choices(
-        self,
-        values: list[Any],
-        place: Place | None,
-        at: str | None,
-        can_wait: bool,
-        known: Sequence[Choice],
-    ) -> None:
+    def note_choices(self, values: list[Any], give_up: Callable[[str], BaseException], known: Sequence[Choice]) -> None:
         """Tell `choices` which objects stand for several, given the values of the leaves."""
-        choices = self._recorder.choices
-        for container in self._containers.values():
-            if container.of and container.made is not MISSING:
-                choices.note(container.made, container.of, place, at, can_wait, known)
-        for number, originals in self._lists.items():
-            choices.note(values[number], originals, place, at, can_wait, known)
+        found = [(each.made, each.of) for each in self._containers.values() if each.of and each.made is not MISSING]
+        found += [(values[number], originals) for number, originals in self._lists.items()]
+        for joined, originals in found:
+            self._recorder.choices.note(Choice(joined, [*originals], give_up), known)
 
     # ---- containers
 

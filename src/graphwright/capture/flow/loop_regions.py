@@ -23,11 +23,14 @@ from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopTuple
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.open_iterables import OpenIterable
-from graphwright.capture.containers.opening import OPENABLE, make_growing
+from graphwright.capture.containers.opening import OPENABLE, is_held, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
+from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.deciding import held, recorder_of
 from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note
+from graphwright.capture.proxies.contents import changeable
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
@@ -113,6 +116,10 @@ class LoopRegion:
             (value, value.content()) for value in held if isinstance(value, Holder) and not isinstance(value, LoopTuple)
         ]
         self._changed = False
+        self._at = recorder.where()
+        self._trees: dict[tuple[int, int], Tree] = {}  # by the objects before an iteration and after it
+        self._left: dict[int, Tree] = {}  # what an object is that an iteration left, by id
+        self._left_by: dict[int, Any] = {}  # and the other way round
 
     def capture(self) -> Any:
         """Write the loop; return whether it was left."""
@@ -159,6 +166,7 @@ class LoopRegion:
             template = [*template, *run.before[len(template) :]]
             names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
             self._changed = grows
+            self._left, self._left_by = {}, {}
             with torch._C.DisableTorchFunction():
                 run.template = template = [
                     self._compared(*values)
@@ -216,6 +224,7 @@ class LoopRegion:
         try:
             run.stop = self._body() if self._items is None else self._body(self._item(run, index))
             recorder.ambient.notice()
+            recorder.choices.look()
             recorder.attempts.flush(run.region)
         except Raised:
             has_raised = True
@@ -241,6 +250,7 @@ class LoopRegion:
         region.is_loop = True
         region.is_data = self._items is None or self._items.is_data
         region.plain_way = self._plain_way()
+        mark = self._recorder.choices.mark()
         with self._recorder.writing(region):
             try:
                 self._enter(template, run, is_first)
@@ -251,6 +261,7 @@ class LoopRegion:
                 raise self._failed(error) from error
             finally:
                 self._state.restore()
+                self._recorder.choices.cut(mark)
 
     def _enter(self, template: list[Any], run: _Run, is_first: bool) -> None:
         """Give the state what an iteration finds: stand-ins, which are inputs of its graph."""
@@ -258,17 +269,27 @@ class LoopRegion:
         recorder.writes.start_loop()
         if self._items is not None:
             run.item = _input(region, self._target if self._target.isidentifier() else "item")
-        values = {}
+        values: dict[Any, Any] = {}
         with torch._C.DisableTorchFunction():
             for slot in self._slots:
                 node = _input(region, slot.name or "value")
                 values[slot] = recorder.joining.stand_in(slot.sample, node, self._place)
         run.entry = [filled(tree, values) for tree in template]
         self._state.write(run.entry, None, self._place)
+        self._note_choices(values, lambda value: is_held(value, sys._getframe(1)))
         for grown, content in self._grown if is_first else ():
             grown.set_content(content)
             if isinstance(grown, LoopDict | LoopSet):
                 grown.is_certain = True
+
+    def _note_choices(self, values: dict[Any, Any], is_held: Callable[[Any], bool] | None) -> None:
+        """Tell `choices` which objects may be the ones from before the loop, or those of the iteration before."""
+        for tree, value in values.items():
+            if tree.of:
+                self._recorder.choices.note(Choice(value, [*tree.of], self._chosen, is_held))
+
+    def _chosen(self, why: str) -> BaseException:
+        return self._given_up(why, None, self._at)
 
     def _repeat_content(self) -> None:
         """Fill the lists that grow with as many items as the example has."""
@@ -349,6 +370,8 @@ class LoopRegion:
             self._changed = True
             called = name.partition(HIDDEN)[0] or joining.source_name(after)
             slot = Slot(initial, joining.sample(entry, after), called, after)
+            if is_growing(entry) != is_growing(after) and not isinstance(entry, tuple):
+                slot.of = (after if is_growing(entry) else entry,)
             self._slots.append(slot)
             return slot
         return self._container_compared(tree, entry, after, name, whole)
@@ -366,7 +389,7 @@ class LoopRegion:
             raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
         before = parts(entry)
         if before is None:
-            if entry == after:
+            if entry == after and (whole is not None or not changeable(entry)):
                 return tree
             if type(entry) is set and (whole is None or type(whole) is set):
                 raise Grows(entry if whole is None else whole, name)
@@ -384,7 +407,22 @@ class LoopRegion:
         compared = {
             key: self._compared(held[key], before[key], its[key], key if isinstance(key, str) else "") for key in before
         }
-        return tree if all(compared[key] is held[key] for key in held) else Tree(type(entry), compared)
+        is_same = all(compared[key] is held[key] for key in held)
+        if whole is not None or not changeable(entry):
+            return tree if is_same else Tree(type(entry), compared)
+        return self._chosen_tree(tree, entry, after, compared, name)
+
+    def _chosen_tree(self, tree: Any, entry: Any, after: Any, items: dict[Any, Any], name: str) -> Tree:
+        """The template of an object in whose place an iteration leaves another one."""
+        made = tree if isinstance(tree, Tree) else self._trees.get((id(entry), id(after)))
+        if made is None:
+            made = self._trees[id(entry), id(after)] = Tree(type(entry), items)
+            self._changed = True
+        first = entry if not made.of else made.of[0]
+        if self._left.setdefault(id(after), made) is not made or self._left_by.setdefault(id(made), after) is not after:
+            raise Unlike(f"{name or 'a value'} is an object that has other names after an iteration than before")
+        made.items, made.of = items, (first, after)
+        return made
 
     # ---- failures
 
@@ -394,7 +432,7 @@ class LoopRegion:
             return None
         return "unroll" if self._items.is_plain else "guard"
 
-    def _given_up(self, why: str, error: BaseException | None) -> BaseException:
+    def _given_up(self, why: str, error: BaseException | None, at: str | None = None) -> BaseException:
         """What to do where the loop cannot be captured so."""
         recorder, questions = self._recorder, self._recorder.questions
         way: Way | None = None
@@ -417,7 +455,7 @@ class LoopRegion:
             else Refusal(
                 kind(
                     f"a loop whose length depends on data cannot be captured: {why}",
-                    at=recorder.where(),
+                    at=at or recorder.where(),
                     fix="have each iteration leave values of the same kinds as it finds",
                 )
             )
@@ -445,6 +483,7 @@ class LoopRegion:
         if self._asks_how and stops:
             broken = Slot(False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
+        self._out: dict[int, Tree] = {}  # objects that are born in the loop, by id
         outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
@@ -466,7 +505,7 @@ class LoopRegion:
             node = recorder.make("call_function", while_loop, args, "loop")
         else:
             node = recorder.make("call_function", for_loop, (self._items.argument(recorder), *args), "loop")
-        values = {}
+        values: dict[Any, Any] = {}
         for i, slot in enumerate(slots):
             item = recorder.make("call_function", operator.getitem, (node, i), slot.name or "value")
             sample = recorder.joining.like(slot.sample, slot.last)
@@ -481,6 +520,7 @@ class LoopRegion:
             for tree in outcome
         ]
         self._state.write(after, where, self._place)
+        self._note_choices(values, None)
         return values[broken] if broken is not None else False
 
     def _decision(self, stop: Any) -> Any:
@@ -509,8 +549,11 @@ class LoopRegion:
         if not isinstance(tree, Born):
             return tree
         name = tree.name.partition(HIDDEN)[0]
+        watched = {id(container) for container, _ in self._state._containers}
 
         def out(value: Any, last: Any) -> Any:
+            if id(value) in watched:
+                return value
             if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
                 slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
                 slots.append(slot)
@@ -519,7 +562,9 @@ class LoopRegion:
             if not held:
                 return value
             its = held if its is None or its.keys() != held.keys() else its
-            return Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
+            if id(value) not in self._out:
+                self._out[id(value)] = Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
+            return self._out[id(value)]
 
         if type(tree.after) is BoundIf:
             held, decider = tree.after.parts()

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.calls.identity import identity_asked
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
@@ -105,7 +106,7 @@ _HEAP = functools.partial(heap, call)
 _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
-    bool: (truth,), len: (length,), divmod: (divided,),
+    id: (identity_asked,), bool: (truth,), len: (length,), divmod: (divided,),
     str: (text_of_value, of_error), repr: (text_of_value, of_error),
     isinstance: (of_mixed, of_error), type: (of_mixed, of_error, class_of_value), torch.is_tensor: (of_mixed,),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),

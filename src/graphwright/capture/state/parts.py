@@ -288,15 +288,7 @@ class Choices(Protocol):
     def are_open(self) -> bool:
         """Whether there are any."""
 
-    def note(
-        self,
-        joined: Any,
-        originals: Iterable[Any],
-        place: Place | None,
-        at: str | None,
-        can_wait: bool,
-        known: Iterable[Any] = (),
-    ) -> None:
+    def note(self, choice: Any, known: Iterable[Any] = ()) -> None:
         """Note that something stands for one of several; `known` are the choices made on the sides."""
 
     def mark(self) -> int:
@@ -504,6 +496,9 @@ class Callers(Protocol):
 
     def reached_cpp(self, function: object) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
+
+    def hashed(self, tensor: TensorProxy) -> None:
+        """A tensor becomes the key of a dict or the item of a set: it is told from other ones."""
 
     def follow(self, function: type) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""

@@ -259,6 +259,14 @@ class TypedCapture(Capture, Protocol):
         """The objects of the user's classes among the inputs, by id."""
 
     @property
+    def told_apart(self) -> set[int]:
+        """The inputs of which the program asks which they are, by id."""
+
+    @property
+    def hashed(self) -> list[TensorProxy]:
+        """The tensors by which the program knows something: keys of dicts, items of sets."""
+
+    @property
     def generators(self) -> dict[int, Any]:
         """Copies of the generators of Python and NumPy that the program draws from, by id."""
 

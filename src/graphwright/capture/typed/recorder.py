@@ -121,6 +121,8 @@ class Recorder:
         self._contexts: list[Any] = []
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self.told_apart: set[int] = set()  # inputs of which the program asks which they are, by id
+        self.hashed: list[TensorProxy] = []  # tensors by which the program knows something
         self.is_finishing = False
         self.log = log  # of the capture, where there is one
         self.ledger = Ledger(log)
@@ -280,6 +282,7 @@ class Recorder:
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            self.told_apart.add(id(owner))
             owner.sizes = {}
             for dim in range(owner.example.dim()):  # sizes read before are those from before
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
