@@ -38,7 +38,15 @@ from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, s
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
-from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
+from graphwright.ops.statements import (
+    enter_context,
+    evaluated,
+    exit_context,
+    expect_bound,
+    generated,
+    raise_error,
+    unpack,
+)
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
 __all__ = [
@@ -93,6 +101,7 @@ __all__ = [
     "loop_parts",
     "normalize_function",
     "normalize_module",
+    "expect_bound",
     "generated",
     "operator_name",
     "raise_error",

@@ -18,9 +18,10 @@ from graphwright.capture.effects.branch_state import EMPTY, Bound, OneSided, Sta
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.unbound import BoundIf, Unbound
+from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
+from graphwright.capture.state.tensor_proxy import is_uncertain
 from graphwright.ir import Node
 from graphwright.values import is_record, made, parts, rebuild
 
@@ -67,13 +68,26 @@ class Container:
         return rebuild(like, items)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ran:
+    """In joined values: a variable that has a value where a loop ran."""
+
+    about: BoundIfRun
+    value: Any
+
+    def filled(self, values: list[Any]) -> BoundIfRun:
+        """The variable with its value."""
+        value = filled(self.value, values)
+        return self.about.with_value(value, value)
+
+
 def filled(value: Any, values: list[Any]) -> Any:
     """A joined value, with the values of the branch in their places."""
     if isinstance(value, Slot):
         return values[value.number]
     if isinstance(value, Bound):
         return Bound(filled(value.value, values))
-    return value.filled(values) if isinstance(value, Container) else value
+    return value.filled(values) if isinstance(value, Container | Ran) else value
 
 
 class Join:
@@ -100,6 +114,8 @@ class Join:
             return OneSided
         if a is UNSET or b is UNSET:
             return self.on_one_side(b if a is UNSET else a, a is UNSET)
+        if type(a) is BoundIfRun or type(b) is BoundIfRun:
+            return self._bound_if_run(a, b)
         if isinstance(a, Unbound) or isinstance(b, Unbound):
             return a if isinstance(a, Unbound) else b
         known = self._containers.get((id(a), id(b)))
@@ -147,6 +163,16 @@ class Join:
         found += [(values[number], originals) for number, originals in self._lists.items()]
         for joined, originals in found:
             self._recorder.choices.note(Choice(joined, [*originals], give_up), known)
+
+    def _bound_if_run(self, a: Any, b: Any) -> Any:
+        """Join a variable that has a value where a loop ran: it is None where it has none, if that tells."""
+        about = a if type(a) is BoundIfRun else b
+        values = [value.value() if type(value) is BoundIfRun else value for value in (a, b)]
+        if any(isinstance(value, Unbound) for value in values):
+            return about.unbound()
+        joined = self.join(values[0], values[1], may_be_none=False)
+        is_told = isinstance(joined, Slot) and not any(is_uncertain(value) for value in self.leaves[joined.number])
+        return Ran(about, joined) if is_told else about.unbound()
 
     # ---- containers
 
@@ -265,6 +291,9 @@ class Leaving:
             return value
         if type(value) is BoundIf:
             return value.unbound()
+        if type(value) is BoundIfRun:
+            inner = self._outside(value.value(), EMPTY)
+            return value if inner is value.value() else Ran(value, inner) if type(inner) is Slot else value.unbound()
         if self._recorder.joining.is_open(value):
             argument = self._recorder.joining.node_of(value)
             if argument is None or argument.graph is self._region.graph or _is_inner(argument, self._region):

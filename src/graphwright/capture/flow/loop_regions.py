@@ -28,10 +28,10 @@ from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note
+from graphwright.capture.flow.loop_state import Born, BornIf, BornInRun, Slot, Tree, filled, is_same, note
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.unbound import BoundIf, Unbound
+from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
@@ -43,7 +43,7 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
-from graphwright.values import NumberKind, loose_sizes, parts
+from graphwright.values import NumberKind, OptionalKind, loose_sizes, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopRegion", "is_open"]
 
+_RAN = "has_run"  # the value of a loop that tells whether there was an iteration
 _MOST_RUNS = 20  # of a body, until what it changes is known
 _LONGEST_EXAMPLE = 1000  # iterations
 
@@ -484,6 +485,9 @@ class LoopRegion:
             broken = Slot(False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
         self._out: dict[int, Tree] = {}  # objects that are born in the loop, by id
+        self._surely_runs = run.test is True or (
+            self._items is not None and self._items.is_plain and bool(self._items.length())
+        )
         outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
@@ -516,6 +520,8 @@ class LoopRegion:
         after = [
             BoundIf(tree.name, where, self._place, filled(tree.tree, values), values[broken])
             if isinstance(tree, BornIf) and broken is not None
+            else BoundIfRun(tree.name, self._at, self._place, filled(tree.tree, values), values[tree.witness])
+            if isinstance(tree, BornInRun)
             else filled(tree, values)
             for tree in outcome
         ]
@@ -574,7 +580,28 @@ class LoopRegion:
                 return tree.after.unbound()
             last = tree.last.parts()[0] if type(tree.last) is BoundIf else held
             return BornIf(out(held, last), name)
-        return out(tree.after, tree.after if tree.last is None else tree.last)
+        after, last = tree.after, tree.after if tree.last is None else tree.last
+        if type(after) is BoundIfRun:
+            after, last = after.value(), last.value() if type(last) is BoundIfRun else after.value()
+        elif tree.entry is UNSET or self._surely_runs or HIDDEN in tree.name or not tree.name:
+            return out(after, last)
+        made = out(after, last)
+        return BornInRun(made, name, self._witness(made, slots))
+
+    def _witness(self, tree: Any, slots: list[Slot]) -> Slot:
+        """A slot that is None where no iteration has left a value in it: one of a template, or one for that."""
+        inner = [tree]
+        while inner:
+            part = inner.pop()
+            if isinstance(part, Tree):
+                inner += part.items.values()
+            elif isinstance(part, Slot) and part.initial is MISSING and not isinstance(part.sample, OptionalKind):
+                return part
+        known = next((slot for slot in slots if slot.name == _RAN), None)
+        if known is None:
+            known = Slot(MISSING, NumberKind(bool, True), _RAN, True, True)
+            slots.append(known)
+        return known
 
 
 def _is_filled(cell: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphwright.values import Kind, made, parts
 
-__all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note"]
+__all__ = ["Born", "BornIf", "BornInRun", "Slot", "Tree", "filled", "is_same", "note"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -49,6 +49,15 @@ class BornIf:
 
     tree: Any
     name: str
+
+
+@dataclasses.dataclass(eq=False)
+class BornInRun:
+    """A variable that has a value where the loop ran: its template, and a slot that is None where it did not."""
+
+    tree: Any
+    name: str
+    witness: Slot
 
 
 def filled(tree: Any, values: dict[Any, Any]) -> Any:

@@ -29,6 +29,7 @@ from graphwright.ops import (
     enter_context,
     evaluated,
     exit_context,
+    expect_bound,
     for_loop,
     generated,
     raise_error,
@@ -108,8 +109,8 @@ _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, 
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
-    getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error, generated,
-    write_attribute, set_attribute, delete_attribute, evaluated, torch.utils.checkpoint.checkpoint,
+    getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, expect_bound, raise_error,
+    generated,    write_attribute, set_attribute, delete_attribute, evaluated, torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
