@@ -440,6 +440,9 @@ class TypedWrites(Writes, Protocol):
     def stamp(self, tensor: TensorProxy) -> Any:
         """What tells the data of a tensor from that at other times."""
 
+    def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
+        """The program gives a tensor an attribute."""
+
 
 class Transforms(Protocol):
     """The calls of transforms in one capture."""
