@@ -240,7 +240,8 @@ class GraphModule(nn.Module):
     @property
     def guards(self) -> list[Guard]:
         """What the capture took for granted, each with the user's line; checked when the module is called."""
-        return [guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph)]
+        found = [guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph)]
+        return [*{guard.text: guard for guard in reversed(found)}.values()][::-1]
 
     @yielding
     def report(self) -> CaptureReport:

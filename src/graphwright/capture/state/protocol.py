@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Attempts,
         Callers,
         Choices,
+        Dtypes,
         ExampleFacts,
         Joining,
         Keeping,
@@ -219,9 +220,16 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+
     @property
     def examples(self) -> Examples:
         """The example values."""
+
+    @property
+    def dtypes(self) -> Dtypes:
+        """The dtypes that the program has read, and not handed on yet."""
 
     @property
     def callers(self) -> Callers:
@@ -265,6 +273,10 @@ class TypedCapture(Capture, Protocol):
     @property
     def hashed(self) -> list[TensorProxy]:
         """The tensors by which the program knows something: keys of dicts, items of sets."""
+
+    @property
+    def given(self) -> dict[int, tuple[Any, Callable[[], Node]]]:
+        """The generators of torch's that stand for those among the inputs, by id."""
 
     @property
     def generators(self) -> dict[int, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
@@ -330,6 +331,8 @@ class Program:
 
     def _put_back(self) -> None:
         """Leave the objects that modules hold as they were before the pass."""
+        if self.recorder is not None and self.recorder.keeping is not None:
+            self.recorder.keeping.put_back()
         if self.held is not None:
             self.held.put_back()
 
@@ -341,9 +344,11 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
+        if inputs.has_arrays:
+            self._see_arrays(recorder, function)
+        self.held = HeldObjects(recorder.shells)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
-        self.held = HeldObjects(recorder.shells, function)
         recorder.callers.start(function)
         draws = PythonDraws(recorder)
         with (
@@ -377,9 +382,24 @@ class Program:
         changes = list(inputs.objects.changes())
         inputs.tell_apart(value for _, value, *_ in changes)
         recorder.finish(result, changes)
-        if self.held is not None:
-            self.held.finish()
+        inputs.settle()
+        if recorder.keeping is not None:
+            recorder.keeping.put_back()
+        self.held.finish()
         return _Run(recorder, inputs)
+
+    def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
+        """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""
+        recorder.has_objects = True
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if recorder.questions.staging.convert_called(function):
+            raise Restart("the program gets arrays")
+        if code is None or (code not in recorder.plan.converted and not is_converted(code)):
+            raise CaptureError(
+                f"{self.name} gets an array of NumPy's, and its source cannot be read to see what it does with it",
+                at=self.place,
+                fix="write it as a function of its own, not as one of several lambdas in a line; or pass a tensor",
+            )
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""
