@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from graphwright import errors
+from graphwright.capture.conversion.asked_classes import Asked, asked_in
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.positions import note_compiled, note_replaced, positions_of, qualname_of
@@ -38,7 +39,9 @@ from graphwright.capture.source.syntax import PREFIX, RUNTIME_MARK, TYPE_PARAMET
 __all__ = [
     "NESTED",
     "PREFIX",
+    "asks_class",
     "asks_identity",
+    "asks_kind",
     "can_convert",
     "convert",
     "converted_source",
@@ -52,6 +55,8 @@ _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> origi
 _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
+_classes: CodeTable[Asked] = CodeTable()
+_MATCH = opcode.opmap["MATCH_CLASS"]
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
@@ -59,6 +64,7 @@ _looking: CodeTable[bool] = CodeTable()
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
 _OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
 _WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
+_OF_CLASSES = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor", "__class__"})
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
@@ -137,6 +143,32 @@ def asks_identity(code: CodeType) -> bool:
             for each in ast.walk(definition)
         )
     return known
+
+
+def asks_class(code: CodeType) -> bool:
+    """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in."""
+    return _asked(code).class_of
+
+
+def asks_kind(code: CodeType) -> bool:
+    """Tell whether a function of the program asks of what kind a value is that it was given, or has made."""
+    return _asked(code).kind
+
+
+def _asked(code: CodeType) -> Asked:
+    known = _classes.get(code)
+    if known is None:
+        definition = None
+        if not code.co_filename.startswith(_LIBRARIES) and (
+            not _OF_CLASSES.isdisjoint(_names(code)) or _MATCH in code.co_code[::2]
+        ):
+            definition = _definition(code)
+        known = _classes[code] = asked_in(definition)
+    return known
+
+
+def _names(code: CodeType) -> set[str]:
+    return {*code.co_names}.union(*[_names(const) for const in code.co_consts if isinstance(const, CodeType)])
 
 
 def _has_identity(code: CodeType) -> bool:

@@ -22,7 +22,7 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
 from graphwright.capture.outside.said import CHECKS
-from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
+from graphwright.capture.python.class_questions import class_of_value, of_error, of_input, of_mixed, text_of_value
 from graphwright.capture.python.iterables import (
     copied,
     every,
@@ -107,7 +107,8 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
     bool: (truth,), len: (length,), divmod: (divided,),
     str: (text_of_value, of_error), repr: (text_of_value, of_error),
-    isinstance: (of_mixed, of_error), type: (of_mixed, of_error, class_of_value), torch.is_tensor: (of_mixed,),
+    isinstance: (of_input, of_mixed, of_error), type: (of_input, of_mixed, of_error, class_of_value),
+    torch.is_tensor: (of_input, of_mixed), **dict.fromkeys((hasattr, getattr, callable), (of_input,)),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
     any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),
     sorted: (_OVER_TABLE, _ORDERED),

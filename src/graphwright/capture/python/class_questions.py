@@ -14,12 +14,25 @@ from graphwright.capture.proxies.object_proxy import kind_of
 from graphwright.capture.proxies.texts import text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["class_of_value", "of_error", "of_mixed", "text_of_value"]
+__all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "text_of_value"]
+
+
+def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
+    if args:
+        value, typed = args[0], recorder.typed
+        if type(value) in _MAY_BE_INPUTS or is_symbolic(value) or (typed is not None and id(value) in typed.objects):
+            recorder.ledger.kind_asked()
+    return NotImplemented
+
+
+_MAY_BE_INPUTS = frozenset({TensorProxy, list, tuple, dict, str})
 
 
 def of_mixed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

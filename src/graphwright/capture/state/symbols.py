@@ -162,7 +162,7 @@ class _Number:
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.node})"
+        return str(self) if self.node.recorder.is_running else f"{type(self).__name__}({self.node})"
 
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.

@@ -240,7 +240,9 @@ class Inputs:
         checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
         facts = self._facts()
         if self._recorder.plan.is_one_of_several or ledger.asks_kinds:
-            kinds: dict[str, tuple[Any, ...]] = {name: (make(), kind) for name, (make, kind) in self._kinds.items()}
+            kinds: dict[str, tuple[Any, ...]] = {
+                name: (make(), kind) for name, (make, kind) in self._kinds.items() if name not in ledger.taken
+            }
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
             kinds |= {name: (tensor.make(), torch.Tensor) for name, tensor in tensors.items()}
             checks.append((expect_kinds, (), kinds))
