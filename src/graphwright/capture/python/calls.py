@@ -22,7 +22,15 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
 from graphwright.capture.outside.said import CHECKS
-from graphwright.capture.python.class_questions import class_of_value, of_error, of_input, of_mixed, text_of_value
+from graphwright.capture.proxies.texts import ask_for_texts, refused_texts
+from graphwright.capture.python.class_questions import (
+    class_of_value,
+    of_error,
+    of_input,
+    of_mixed,
+    text_as,
+    text_of_value,
+)
 from graphwright.capture.python.iterables import (
     copied,
     every,
@@ -75,6 +83,7 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     try:
         return called(*args, **kwargs)
     except TypeError as error:
+        ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
             raise
         return recorder.torch_function(function, args, kwargs)
@@ -106,7 +115,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
     bool: (truth,), len: (length,), divmod: (divided,),
-    str: (text_of_value, of_error), repr: (text_of_value, of_error),
+    str: (text_of_value, of_error), repr: (text_of_value, of_error), format: (text_as,),
     isinstance: (of_input, of_mixed, of_error), type: (of_input, of_mixed, of_error, class_of_value),
     torch.is_tensor: (of_input, of_mixed), **dict.fromkeys((hasattr, getattr, callable), (of_input,)),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),

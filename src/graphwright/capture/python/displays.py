@@ -13,7 +13,7 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
-from graphwright.capture.containers.tables import are_of_loop, grow
+from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import formatted, is_of_run, percent
 from graphwright.capture.source.syntax import CHANGES
@@ -143,7 +143,7 @@ def percent_of(template: str, values: Any) -> Any:
     """`"..." % values`."""
     recorder = running()
     given = values if type(values) is tuple else (values,)
-    if recorder is not None and are_of_loop(recorder, given):
+    if recorder is not None and make_text(recorder, given):
         return percent(recorder, template, values)
     return template % values
 
@@ -151,7 +151,7 @@ def percent_of(template: str, values: Any) -> Any:
 def formatted_text(template: str, *values: Any) -> Any:
     """An f-string that is no message."""
     recorder = running()
-    if recorder is not None and are_of_loop(recorder, values):
+    if recorder is not None and make_text(recorder, values):
         return formatted(recorder, template, values)
     return template.format(*values)
 
