@@ -139,8 +139,7 @@ def asks_identity(code: CodeType) -> bool:
         if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
             definition = _definition(code)
         known = _identical[code] = definition is not None and any(
-            isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)
-            for each in ast.walk(definition)
+            isinstance(each, ast.Compare) and compares_identity(each) for each in ast.walk(definition)
         )
     return known
 
@@ -174,11 +173,6 @@ def _names(code: CodeType) -> set[str]:
 def _has_identity(code: CodeType) -> bool:
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
     return _IS in code.co_code[::2] or any(map(_has_identity, inner))
-
-
-def _is_of_flag(compare: ast.Compare) -> bool:
-    """Tell whether something is compared with True or False, which only what asks for data can be."""
-    return any(isinstance(side, ast.Constant) for side in (compare.left, *compare.comparators))
 
 
 def is_converted(code: CodeType) -> bool:

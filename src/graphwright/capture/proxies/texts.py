@@ -209,7 +209,7 @@ def ask_for_texts(recorder: Capture, places: Iterable[Any]) -> None:
         raise recorder.questions.restart(Restart("a text of numbers is looked into: they are guarded"))
 
 
-def refused_texts(error: TypeError, args: Any, kwargs: Any) -> frozenset[Any]:
+def refused_texts(error: Exception, args: Any, kwargs: Any) -> frozenset[Any]:
     """Where the texts are made which a function written in C refused, because it wants a `str`."""
     if "RunText" not in str(error):
         return frozenset()

@@ -52,7 +52,11 @@ from graphwright.capture.python.number_calls import (
     length,
     looked_up,
     number,
+    number_method,
+    plain_numbers,
     shape_of_all,
+    tensor_of_range,
+    tensor_of_sizes,
     truth,
 )
 from graphwright.capture.python.substitutes import is_refused, substitute
@@ -82,11 +86,16 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
         return called(*args, **kwargs)
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:
         ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
             raise
-        return recorder.torch_function(function, args, kwargs)
+        try:
+            return recorder.torch_function(function, args, kwargs)
+        except TypeError as refused:
+            if not is_refused(refused, args, kwargs):
+                raise
+        return called(*plain_numbers(args), **plain_numbers(kwargs))
 
 
 Handler = Callable[..., Any]
@@ -129,6 +138,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys(
         (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace, heapq.merge), (_HEAP,)
     ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
+    torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
     torch.broadcast_shapes: (shape_of_all,), torch.set_grad_enabled: (grad_mode_set,),
 }  # fmt: skip
@@ -139,4 +149,7 @@ _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
 _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
     collections.Counter: METHODS[collections.Counter], LoopList: {"sort": (_ORDERED,)},
 }  # fmt: skip
-_BY_TYPE: dict[type, Handlers] = {MethodDescriptorType: (unbound_method,), WrapperDescriptorType: (unbound_method,)}
+_BY_TYPE: dict[type, Handlers] = {
+    MethodDescriptorType: (unbound_method, number_method), WrapperDescriptorType: (unbound_method, number_method),
+    type(torch.Tensor): (tensor_of_sizes,),
+}  # fmt: skip

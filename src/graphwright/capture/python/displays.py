@@ -16,6 +16,7 @@ from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import formatted, is_of_run, percent
+from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.source.syntax import CHANGES
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic
@@ -44,7 +45,8 @@ SPREAD: Any = object()  # in place of the key of `**others`
 def item(values: Any, key: Hashable) -> Any:
     """`values[key]`."""
     _open(values, key)
-    return values[key]
+    found = chosen(values, key) if is_symbolic(key) else NotImplemented
+    return values[key] if found is NotImplemented else found
 
 
 def store(value: Any, values: Any, key: Hashable) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphwright.capture.calls.identity import is_member
+from graphwright.capture.calls.identity import is_equal, is_member
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
@@ -62,6 +62,9 @@ def equal(left: Any, right: Any) -> Any:
         return False
     if not holds_symbolic(left) and not holds_symbolic(right):
         return left == right
+    same = is_equal(left, right)
+    if same is not NotImplemented:
+        return same
     first = equal(left[0], right[0])
     return first if len(left) == 1 else both(first, lambda: equal(left[1:], right[1:]))
 

@@ -152,9 +152,9 @@ def compares_identity(node: ast.AST) -> bool:
 
 
 def _is_no_tensor(value: ast.expr) -> bool:
-    """Tell whether an expression is a literal other than a bool, or the class of something."""
+    """Tell whether an expression is a literal other than a number or bool, or the class of something."""
     if isinstance(value, ast.Constant):
-        return type(value.value) is not bool
+        return type(value.value) not in (bool, int)
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "type"
 
 
