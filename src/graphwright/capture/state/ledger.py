@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.tensor_proxy import TensorProxy
     from graphwright.ir import Node
 
-__all__ = ["Ledger", "Read", "Taken"]
+__all__ = ["Ledger", "Read", "Taken", "Unforeseen"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,6 +43,14 @@ class Read:
     at: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unforeseen:
+    """Facts of a value that do not follow from the same facts of what it is computed from, and the user's line."""
+
+    facts: dict[str, Any]
+    at: str
+
+
 class Ledger:
     """What one pass of a capture has taken for granted so far."""
 
@@ -50,6 +58,8 @@ class Ledger:
         self._log = log
         self.taken: dict[str, Taken] = {}
         self.reads: dict[Hashable, Read] = {}
+        self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
+        self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.asks_kinds = False
 
     def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
@@ -73,4 +83,6 @@ class Ledger:
     def join(self, other: Ledger) -> None:
         """Take for granted what another way through the program does, too."""
         self.taken = {**other.taken, **self.taken}
+        for path, facts in other.asked.items():
+            self.asked.setdefault(path, set()).update(facts)
         self.asks_kinds |= other.asks_kinds
