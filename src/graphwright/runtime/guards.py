@@ -177,7 +177,7 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
 _MOST = 16  # items of a container that a message shows
 
 

@@ -85,7 +85,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         return measure(recorder, owner, "dim", (), {})
     if name == "device":
         if not is_only_handed_on(reader()):
-            fact(recorder, "call_function", getattr, (owner, name), {}, owner.example.device)
+            recorder.ledger.tensor(owner, "device", recorder.where() or "")
         return recorder.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)

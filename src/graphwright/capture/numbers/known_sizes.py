@@ -30,6 +30,7 @@ _BROADCAST = frozenset({
     "add", "sub", "mul", "truediv", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "logical_and",
     "logical_or", "maximum", "minimum", "where", "masked_fill",
 })  # fmt: skip
+_REDUCE = frozenset({"mean", "sum", "amax", "amin", "var", "std", "logsumexp"})
 
 
 _SAME_MODULES = (
@@ -78,6 +79,8 @@ def known_sizes(
         sizes = _unsqueezed(_sizes_of(args[0]), args[1:])
     elif name == "getitem":
         sizes = _indexed(_sizes_of(args[0]), args[1] if isinstance(args[1], tuple) else (args[1],))
+    elif name in _REDUCE:
+        sizes = _reduced(_sizes_of(args[0]), args[1:], kwargs)
     elif name in ("cat", "concat"):
         sizes = _joined(args, kwargs)
     elif name in _SAME and isinstance(args[0], torch.Tensor):
@@ -179,6 +182,15 @@ def _sliced(size: int | Dim | None, item: slice) -> int | Dim | None:
     if type(size) is not int or not all(bound is None or type(bound) is int for bound in bounds):
         return None
     return len(range(*item.indices(size)))
+
+
+def _reduced(sizes: Sizes, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:
+    """Sizes after what is computed along one dimension."""
+    dim, keeps = (*args, kwargs.get("dim"))[0], (*args[1:], kwargs.get("keepdim", False))[0]
+    if type(dim) is not int or type(keeps) is not bool or not -len(sizes) <= dim < len(sizes):
+        return []
+    dim %= len(sizes)
+    return [*sizes[:dim], *([1] if keeps else []), *sizes[dim + 1 :]]
 
 
 def _joined(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:

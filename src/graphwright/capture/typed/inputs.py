@@ -277,6 +277,10 @@ class Inputs:
         ledger.reads.clear()
         if asked.follows_autocast:
             self._take_autocast()
+        for path in (path for path, facts in asked.found.items() if "device" in facts and path in self._tensors):
+            held = self._tensors[path]
+            read = functools.partial(self._call, getattr, held.make(), "device")
+            ledger.take(f"{path}.device", held.example.device, read, f"{path}.device")
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
 
@@ -293,7 +297,7 @@ class Inputs:
         facts = {}
         for name, held in self._tensors.items():
             asked = self._recorder.ledger.asked.get(name)
-            if asked:
+            if asked and asked != {"device"}:
                 dtype = held.example.dtype if "dtype" in asked else None
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))
