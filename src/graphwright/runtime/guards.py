@@ -7,6 +7,7 @@ A guard is a node like any other, so it is printed, run, moved and erased like a
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,8 @@ def unlike(value: Any, captured: Any, where: str) -> str:
     """
     if value is captured or value == captured:
         return ""
-    return f"at {where} the program was captured where this was {captured!r}; now it is {value!r}"
+    was, now = _both(captured, value, repr)
+    return f"at {where} the program was captured where this was {was}; now it is {now}"
 
 
 def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
@@ -102,8 +104,23 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
     elif isinstance(captured[0], type):
         was = f"of class {captured[0].__name__}"
     else:
-        was = _brief(captured[0])
+        was, now = _both(captured[0], value, _brief)
     return f"argument {name!r} was {was} when the program was captured; now it is {now}"
+
+
+def _both(captured: Any, value: Any, write: Callable[[Any], str]) -> tuple[str, str]:
+    """What a value was and what it is, as text; where these read alike, it is another object of its class.
+
+    >>> _both(1, 2, repr), _both(float("nan"), float("nan"), repr)
+    (('1', '2'), ('nan', 'another float (nan)'))
+    """
+    was, now = write(captured), write(value)
+    if was != now:
+        return was, now
+    kind = type(value)
+    if kind is not type(captured):
+        return was, f"{now} of another class, {kind.__module__}.{kind.__qualname__}"
+    return was, f"another {kind.__name__}" + ("" if now == kind.__name__ else f" ({now})")
 
 
 # ---- checks
@@ -115,8 +132,9 @@ def expect(value: Any, captured: Any, where: str) -> None:
     >>> expect(3 > 2, True, "model.py:3: if n > 2:")
     """
     if value is not captured and value != captured:
+        was, now = _both(captured, value, repr)
         raise GuardError(
-            f"the program was captured where this was {captured!r}; now it is {value!r}",
+            f"the program was captured where this was {was}; now it is {now}",
             at=where,
             fix="capture again with these inputs as the example",
         )
@@ -163,8 +181,9 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     """
     for subject, value, captured in facts:
         if value is not captured and (type(value) is not type(captured) or value != captured):
+            was, now = _both(captured, value, _brief)
             raise GuardError(
-                f"the program was captured for {_brief(captured)} in {subject}; now it is {_brief(value)}",
+                f"the program was captured for {was} in {subject}; now it is {now}",
                 at=where,
                 fix="put it back, or capture again",
             )
@@ -177,7 +196,7 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
+_PLAIN = (bool, int, float, complex, str, type(None), enum.Enum, torch.dtype, torch.device, torch.layout)
 _MOST = 16  # items of a container that a message shows
 
 

@@ -10,23 +10,36 @@ __all__ = ["Asked", "asked_in"]
 
 
 class Asked(NamedTuple):
-    """`class_of`: `type` is used; `kind`: of what kind a value is decides something."""
+    """`class_of`: `type` is used; `kind`: of what kind a value is decides; `given`: arguments asked for with `is None`."""
 
     class_of: bool
     kind: bool
+    given: frozenset[str]
 
 
+_IS = (ast.Is, ast.IsNot)
 _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor"})
 
 
 def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
     if definition is None:
-        return Asked(False, False)
+        return Asked(False, False, frozenset())
     arguments = definition.args
     first = next((arg.arg for arg in (*arguments.posonlyargs, *arguments.args)), "")
     owner = first if first in ("self", "cls") else ""
-    return Asked(any(_uses_type(definition, owner)), any(_kinds_asked(definition, owner)))
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    given = frozenset(arg.arg for arg in every) & set(_asked_for_none(definition))
+    return Asked(any(_uses_type(definition, owner)), any(_kinds_asked(definition, owner)), given)
+
+
+def _asked_for_none(definition: ast.AST) -> Iterator[str]:
+    """The variables of which it is asked whether they are None."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and isinstance(node.ops[0], _IS):
+            side = node.comparators[0]
+            if isinstance(side, ast.Constant) and side.value is None:
+                yield node.left.id
 
 
 def _uses_type(definition: ast.AST, owner: str) -> Iterator[bool]:

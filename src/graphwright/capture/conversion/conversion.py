@@ -41,6 +41,7 @@ __all__ = [
     "PREFIX",
     "asks_class",
     "asks_identity",
+    "asked_for_none",
     "asks_kind",
     "can_convert",
     "convert",
@@ -56,7 +57,7 @@ _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
 _classes: CodeTable[Asked] = CodeTable()
-_MATCH = opcode.opmap["MATCH_CLASS"]
+_ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
@@ -154,12 +155,17 @@ def asks_kind(code: CodeType) -> bool:
     return _asked(code).kind
 
 
+def asked_for_none(code: CodeType) -> frozenset[str]:
+    """The arguments of which a function of the program asks whether they are None."""
+    return _asked(code).given
+
+
 def _asked(code: CodeType) -> Asked:
     known = _classes.get(code)
     if known is None:
         definition = None
         if not code.co_filename.startswith(_LIBRARIES) and (
-            not _OF_CLASSES.isdisjoint(_names(code)) or _MATCH in code.co_code[::2]
+            not _OF_CLASSES.isdisjoint(_names(code)) or not _ASKING.isdisjoint(code.co_code[::2])
         ):
             definition = _definition(code)
         known = _classes[code] = asked_in(definition)

@@ -16,10 +16,18 @@ import torch
 
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.calls.whole_calls import inline
-from graphwright.capture.conversion.conversion import asks_class, asks_identity, asks_kind, can_convert, is_converted
+from graphwright.capture.conversion.conversion import (
+    asked_for_none,
+    asks_class,
+    asks_identity,
+    asks_kind,
+    can_convert,
+    is_converted,
+)
 from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
+from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
 from graphwright.capture.python.transforms import BY_CODE, MADE
@@ -126,7 +134,8 @@ class Callers:
                 if user_frame(frame) is frame:
                     self._look_for_generators(frame)
                     self._look_for_askers(frame)
-                    if asks_kind(code):
+                    given = asked_for_none(code)
+                    if asks_kind(code) or (given and any(map(is_input, map(frame.f_locals.get, given)))):
                         self._recorder.ledger.kind_asked()
             if code not in self._uncached:
                 is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL

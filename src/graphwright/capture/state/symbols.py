@@ -184,6 +184,24 @@ class _Number:
             raise AttributeError(f"{self.node.kind.__name__!r} object has no attribute {name!r}")
         return getattr(self.node.kind(self.node.int_()), name)
 
+    def __sym_float__(self) -> Any:
+        return self._apply(float)
+
+    def __sym_int__(self) -> Any:
+        return self._apply(int)
+
+    def __sym_not__(self) -> Any:
+        return self._apply(operator.not_)
+
+    def __sym_max__(self, other: Any) -> Any:
+        return self._apply(max, other)
+
+    def __sym_min__(self, other: Any) -> Any:
+        return self._apply(min, other)
+
+    def __sym_ite__(self, then: Any, other: Any) -> Any:
+        return self.node.recorder.questions.branch(self, lambda: then, lambda: other)
+
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
         if self.node.is_data:
