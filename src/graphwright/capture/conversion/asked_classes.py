@@ -10,7 +10,7 @@ __all__ = ["Asked", "asked_in"]
 
 
 class Asked(NamedTuple):
-    """`class_of`: `type` is used; `kind`: of what kind a value is decides; `given`: arguments asked for with `is None`."""
+    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`."""
 
     class_of: bool
     kind: bool

@@ -54,7 +54,7 @@ def _place(error: Exception) -> str | None:
     return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" + (f": {text}" if text else "")
 
 
-_LIBRARIES = tuple(os.path.join(os.path.dirname(module.__file__), "") for module in (os, torch))
+_LIBRARIES = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (os, torch))
 
 
 def _raised(function: Callable[[], Callable[..., Any]], call: tuple[Any, Any]) -> Exception | None:

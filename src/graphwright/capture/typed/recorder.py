@@ -70,7 +70,7 @@ from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import Refusal, capturing, run
+from graphwright.capture.state.running import Refusal, capturing, refusal, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -136,6 +136,10 @@ class Recorder:
     def writing(self, region: Region) -> Writing:
         """What to enter to write to a region."""
         return Writing(self, region)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        fix = "copy it before it is captured, or use torch.func.functional_call"
+        raise refusal(CaptureError("the program copies a module that is being captured", at=self.where(), fix=fix))
 
     # ---- running
 
