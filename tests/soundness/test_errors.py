@@ -95,6 +95,7 @@ def test_trace_says_what_it_wants(call: Callable[[], Any], message: str) -> None
         call()
 
 
+@pytest.mark.slow
 def test_a_compiled_module_is_captured_as_what_it_was_made_of() -> None:
     layer = nn.Linear(2, 2)
     gm = trace(torch.compile(layer), (ROW,))
