@@ -217,8 +217,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             yield f"{where} is no more there", _AGAIN
         return
     if path and "class" in facts and not _is_of_class(module, facts["class"]):
-        was, now = facts["class"].rpartition(".")[2], type(module).__qualname__
-        yield f"{where} was a {was} when the program was captured; now it is a {now}", one_node
+        was, its = facts["class"].rpartition(".")[2], type(module).__qualname__
+        yield f"{where} was a {was} when the program was captured; now it is a {its}", one_node
     for table in HOOKS if "hooks" in facts else ():
         hooks, now = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
         if now != hooks:
@@ -312,7 +312,11 @@ def _is_of_class(module: nn.Module, name: str) -> bool:
         return True
     kinds = type(module).__mro__
     base = next((kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == name), None)
-    return base is not None and base is not nn.Module and type(module).forward is base.forward
+    return (
+        base is not None
+        and base is not nn.Module
+        and getattr(type(module), "forward", None) is getattr(base, "forward", None)
+    )
 
 
 # ---- what a call looks at

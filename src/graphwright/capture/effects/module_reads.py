@@ -328,7 +328,7 @@ def _uses(kind: type) -> _Uses:
             methods.setdefault(name, []).append(code)
         reached = _reached(methods)
         is_own = kind.__getattr__ not in (nn.Module.__getattr__, GraphModule.__getattr__)  # type: ignore[attr-defined]
-        is_own |= kind.__getattribute__ is not object.__getattribute__
+        is_own |= vars(object)["__getattribute__"] is not kind.__getattribute__
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
         mentioned = frozenset(name for code in reached for name in _names(code))
         known = _known[kind] = _Uses(

@@ -117,6 +117,7 @@ class Plan:
     paths: int = 0
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
+    asked_texts: set[Any] = dataclasses.field(default_factory=set)  # where texts are made whose numbers are guarded
     items_grow: bool = False  # whether lists that are items of lists get longer
     further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
     told_apart: set[type] = dataclasses.field(default_factory=set)  # of inputs: which of them are one object matters

@@ -77,7 +77,7 @@ from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import Refusal, capturing, run
+from graphwright.capture.state.running import Refusal, capturing, refusal, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -151,6 +151,10 @@ class Recorder:
     def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
         """Note where in the program a tensor is."""
         self._tensors.note(tensor, path)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        fix = "copy it before it is captured, or use torch.func.functional_call"
+        raise refusal(CaptureError("the program copies a module that is being captured", at=self.where(), fix=fix))
 
     # ---- running
 
@@ -296,6 +300,8 @@ class Recorder:
             return measure(self, owner, name, args[1:], kwargs)
         if name in KIND_METHODS or name in TRUTHS:
             return asked(self, name, function, "call_method", name, args, kwargs)
+        if name == "new" and len(args) == 2 and type(args[1]) is torch.Size:
+            args = (owner, *args[1])  # a tuple of numbers would be its data
         if name in NUMBER_METHODS:
             owner = self.value(owner)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
@@ -398,6 +404,9 @@ class Recorder:
         try:
             return self.examples.repeat(run, *given, is_opaque)
         except Exception as error:
+            frame = user_frame(sys._getframe(1)) if self.is_running else None
+            if frame is not None:
+                self.callers.look(frame)  # it may fail because of a call around it that was not seen
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
     def node(
@@ -449,6 +458,7 @@ class Recorder:
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
         if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+            self._expect_count(node, len(value))
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
