@@ -170,11 +170,12 @@ class ModuleReads:
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
         kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
         mentioned = mentioned_by(kinds, function)
+        seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             if f"{prefix}{name}" in state or (path and name not in mentioned):
                 continue
-            objects = values_of(name, value, mentioned)
+            objects = values_of(name, value, mentioned, seen)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
