@@ -463,6 +463,7 @@ class Callers(Protocol):
     """Looks for such calls on the stack of one capture."""
 
     generators: dict[int, Any]  # that the program can reach, by id
+    overheard: dict[tuple[int, str], Any]  # stand-ins under names of the program's own, by namespace and name
 
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""

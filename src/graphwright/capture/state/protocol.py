@@ -262,10 +262,6 @@ class TypedCapture(Capture, Protocol):
         """The objects of the user's classes among the inputs, by id."""
 
     @property
-    def given(self) -> dict[int, tuple[Any, Callable[[], Node]]]:
-        """The generators of torch's that stand for those among the inputs, by id."""
-
-    @property
     def generators(self) -> dict[int, Any]:
         """Copies of the generators of Python and NumPy that the program draws from, by id."""
 

@@ -17,6 +17,7 @@ import torch
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.objects import Objects, has_methods, hold, is_object
 from graphwright.capture.state.protocol import TypedCapture
@@ -207,7 +208,7 @@ class Inputs:
             self.has_arrays = True
             return ObjectProxy(self._recorder, value, make())
         if isinstance(value, torch.Generator):
-            return self._generator(value, make)
+            return GeneratorProxy.make(self._recorder, value.device, make)
         if callable(value) or isinstance(value, slice):
             self._kinds.pop(path, None)
             self._take(path, make(), value)
@@ -262,12 +263,6 @@ class Inputs:
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
         return functools.partial(value.func, *args, **named)
 
-    def _generator(self, value: torch.Generator, make: Callable[[], Node]) -> torch.Generator:
-        """A generator in the state of the example's: the graph draws from that of the call."""
-        same = value.clone_state()
-        self._recorder.given[id(same)] = same, make
-        return same
-
     def _class_matters(self, path: str, kind: type) -> None:
         """Check in a call that an object is of the very class whose methods the program may have called."""
         if has_methods(kind):
@@ -315,7 +310,7 @@ class Inputs:
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
         kinds: dict[str, tuple[Any, ...]] = {}
         for name, (make, kind) in self._kinds.items():
-            if name not in facts and (asks_all or ledger.asked.get(name, set()) & {"dtype", "class"}):
+            if name not in facts and (asks_all or ledger.asked.get(name, set()) & {"class", "dtype"}):
                 kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
@@ -368,7 +363,7 @@ class Inputs:
         facts = {}
         for name, held in self._tensors.items():
             asked = self._recorder.ledger.asked.get(name)
-            if asked and asked != {"device"}:
+            if asked and asked & {"dtype", "rank"}:
                 dtype = held.example.dtype if "dtype" in asked else None
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))
