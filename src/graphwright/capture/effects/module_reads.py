@@ -180,7 +180,8 @@ class ModuleReads:
                 del objects[inner]
             for inner, facts in objects.items():
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
-                self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
+                if values or path or type(self._shells.root_module) is not nn.Module:  # else a function holds it
+                    self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self._shells.root_module
