@@ -32,6 +32,7 @@ from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
@@ -115,6 +116,7 @@ class Recorder:
         self.numbers = Numbers(self)
         self.questions = Questions(self, ExampleSubjects())
         self.joining = Joining(self)
+        self.choices = Choices(self)
         self.loops = Loops(self)
         self.attempts = Attempts(self)
         self.writes = Writes(self)
@@ -129,6 +131,8 @@ class Recorder:
         self._contexts: list[Any] = []
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self.told_apart: set[int] = set()  # inputs of which the program asks which they are, by id
+        self.hashed: list[TensorProxy] = []  # tensors by which the program knows something
         self.is_finishing = False
         self.log = log  # of the capture, where there is one
         self.ledger = Ledger(log)
@@ -159,6 +163,7 @@ class Recorder:
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
+                self.choices.look()
             is_over = True
         except Raised:
             if self.pending is None:
@@ -299,6 +304,7 @@ class Recorder:
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            self.told_apart.add(id(owner))
             owner.sizes = {}
             for dim in range(owner.example.dim()):  # sizes read before are those from before
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
@@ -407,6 +413,7 @@ class Recorder:
             return self._create(op, target, args, kwargs, name or part or None)
         self.callers.look(frame)
         self.attempts.look(frame, op, target, args)
+        self.choices.at_node(target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = module_name(target)
