@@ -170,16 +170,18 @@ class ModuleReads:
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
         kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
         mentioned = mentioned_by(kinds, function)
+        seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             if f"{prefix}{name}" in state or (path and name not in mentioned):
                 continue
-            objects = values_of(name, value, mentioned)
+            objects = values_of(name, value, mentioned, seen)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
-                self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
+                if values or path or type(self._shells.root_module) is not nn.Module:  # else a function holds it
+                    self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self._shells.root_module

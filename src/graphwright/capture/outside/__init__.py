@@ -6,7 +6,7 @@ it. Read closures.py first.
     closures.py         modules that a function reaches
     outside_modules.py  modules that are called and are no part of the captured one
     globals_kept.py     global variables and tables that a program writes to
-    held_objects.py     plain objects that a program holds and writes to
+    held_objects.py     what hooks of a program hold
     said.py             what is printed, logged and warned of
     overheard.py        functions of other modules that a capture is to hear of: a stand-in for each
     world.py            the clock, the environment, files: what is read there is said
