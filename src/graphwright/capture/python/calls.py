@@ -23,6 +23,7 @@ from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
 from graphwright.capture.python.iterables import (
@@ -64,8 +65,15 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     recorder = running()
     if recorder is None:
         return function(*args, **kwargs)
+    function = original_of(function)
     if type(function) not in _ARE_UNCACHED:
-        function = without_cache(function)
+        uncached = without_cache(function)
+        if uncached is not function:
+            recorder.plan.cached += 1
+            try:
+                return call(uncached, *args, **kwargs)
+            finally:
+                recorder.plan.cached -= 1
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:

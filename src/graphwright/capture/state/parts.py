@@ -212,6 +212,15 @@ class TypedNumbers(Numbers, Protocol):
     def training_symbol(self, prefix: str, value: bool) -> Symbol:
         """The symbol of a module's training flag."""
 
+    def attribute_symbol(self, path: str, value: Number, is_dynamic: bool, is_state: bool) -> Symbol:
+        """The symbol of a number that a module has, which the graph reads at each call."""
+
+    def firm_beside(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """Two values that a branch is to join: a number of a module beside a plain one is the example's."""
+
+    def firm(self, symbol: Symbol) -> Number:
+        """Answer what Python asks of numbers of modules, and take these for granted."""
+
     def input_symbol(self, node: Node, value: Number) -> Symbol:
         """The symbol of a number that is passed to the program."""
 
@@ -454,6 +463,7 @@ class Callers(Protocol):
     """Looks for such calls on the stack of one capture."""
 
     generators: dict[int, Any]  # that the program can reach, by id
+    overheard: dict[tuple[int, str], Any]  # stand-ins under names of the program's own, by namespace and name
 
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""

@@ -33,12 +33,15 @@ from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
 from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
+from graphwright.capture.outside.python_draws import copied_iterator
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
@@ -81,7 +84,7 @@ from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
-from graphwright.ops import unpack
+from graphwright.ops import draws_alone, unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -103,6 +106,7 @@ class Recorder:
         self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
+        self.reads: ModuleReads | None = None  # what the program reads of its modules
         self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
@@ -140,6 +144,10 @@ class Recorder:
         """What to enter to write to a region."""
         return Writing(self, region)
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+        self._tensors.note(tensor, path)
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,6 +179,7 @@ class Recorder:
     def own_tensors(self, shells: Shells) -> None:
         """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
         self.shells = shells
+        self.reads = ModuleReads(self, shells)
         for module, shell in shells.all():
             path = shells.path(module)
             prefix = f"{path}." if path else ""
@@ -183,6 +192,10 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
+                    elif isinstance(value, torch.Generator):
+                        shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
+                    elif hasattr(type(value), "__next__"):
+                        shell.__dict__[name] = copied_iterator(value)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -229,6 +242,8 @@ class Recorder:
             self.questions.optionals.admit(shell.forward, args, kwargs)
         for state in self.states:
             state.watch(shell)
+        if self.reads is not None:
+            self.reads.entered(module, path)
         self.scope = Scope(path, type(module), count, outer)
         try:
             result = nn.Module._call_impl(shell, *args, **kwargs)
@@ -310,6 +325,10 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
+        if self.plan.cached and draws_alone(
+            target if op == "call_function" else getattr(torch.Tensor, str(target), None)
+        ):
+            raise self.questions.refusals.cached_draw()
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):
@@ -508,6 +527,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
+        if kind is GeneratorProxy:
+            return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):
