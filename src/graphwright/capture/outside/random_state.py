@@ -66,7 +66,7 @@ def _generator(
     named = {key: recorder.argument(arg) for key, arg in kwargs.items()}
     is_made = function is torch._C.Generator
     recorder.ambient.notice()
-    node = recorder.node("call_function", function, given, named, "generator" if is_made else "")
+    node = recorder.node("call_function", function, given, named, name=recorder.target_name() or "rng")
     device = kwargs.get("device", args[0] if args else "cpu") if is_made else "cpu"
     return GeneratorProxy.make(recorder, device, lambda: node)
 
