@@ -238,7 +238,9 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "global function": _set_global("helper", lambda: 7),
     "class attribute": lambda world: setattr(world.names["Program"], "FACTOR", 4),
     "hook": _each(lambda module: module.inner.register_forward_hook(lambda module, given, out: out * 2)),
-    "hook on a layer": _each(lambda module: module.layers[0].register_forward_pre_hook(lambda module, given: (given[0] + 1,))),
+    "hook on a layer": _each(
+        lambda module: module.layers[0].register_forward_pre_hook(lambda module, given: (given[0] + 1,))
+    ),
     "patched forward": _each(lambda module: setattr(module.inner, "forward", lambda h: h * 9)),
     "appended layer": _each(lambda module: module.layers.append(nn.Identity())),
     "swapped module": _each(lambda module: setattr(module, "inner", nn.Identity())),
