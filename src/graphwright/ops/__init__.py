@@ -45,7 +45,15 @@ from graphwright.ops.state import (
     write_attribute,
     written_attributes,
 )
-from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
+from graphwright.ops.statements import (
+    enter_context,
+    evaluated,
+    exit_context,
+    expect_bound,
+    generated,
+    raise_error,
+    unpack,
+)
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
 __all__ = [
@@ -101,6 +109,7 @@ __all__ = [
     "loop_parts",
     "normalize_function",
     "normalize_module",
+    "expect_bound",
     "generated",
     "operator_name",
     "raise_error",

@@ -29,6 +29,7 @@ __all__ = [
     "guards_of",
     "is_guard",
     "summed_up",
+    "shared",
     "unlike",
     "unlike_inputs",
 ]
@@ -173,6 +174,18 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
                 at=where,
                 fix="put it back, or capture again",
             )
+
+
+def shared(**values: Any) -> str:
+    """Say which of some values are one object: 'none', or the names of those that are another one.
+
+    >>> a, b = [], []
+    >>> shared(a=a, b=b), shared(a=a, b=b, c=a)
+    ('none', 'c is a')
+    """
+    first: dict[int, str] = {}
+    found = [(name, first.setdefault(id(value), name)) for name, value in values.items()]
+    return ", ".join(f"{name} is {known}" for name, known in found if name != known) or "none"
 
 
 def _another(captured: Any, value: Any) -> str:

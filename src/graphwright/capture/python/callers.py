@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
+from graphwright.capture.calls.identity import told_by
 from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
 from graphwright.capture.outside.closures import stored_globals
@@ -32,6 +33,7 @@ from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.tensor_proxy import TensorProxy
 
 __all__ = ["Callers"]
 
@@ -195,6 +197,10 @@ class Callers:
             name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
             error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
             raise refusal(error)
+
+    def hashed(self, tensor: TensorProxy) -> None:
+        """A tensor becomes the key of a dict or the item of a set: it is told from other ones."""
+        told_by(tensor)
 
     def follow(self, function: type) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""

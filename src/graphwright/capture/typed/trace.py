@@ -425,7 +425,9 @@ class Program:
             raise Restart("random numbers of Python or NumPy are drawn")
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
-        recorder.finish(result, inputs.objects.changes())
+        changes = list(inputs.objects.changes())
+        inputs.tell_apart(value for _, value, *_ in changes)
+        recorder.finish(result, changes)
         inputs.settle()
         if recorder.keeping is not None:
             recorder.keeping.put_back()

@@ -30,6 +30,7 @@ from graphwright.ops import (
     enter_context,
     evaluated,
     exit_context,
+    expect_bound,
     for_loop,
     generated,
     raise_error,
@@ -110,7 +111,7 @@ _RECEIVERS += (torch.Generator, frozenset, str, int, float, complex, slice, rang
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     copy.copy, copy.deepcopy, getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context,
-    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated,
+    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated, expect_bound,
     torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
