@@ -41,7 +41,7 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
-from graphwright.capture.outside.python_draws import copied_iterator
+from graphwright.capture.outside.python_draws import has_state, held_stand_in
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
@@ -85,7 +85,7 @@ from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
-from graphwright.ops import draws_alone, unpack
+from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -201,10 +201,8 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
-                    elif isinstance(value, torch.Generator):
-                        shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
-                    elif hasattr(type(value), "__next__"):
-                        shell.__dict__[name] = copied_iterator(value)
+                    elif has_state(value):
+                        shell.__dict__[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -337,10 +335,8 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
-        if self.plan.cached and draws_alone(
-            target if op == "call_function" else getattr(torch.Tensor, str(target), None)
-        ):
-            raise self.questions.refusals.cached_draw()
+        if self.plan.cached:
+            self.questions.refusals.cached_draw(op, target)
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):

@@ -309,7 +309,7 @@ class Program:
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
         self.draws: PythonDraws | None = None  # likewise
-        self.standing: StandIns | None = None  # likewise
+        self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -383,8 +383,8 @@ class Program:
 
     def _put_back(self) -> None:
         """Leave the objects that modules hold, and generators of random numbers, as they were before the pass."""
-        if self.standing is not None:
-            self.standing.leave()
+        for standing in self.standing:
+            standing.leave()
         if self.recorder is not None and self.recorder.keeping is not None:
             self.recorder.keeping.put_back()
         if self.held is not None:
@@ -411,8 +411,9 @@ class Program:
         recorder.callers.start(function)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
-        self.standing = StandIns((*stand_ins(), *overheard.values()))
-        self.standing.enter()
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values())
+        for standing in self.standing:
+            standing.enter()
         with (
             self._watch(recorder),
             draws.located() if plan.locates_draws else contextlib.nullcontext(),
