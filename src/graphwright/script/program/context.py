@@ -134,8 +134,9 @@ class Context:
 
     def changes_outside(self, value: Value, at: ast.AST) -> Bad:
         """Note that the program changes a container that it has not made."""
-        kind = type(getattr(value, "value", None)).__name__
-        what = f"this changes a {kind} from outside of the program"
+        held = value.value if isinstance(value, Const) else None
+        kind = "default value" if held is None else f"{type(held).__name__} from outside of the program"
+        what = f"this changes a {kind}, which lives on after a call"
         return self.problem(what, at, "keep it in a module: self.log = []")
 
     def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
