@@ -60,6 +60,7 @@ def test_the_generated_code_reads_like_the_source() -> None:
     text = "\n".join(line for line in gm.code.splitlines() if not line.strip().startswith("#")).strip()
     assert text.splitlines() == [
         "def forward(self, input):",
+        "    expect_modules(self)",
         "    input_1 = input",
         "",
         '    hidden = getattr(self, "0").linear(input_1) * getattr(self, "0").scale',
@@ -124,7 +125,7 @@ class Asks(nn.Module):
 
 GUARDED = [
     pytest.param(lambda gm: gm(torch.randn(3, 5, 8)), "test_trace.py", id="a size"),
-    pytest.param(lambda gm: gm(torch.randn(5, 4)), "'x' was a torch.float32 tensor of 3 dimensions", id="a rank"),
+    pytest.param(lambda gm: gm(torch.randn(5, 4)), "'x' was a tensor of 3 dimensions", id="a rank"),
     pytest.param(lambda gm: gm(torch.randn(2, 5, 4), flag=True), "'flag' was False", id="a flag"),
     pytest.param(lambda gm: gm(torch.randn(2, 5, 4), mask=torch.ones(4)), "'mask' was None", id="None"),
 ]

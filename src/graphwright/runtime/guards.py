@@ -7,13 +7,16 @@ A guard is a node like any other, so it is printed, run, moved and erased like a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import numpy
 import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.premises import facts_of_modules, said_of_modules
 
 __all__ = [
     "CAPTURE",
@@ -25,6 +28,7 @@ __all__ = [
     "expect_values",
     "guards_of",
     "is_guard",
+    "summed_up",
     "unlike",
     "unlike_inputs",
 ]
@@ -49,8 +53,8 @@ def unlike(value: Any, captured: Any, where: str) -> str:
 def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
     """Say which of some inputs is unlike what it was when the program was captured.
 
-    Each comes with the dtype and rank of the tensor that it was (and `list`, if it was a list of them), with its class,
-    or with its value.
+    Each comes with the dtype and rank of the tensor that it was, None for what may be another (and `list`, if it was a
+    list of tensors), with its class, or with its value.
 
     >>> unlike_inputs(x=(torch.ones(3), torch.float32, 1), y=(torch.ones(3), torch.Tensor), n=(3, int))
     ''
@@ -78,23 +82,32 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
     return ""
 
 
-def _is_tensor(value: Any, dtype: Any, rank: int) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == dtype and value.dim() == rank
+def _is_tensor(value: Any, dtype: Any, rank: int | None) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
+    return (dtype is None or value.dtype == dtype) and (rank is None or value.dim() == rank)
+
+
+def _tensor_kind(dtype: Any, rank: int | None) -> str:
+    """Say what is known of a tensor: "a torch.float32 tensor of 2 dimensions"."""
+    kind = "a tensor" if dtype is None else f"a {dtype} tensor"
+    return kind if rank is None else f"{kind} of {rank} dimension{'' if rank == 1 else 's'}"
 
 
 def _misfit(name: str, value: Any, *captured: Any) -> str:
     now = _brief(value)
     if len(captured) == 2:
-        dtype, rank = captured
-        was = f"a {dtype} tensor of {rank} dimensions"
+        was = _tensor_kind(*captured)
         if isinstance(value, torch.Tensor):
-            now = f"a {value.dtype} tensor of {value.dim()}"
+            dtype, rank = captured
+            now = _tensor_kind(None if dtype is None else value.dtype, None if rank is None else value.dim())
     elif captured[0] is torch.Tensor:
         was = "a tensor"
     elif isinstance(captured[0], type):
         was = f"of class {captured[0].__name__}"
     else:
         was = _brief(captured[0])
+    now = f"another {now}" if now == was else now
     return f"argument {name!r} was {was} when the program was captured; now it is {now}"
 
 
@@ -126,14 +139,14 @@ def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
             )
 
 
-def expect_tensors(where: str, **kinds: tuple[Any, Any, int]) -> None:
-    """Raise GuardError unless tensors, each with its dtype and rank at capture, have these.
+def expect_tensors(where: str, **kinds: tuple[Any, Any, int | None]) -> None:
+    """Raise GuardError unless tensors, each with its dtype and rank at capture, have these; None: any.
 
     >>> expect_tensors("Model.forward", x=(torch.ones(2, 3), torch.float32, 2))
     """
     misfit = unlike_inputs(**kinds)
     if misfit:
-        raise GuardError(misfit, at=where, fix="capture again with an example of this dtype and rank")
+        raise GuardError(misfit, at=where, fix="capture again with an example like this, or with both: examples=[...]")
 
 
 def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:
@@ -156,10 +169,16 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     for subject, value, captured in facts:
         if value is not captured and (type(value) is not type(captured) or value != captured):
             raise GuardError(
-                f"the program was captured for {_brief(captured)} in {subject}; now it is {_brief(value)}",
+                f"the program was captured for {_brief(captured)} in {subject}; now it is {_another(captured, value)}",
                 at=where,
                 fix="put it back, or capture again",
             )
+
+
+def _another(captured: Any, value: Any) -> str:
+    """Write a value that is not the one of the capture."""
+    was, now = _brief(captured), _brief(value)
+    return f"another {now}" if now == was else now
 
 
 def _brief(value: Any) -> str:
@@ -169,7 +188,10 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (
+    bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None), torch.dtype, torch.device,
+    torch.layout,
+)  # fmt: skip
 _MOST = 16  # items of a container that a message shows
 
 
@@ -178,10 +200,11 @@ class Guard:
     """One thing that a capture took for granted, and the node that checks it.
 
     `what` is taken for granted, `at` the user's line or the name of the program, `name` the input if it is about one.
+    What is taken for granted of modules is no node: `expect_modules(self)` in the code checks it.
     """
 
     text: str
-    node: Node
+    node: Node | None
     what: str = ""
     at: str = ""
     name: str = ""
@@ -202,7 +225,31 @@ def is_guard(node: Node) -> bool:
 
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
-    return [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+    facts = facts_of_modules(graph)
+    of_modules = [Guard(said, None, said)] if facts and (said := said_of_modules(facts)) else []
+    return of_modules + [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+
+
+def summed_up(guards: Iterable[Guard]) -> list[Guard]:
+    """Say each thing that is taken for granted once, and of the arguments of a program that are None all in one.
+
+    >>> graph = Graph()
+    >>> a, b = graph.placeholder("a"), graph.placeholder("b")
+    >>> _ = graph.call_function(expect_values, ("f",), {"a": (a, None), "b": (b, None)})
+    >>> [guard.text for guard in summed_up(guards_of(graph))]
+    ['f: a and b are None']
+    """
+    said: dict[Hashable, list[Guard]] = {}
+    for guard in guards:
+        is_none = bool(guard.name) and guard.what == f"{guard.name} is None"
+        said.setdefault((guard.at, id(guard.node)) if is_none else guard.text, []).append(guard)
+    return [_several(alike) if len({guard.name for guard in alike}) > 1 else alike[0] for alike in said.values()]
+
+
+def _several(guards: list[Guard]) -> Guard:
+    *others, last = [guard.name for guard in guards]
+    what = f"{', '.join(others)} and {last} are None"
+    return dataclasses.replace(guards[0], text=f"{guards[0].at}: {what}", what=what, name="")
 
 
 def _of_one(node: Node) -> list[Guard]:
@@ -221,9 +268,10 @@ def _of_state(node: Node) -> list[Guard]:
     return [Guard(f"{where}: {what}", node, what, str(where))] if facts else []
 
 
-def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, holder: type | None = None) -> Guard:
-    if rank is not None:
-        kind = f"a {captured} tensor of {rank} dimensions"
+def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
+    if more:
+        rank, holder = (*more, None)[:2]
+        kind = _tensor_kind(captured, rank)
         kind = kind if holder is None else f"a list of {kind.removeprefix('a ').replace('tensor', 'tensors', 1)}"
     elif isinstance(captured, type) and node.target is not expect_values:
         kind = "a tensor" if captured is torch.Tensor else f"of class {captured.__name__}"

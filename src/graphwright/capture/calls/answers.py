@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.calls.facts import ask_dtype, ask_rank, ask_shape, fact, is_only_handed_on, reader
+from graphwright.capture.calls.gradients import is_read_at_the_call, read_at_the_call
 from graphwright.capture.containers.rows import listed
-from graphwright.capture.proxies.spellings import TRUTHS
+from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.symbols import UNKNOWN, as_number
@@ -34,15 +36,21 @@ def asked(
 ) -> Any:
     """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
     values = [*args, *kwargs.values()]
+    if is_read_at_the_call(name):
+        return read_at_the_call(recorder, name, values[0])
     if name == "numel":
         return measure(recorder, values[0], name, (), {})
     if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
         return _place_in_memory(recorder, name, args, kwargs)
-    if name not in TRUTHS:
-        for value in values:
-            if isinstance(value, TensorProxy):
-                recorder.ledger.tensor(value, "dtype", recorder.where() or "")
-        return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+    if row_of(name) is not Row.TRUTH:
+        value = function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+        if not any(isinstance(given, TensorProxy) for given in values):
+            return value
+        if row_of(name) is Row.FACT:
+            return fact(recorder, op, target, args, kwargs, value)
+        for given in values:
+            ask_dtype(recorder, given)
+        return value
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
     recorder.calls.recorded += 1
@@ -63,6 +71,8 @@ def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], k
 def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Answer the read of an attribute of a tensor, or record that one is set."""
     owner = args[0]
+    if len(args) == 1 and is_read_at_the_call(name):
+        return read_at_the_call(recorder, name, owner)
     if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
         example = recorder.examples.of(owner) if not isinstance(owner, TensorProxy) else owner.example
         if len(args) > 1:
@@ -79,12 +89,19 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
     if name == "ndim":
         return measure(recorder, owner, "dim", (), {})
     if name == "device":
+        if not is_only_handed_on(reader()):
+            recorder.ledger.tensor(owner, "device", recorder.where() or "")
         return recorder.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):
         return recorder.record("call_function", getattr, getattr, (owner, name), {})
-    recorder.ledger.tensor(owner, "dtype", recorder.where() or "")
+    if name == "dtype":
+        recorder.dtypes.read(owner, reader(), recorder.where() or "")
+    elif row_of(name) is Row.DTYPE:
+        ask_dtype(recorder, owner)
+    elif row_of(name) is not Row.GRADIENT:
+        fact(recorder, "call_function", getattr, (owner, name), {}, value)
     return value
 
 
@@ -95,7 +112,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()
     if name in ("dim", "ndimension"):
-        recorder.ledger.tensor(owner, "rank", recorder.where() or "")
+        ask_rank(recorder, owner)
         return rank
     if name == "__len__":
         return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))
@@ -108,6 +125,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
         if frame is not None and not symbol.name:
             symbol.name = place_of(frame.f_code, frame.f_lasti).target
         return as_number(symbol)
+    ask_shape(recorder, owner)
     names = recorder.unpacked_names()
     sizes = [recorder.numbers.size_symbol(owner, i) for i in range(rank)]
     if len(names) == rank:

@@ -40,6 +40,7 @@ __all__ = [
     "PREFIX",
     "asks_identity",
     "can_convert",
+    "compares_with_flag",
     "convert",
     "converted_source",
     "is_converted",
@@ -52,6 +53,7 @@ _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> origi
 _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
+_flagged: CodeTable[bool] = CodeTable()
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
@@ -147,6 +149,21 @@ def _has_identity(code: CodeType) -> bool:
 def _is_of_flag(compare: ast.Compare) -> bool:
     """Tell whether something is compared with True or False, which only what asks for data can be."""
     return any(isinstance(side, ast.Constant) for side in (compare.left, *compare.comparators))
+
+
+def compares_with_flag(code: CodeType) -> bool:
+    """Tell whether a function asks whether a value is True or False itself: `x.requires_grad is True`."""
+    known = _flagged.get(code)
+    if known is None:
+        definition = definition_of(code) if _IS in code.co_code[::2] else None
+        known = _flagged[code] = definition is not None and any(
+            isinstance(each, ast.Compare)
+            and any(
+                isinstance(side, ast.Constant) and type(side.value) is bool for side in (each.left, *each.comparators)
+            )
+            for each in ast.walk(definition)
+        )
+    return known
 
 
 def is_converted(code: CodeType) -> bool:

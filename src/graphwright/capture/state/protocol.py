@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Ambient,
         Attempts,
         Callers,
+        Dtypes,
         ExampleFacts,
         Joining,
         Keeping,
@@ -214,9 +215,16 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+
     @property
     def examples(self) -> Examples:
         """The example values."""
+
+    @property
+    def dtypes(self) -> Dtypes:
+        """The dtypes that the program has read, and not handed on yet."""
 
     @property
     def callers(self) -> Callers:
@@ -252,6 +260,10 @@ class TypedCapture(Capture, Protocol):
     @property
     def objects(self) -> dict[int, Callable[[], Node]]:
         """The objects of the user's classes among the inputs, by id."""
+
+    @property
+    def given(self) -> dict[int, tuple[Any, Callable[[], Node]]]:
+        """The generators of torch's that stand for those among the inputs, by id."""
 
     @property
     def generators(self) -> dict[int, Any]:
