@@ -208,7 +208,7 @@ def test_the_definitions_of_all_that_is_imported_are_found():
         for kind in [module, *[each for each in vars(module).values() if isinstance(each, type)]]:
             for function in vars(kind).values():
                 code = function.__code__ if isinstance(function, FunctionType) else None
-                if code is None or code.co_filename != getattr(module, "__file__", None):
+                if code is None or code.co_filename != vars(module).get("__file__"):
                     continue
                 if not code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
                     read += 1
