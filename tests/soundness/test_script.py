@@ -252,7 +252,32 @@ def test_constants_that_change_after_capture_are_loud(path, name, value):
     captured = script(Around())
     assert captured(ONES).tolist() == [2.0, 2.0]
     setattr(captured.get_submodule(path), name, value)
-    with pytest.raises(GuardError, match=f"the attribute '{path}.{name}'"):
+    with pytest.raises(GuardError, match=f"self.{path}.{name} was"):
+        captured(ONES)
+
+
+def _hook(captured):
+    captured.inner[0].register_forward_hook(lambda module, args, output: output * 2)
+
+
+def _layer(captured):
+    captured.inner.append(nn.Identity())
+
+
+def _class(captured):
+    captured.inner[0] = nn.Identity()
+
+
+def _forward(captured):
+    captured.inner[0].forward = lambda x: x
+
+
+@pytest.mark.parametrize("change", [_hook, _layer, _class, _forward], ids=lambda change: change.__name__)
+def test_modules_that_change_after_capture_are_loud(change):
+    captured = script(Around())
+    assert captured(ONES).tolist() == [2.0, 2.0]
+    change(captured)
+    with pytest.raises(GuardError):
         captured(ONES)
 
 
