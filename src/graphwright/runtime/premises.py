@@ -211,9 +211,9 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         was, now = facts["class"].rpartition(".")[2], type(module).__qualname__
         yield f"{where} was a {was} when the program was captured; now it is a {now}", one_node
     for table in HOOKS if "hooks" in facts else ():
-        hooks, now = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
-        if now != hooks:
-            what = "another hook than" if hooks and now else "a hook, and had none" if now else "no hook any more, as"
+        hooks, has = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
+        if has != hooks:
+            what = "another hook than" if hooks and has else "a hook, and had none" if has else "no hook any more, as"
             yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
     if "hooks" in facts and "forward" in module.__dict__:
         yield f"{where} has a forward of its own now, in the place of its class's", one_node
@@ -279,7 +279,7 @@ def _is_of_class(module: nn.Module, name: str) -> bool:
         return True
     kinds = type(module).__mro__
     base = next((kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == name), None)
-    return base is not None and base is not nn.Module and type(module).forward is base.forward
+    return base is not None and base is not nn.Module and type(module).forward is getattr(base, "forward", None)
 
 
 # ---- what a call looks at

@@ -97,6 +97,9 @@ class Plan:
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    in_place: set[tuple[str, str]] = dataclasses.field(
+        default_factory=set
+    )  # attributes that branches write: as they are
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
     is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
