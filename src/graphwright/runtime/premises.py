@@ -167,7 +167,7 @@ def class_name(module: nn.Module) -> str:
 def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) -> tuple[str, str]:
     """Say what of the modules is unlike what it was, and what to do about it; two empty texts where nothing is."""
     for table in _idle_everywhere(facts):
-        if len(table):
+        if not all(map(_only_watches, table.values())):
             return "torch has a module hook for all modules now, which inner modules of the program do not run", _AGAIN
     for path, of_one in facts.items():
         module = _module_at(root, path)
@@ -182,6 +182,11 @@ def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
     if not any("hooks" in of_one for of_one in facts.values()):
         return []
     return [getattr(_torch_module, f"_global{name}") for name in HOOKS if not facts.get("", {}).get(f"_global{name}")]
+
+
+def _only_watches(hook: Any) -> bool:
+    """Tell whether a hook for all modules is torch's own, or ours: those count, for a profile or a report."""
+    return (getattr(hook, "__module__", None) or "").partition(".")[0] in ("torch", "graphwright")
 
 
 def _is_bare(module: Any, facts: Facts) -> bool:
