@@ -61,7 +61,7 @@ from graphwright.runtime.modules.lazy import (
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
-from graphwright.runtime.objects import attribute_names, attributes_of, new_object
+from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, new_object
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
@@ -108,6 +108,7 @@ __all__ = [
     "Shells",
     "Snapshot",
     "assign_attribute",
+    "array_facts",
     "attribute_names",
     "attributes_of",
     "buffers_of",

@@ -7,9 +7,11 @@ A guard is a node like any other, so it is printed, run, moved and erased like a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import numpy
 import torch
 
 from graphwright.errors import GuardError
@@ -26,6 +28,7 @@ __all__ = [
     "expect_values",
     "guards_of",
     "is_guard",
+    "summed_up",
     "unlike",
     "unlike_inputs",
 ]
@@ -104,6 +107,7 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
         was = f"of class {captured[0].__name__}"
     else:
         was = _brief(captured[0])
+    now = f"another {now}" if now == was else now
     return f"argument {name!r} was {was} when the program was captured; now it is {now}"
 
 
@@ -165,10 +169,16 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     for subject, value, captured in facts:
         if value is not captured and (type(value) is not type(captured) or value != captured):
             raise GuardError(
-                f"the program was captured for {_brief(captured)} in {subject}; now it is {_brief(value)}",
+                f"the program was captured for {_brief(captured)} in {subject}; now it is {_another(captured, value)}",
                 at=where,
                 fix="put it back, or capture again",
             )
+
+
+def _another(captured: Any, value: Any) -> str:
+    """Write a value that is not the one of the capture."""
+    was, now = _brief(captured), _brief(value)
+    return f"another {now}" if now == was else now
 
 
 def _brief(value: Any) -> str:
@@ -178,7 +188,10 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
+_PLAIN = (
+    bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None), torch.dtype, torch.device,
+    torch.layout,
+)  # fmt: skip
 _MOST = 16  # items of a container that a message shows
 
 
@@ -215,6 +228,28 @@ def guards_of(graph: Graph) -> list[Guard]:
     facts = facts_of_modules(graph)
     of_modules = [Guard(said, None, said)] if facts and (said := said_of_modules(facts)) else []
     return of_modules + [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+
+
+def summed_up(guards: Iterable[Guard]) -> list[Guard]:
+    """Say each thing that is taken for granted once, and of the arguments of a program that are None all in one.
+
+    >>> graph = Graph()
+    >>> a, b = graph.placeholder("a"), graph.placeholder("b")
+    >>> _ = graph.call_function(expect_values, ("f",), {"a": (a, None), "b": (b, None)})
+    >>> [guard.text for guard in summed_up(guards_of(graph))]
+    ['f: a and b are None']
+    """
+    said: dict[Hashable, list[Guard]] = {}
+    for guard in guards:
+        is_none = bool(guard.name) and guard.what == f"{guard.name} is None"
+        said.setdefault((guard.at, id(guard.node)) if is_none else guard.text, []).append(guard)
+    return [_several(alike) if len({guard.name for guard in alike}) > 1 else alike[0] for alike in said.values()]
+
+
+def _several(guards: list[Guard]) -> Guard:
+    *others, last = [guard.name for guard in guards]
+    what = f"{', '.join(others)} and {last} are None"
+    return dataclasses.replace(guards[0], text=f"{guards[0].at}: {what}", what=what, name="")
 
 
 def _of_one(node: Node) -> list[Guard]:

@@ -23,7 +23,7 @@ from graphwright.ir import (
     nodes_in,
     set_current_meta,
 )
-from graphwright.ops import enter_context, exit_context, is_attempt, is_region, write_attribute
+from graphwright.ops import enter_context, exit_context, is_attempt, is_region, set_attribute, write_attribute
 from graphwright.runtime.entries import entry_points_of, expect_modules
 from graphwright.runtime.graph_module import graph_of
 from graphwright.values import sequence
@@ -280,12 +280,16 @@ class Interpreter:
         return value
 
     def write_attribute(self, path: str, value: Any) -> None:
-        """Assign an attribute of the module or one inside it. Raises GraphError where the path leads to no module."""
+        """Assign an attribute of the module, of one inside it, or of an object that one holds.
+
+        Raises GraphError where the path leads to nothing whose attributes a graph may change.
+        """
         owner, _, name = path.rpartition(".")
-        module = self.fetch_attr(owner) if owner else self.module
-        if not isinstance(module, nn.Module):
-            raise GraphError(f"{path!r} is no attribute of a module", fix="lint the graph to see which node")
-        setattr(module, name, value)
+        holder = self.fetch_attr(owner) if owner else self.module
+        if isinstance(holder, nn.Module):
+            setattr(holder, name, value)
+        else:
+            set_attribute(holder, name, value)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return a node's arguments with values in place of nodes."""

@@ -16,13 +16,15 @@ import contextlib
 import dataclasses
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.object_reads import mentioned_by, values_of
 from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
@@ -50,6 +52,7 @@ _LOOK_UP, _WRITE, _DELETE = (
 )
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
+_TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
 
 
@@ -59,6 +62,7 @@ class ModuleReads:
     def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
         self._recorder = recorder
         self._shells = shells
+        self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         for module, shell in shells.all():
             if shell is not module:  # else TorchScript compiled it: one node, whatever it has
                 self._watch(module, shell, shells.path(module) or "")
@@ -80,11 +84,13 @@ class ModuleReads:
     def _place(self, name: str, value: Any, shell: nn.Module, path: str, aside: dict[str, Any], uses: _Uses) -> None:
         """Make an attribute live, have it tell when it is read, or count it as read where it cannot tell."""
         kind, plan, full = type(value), self._recorder.plan, f"{path}.{name}" if path else name
-        is_dynamic, is_state = f"self.{full}" in plan.dynamic, name in uses.written
-        is_live = is_dynamic or (is_state if kind is int else kind is float and not uses.asks_types)
+        is_dynamic, is_counted = f"self.{full}" in plan.dynamic, name in uses.written
+        is_live = is_dynamic or (is_counted if kind is int else kind is float and not uses.asks_types)
         if is_live and kind in (bool, int, float):
-            symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_state)
+            symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_counted)
             shell.__dict__[name] = as_number(symbol)
+        elif kind not in _PLAIN and kind not in _TABLES and is_state(value):
+            self._objects.append((path, name, value))
         elif kind in (list, dict, tuple):
             if name in uses.mentioned and is_plain(value):
                 self.value(path, name, value)
@@ -144,9 +150,10 @@ class ModuleReads:
 
     # ---- what is taken for granted
 
-    def facts(self, graph: Graph) -> dict[str, dict[str, Any]]:
+    def facts(self, graph: Graph, function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
         """What the ledger has of modules, short of what the program itself writes, and of whose class that is."""
-        kept = {place[0] for place in self._recorder.plan.kept} | written_attributes(graph)
+        kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
+        self._take_objects(function, kept)
         found: dict[str, dict[str, Any]] = {}
         for path in self._owners(graph):
             self._recorder.ledger.module(path)
@@ -169,6 +176,25 @@ class ModuleReads:
             if own:
                 found[path] = own
         return found
+
+    def _take_objects(self, function: Callable[..., Any], kept: set[str]) -> None:
+        """Take for granted what the objects have that modules hold, short of what the program itself writes."""
+        if not self._objects:
+            return
+        places = [place for place in self._recorder.plan.kept if place[1]]
+        state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
+        kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
+        mentioned = mentioned_by(kinds, function)
+        for path, name, value in self._objects:
+            prefix = f"{path}." if path else ""
+            if f"{prefix}{name}" in state or (path and name not in mentioned):
+                continue
+            objects = values_of(name, value, mentioned)
+            for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
+                del objects[inner]
+            for inner, facts in objects.items():
+                values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
+                self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self._shells.root_module
@@ -321,7 +347,7 @@ def _uses(kind: type) -> _Uses:
             methods.setdefault(name, []).append(code)
         reached = _reached(methods)
         is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
-        is_own |= kind.__getattribute__ is not object.__getattribute__
+        is_own |= kind.__getattribute__ is not object.__getattribute__  # type: ignore[comparison-overlap]
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
         mentioned = frozenset(name for code in reached for name in _names(code))
         known = _known[kind] = _Uses(

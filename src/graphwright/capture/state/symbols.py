@@ -165,6 +165,12 @@ class _Number:
 
     node: Symbol
 
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
     def __int__(self) -> int:
         return int(self.node.int_())
 

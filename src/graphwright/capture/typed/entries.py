@@ -179,7 +179,7 @@ class Subject:
         self._reached: Reached | None = None  # where the root is a function that reaches modules
         if self.root_module is None:
             reached = Reached(root)
-            if reached.holder._modules:
+            if reached.is_any():
                 self._reached, self.root_module = reached, reached.holder
 
     def name(self, entry: str) -> str:
@@ -224,6 +224,8 @@ class Subject:
 
     def module_of(self, entries: list[Entry]) -> GraphModule:
         """Make the captured module."""
+        if self._reached is not None and not self._reached.keep_what_is_used(entry.graph for entry in entries):
+            self.root_module = self._reached = None
         if self.root_module is not None and entries[0].name != "forward":
             where = self.name("forward")
             entries = [Entry("forward", _not_captured(self.signature("forward"), where)), *entries]
@@ -324,7 +326,7 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
     """What a container among the inputs holds, by key, place or field."""
     held = parts(value)
     if held is None:
-        held = attributes_of(value) if is_object(value) and not callable(value) else {}
+        held = attributes_of(value) if is_object(value) else {}
     return list(held.items())
 
 

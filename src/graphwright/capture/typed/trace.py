@@ -13,17 +13,22 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
+from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
+from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
+from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
@@ -285,6 +290,8 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
+        self.draws: PythonDraws | None = None  # likewise
+        self.standing: StandIns | None = None  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -307,7 +314,7 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(graph, run.recorder.reads.facts(graph))
+            keep_modules(graph, run.recorder.reads.facts(graph, self.function))
             keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
@@ -352,9 +359,15 @@ class Program:
         return undoing(run, flags.leave, self._put_back)
 
     def _put_back(self) -> None:
-        """Leave the objects that modules hold as they were before the pass."""
+        """Leave the objects that modules hold, and generators of random numbers, as they were before the pass."""
+        if self.standing is not None:
+            self.standing.leave()
+        if self.recorder is not None and self.recorder.keeping is not None:
+            self.recorder.keeping.put_back()
         if self.held is not None:
             self.held.put_back()
+        if self.draws is not None:
+            self.draws.put_back()
 
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
@@ -364,11 +377,19 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
+        if inputs.has_arrays:
+            self._see_arrays(recorder, function)
+        self.held = HeldObjects(recorder.shells)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
-        self.held = HeldObjects(recorder.shells, function)
+        watch_world()
+        watch_random_state()
+        watch_process_state()
         recorder.callers.start(function)
-        draws = PythonDraws(recorder)
+        draws = self.draws = PythonDraws(recorder)
+        overheard = {**plan.overheard, **recorder.callers.overheard}
+        self.standing = StandIns((*stand_ins(), *overheard.values()))
+        self.standing.enter()
         with (
             self._watch(recorder),
             draws.located() if plan.locates_draws else contextlib.nullcontext(),
@@ -377,6 +398,7 @@ class Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
+                draws.failed()
                 if recorder.keeping is not None:
                     recorder.keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
@@ -389,7 +411,12 @@ class Program:
                     raise why from error
         if recorder.keeping is not None:
             recorder.keeping.learn()
-        if recorder.callers.generators.keys() - plan.generators.keys():
+        if watch_world():
+            raise Restart("modules that read the world are imported")
+        if recorder.callers.overheard.keys() - overheard.keys():
+            plan.overheard.update(recorder.callers.overheard)
+            raise Restart("the program has functions under names of its own that the capture has to hear of")
+        if recorder.callers.generators.keys() - draws.known:
             plan.generators.update(recorder.callers.generators)
             raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
@@ -399,9 +426,23 @@ class Program:
             raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
         inputs.settle()
-        if self.held is not None:
-            self.held.finish()
+        if recorder.keeping is not None:
+            recorder.keeping.put_back()
+        self.held.finish()
         return _Run(recorder, inputs)
+
+    def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
+        """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""
+        recorder.has_objects = True
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if recorder.questions.staging.convert_called(function):
+            raise Restart("the program gets arrays")
+        if code is None or (code not in recorder.plan.converted and not is_converted(code)):
+            raise CaptureError(
+                f"{self.name} gets an array of NumPy's, and its source cannot be read to see what it does with it",
+                at=self.place,
+                fix="write it as a function of its own, not as one of several lambdas in a line; or pass a tensor",
+            )
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""
