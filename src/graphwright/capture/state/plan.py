@@ -98,6 +98,9 @@ class Plan:
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    in_place: set[tuple[str, str]] = dataclasses.field(
+        default_factory=set
+    )  # attributes that branches write: as they are
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
     overheard: dict[Any, Any] = dataclasses.field(default_factory=dict)  # stand-ins under names of the program's own
     cached: int = 0  # how many functions that run are behind a `functools` cache
