@@ -22,6 +22,7 @@ from graphwright.ops.effects import (
     DECLARED_IMPURE,
     RANDOM_FUNCTIONS,
     aliases_of,
+    draws_alone,
     has_side_effect,
     is_impure,
     is_inplace,
@@ -37,7 +38,13 @@ from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_regio
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
-from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
+from graphwright.ops.state import (
+    delete_attribute,
+    may_set_attribute,
+    set_attribute,
+    write_attribute,
+    written_attributes,
+)
 from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
@@ -76,6 +83,7 @@ __all__ = [
     "cond",
     "create_type_hint",
     "delete_attribute",
+    "draws_alone",
     "enter_context",
     "evaluated",
     "exit_context",
@@ -98,6 +106,7 @@ __all__ = [
     "raise_error",
     "required_parameters",
     "schemas_of",
+    "may_set_attribute",
     "set_attribute",
     "shared_inputs",
     "sources_of",

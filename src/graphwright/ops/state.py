@@ -2,8 +2,8 @@
 
 `write_attribute` is for what a program keeps from one call to the next. It names the attribute by its dotted path from
 the module that runs the graph, as call_module and get_attr nodes do, and is printed as the assignment that it is:
-`self.encoder.hidden = hidden`. `set_attribute` and `delete_attribute` change an object of the user's own classes, and
-nothing else: a file may name them.
+`self.encoder.hidden = hidden`. The path may go on through objects that a module holds. `set_attribute` and
+`delete_attribute` change an object of the user's own classes, and nothing else: a file may name them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, register_writer
 
-__all__ = ["delete_attribute", "set_attribute", "write_attribute", "written_attributes"]
+__all__ = ["delete_attribute", "may_set_attribute", "set_attribute", "write_attribute", "written_attributes"]
 
 
 def write_attribute(path: str, value: Any) -> NoReturn:
@@ -52,6 +52,18 @@ def set_attribute(value: Any, name: str, item: Any) -> None:
         _fields(value, name)[name] = item
     else:
         slot.__set__(value, item)
+
+
+def may_set_attribute(value: Any, name: str) -> bool:
+    """Tell whether `set_attribute` may give an object an attribute.
+
+    >>> may_set_attribute(types.SimpleNamespace(), "x"), may_set_attribute(nn.ReLU(), "x")
+    (True, False)
+    """
+    try:
+        return _slot(value, name) is not None or _fields(value, name) is not None
+    except GraphError:
+        return False
 
 
 def delete_attribute(value: Any, name: str) -> None:

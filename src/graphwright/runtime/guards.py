@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import numpy
 import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.premises import facts_of_modules, said_of_modules
 
 __all__ = [
     "CAPTURE",
@@ -26,6 +28,7 @@ __all__ = [
     "expect_values",
     "guards_of",
     "is_guard",
+    "summed_up",
     "unlike",
     "unlike_inputs",
 ]
@@ -196,7 +199,10 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, complex, str, type(None), enum.Enum, torch.dtype, torch.device, torch.layout)
+_PLAIN = (
+    bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None), torch.dtype, torch.device,
+    torch.layout,
+)  # fmt: skip
 _MOST = 16  # items of a container that a message shows
 
 
@@ -205,10 +211,11 @@ class Guard:
     """One thing that a capture took for granted, and the node that checks it.
 
     `what` is taken for granted, `at` the user's line or the name of the program, `name` the input if it is about one.
+    What is taken for granted of modules is no node: `expect_modules(self)` in the code checks it.
     """
 
     text: str
-    node: Node
+    node: Node | None
     what: str = ""
     at: str = ""
     name: str = ""
@@ -229,7 +236,31 @@ def is_guard(node: Node) -> bool:
 
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
-    return [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+    facts = facts_of_modules(graph)
+    of_modules = [Guard(said, None, said)] if facts and (said := said_of_modules(facts)) else []
+    return of_modules + [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+
+
+def summed_up(guards: Iterable[Guard]) -> list[Guard]:
+    """Say each thing that is taken for granted once, and of the arguments of a program that are None all in one.
+
+    >>> graph = Graph()
+    >>> a, b = graph.placeholder("a"), graph.placeholder("b")
+    >>> _ = graph.call_function(expect_values, ("f",), {"a": (a, None), "b": (b, None)})
+    >>> [guard.text for guard in summed_up(guards_of(graph))]
+    ['f: a and b are None']
+    """
+    said: dict[Hashable, list[Guard]] = {}
+    for guard in guards:
+        is_none = bool(guard.name) and guard.what == f"{guard.name} is None"
+        said.setdefault((guard.at, id(guard.node)) if is_none else guard.text, []).append(guard)
+    return [_several(alike) if len({guard.name for guard in alike}) > 1 else alike[0] for alike in said.values()]
+
+
+def _several(guards: list[Guard]) -> Guard:
+    *others, last = [guard.name for guard in guards]
+    what = f"{', '.join(others)} and {last} are None"
+    return dataclasses.replace(guards[0], text=f"{guards[0].at}: {what}", what=what, name="")
 
 
 def _of_one(node: Node) -> list[Guard]:

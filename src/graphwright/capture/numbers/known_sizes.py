@@ -79,6 +79,10 @@ def known_sizes(
         sizes = _unsqueezed(_sizes_of(args[0]), args[1:])
     elif name == "getitem":
         sizes = _indexed(_sizes_of(args[0]), args[1] if isinstance(args[1], tuple) else (args[1],))
+    elif name == "arange":
+        sizes = [_literal(args[0])] if len(args) == 1 else []
+    elif name == "matmul" and all(isinstance(value, torch.Tensor) for value in args):
+        sizes = _multiplied(*map(_sizes_of, args))
     elif name in _REDUCE:
         sizes = _reduced(_sizes_of(args[0]), args[1:], kwargs)
     elif name in ("cat", "concat"):
@@ -191,6 +195,13 @@ def _reduced(sizes: Sizes, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Si
         return []
     dim %= len(sizes)
     return [*sizes[:dim], *([1] if keeps else []), *sizes[dim + 1 :]]
+
+
+def _multiplied(left: Sizes, right: Sizes) -> Sizes:
+    """Sizes of a product of matrices, of as many as there are."""
+    if len(left) < 2 or len(right) < 2:
+        return []
+    return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
 
 
 def _joined(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:

@@ -39,10 +39,10 @@ _NAMES = {
         dense_dim device dim_order get_device grad_dtype has_names is_coalesced is_conj is_contiguous is_cpu
         is_cuda is_distributed is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested is_pinned
         is_quantized is_same_size is_set_to is_shared is_sparse is_sparse_csr is_vulkan is_xla is_xpu layout
-        name names output_nr q_per_channel_axis q_scale q_zero_point qscheme sparse_dim storage_type volatile
+        name names q_per_channel_axis q_scale q_zero_point qscheme sparse_dim storage_type volatile
     """,
     Row.GRADIENT: """
-        grad grad_fn is_inference is_leaf requires_grad retains_grad
+        grad grad_fn is_inference is_leaf output_nr requires_grad retains_grad
     """,
     Row.TRUTH: """
         allclose equal is_nonzero
@@ -55,7 +55,7 @@ _NAMES = {
     Row.PYTHON: """
         __annotations__ __array_priority__ __array_wrap__ __class__ __deepcopy__ __delattr__ __delitem__
         __dict__ __dir__ __dlpack_c_exchange_api__ __doc__ __format__ __getattribute__ __hash__ __init__
-        __init_subclass__ __iter__ __module__ __new__ __repr__ __reversed__ __setattr__ __sizeof__ __str__
+        __init_subclass__ __iter__ __module__ __new__ __repr__ __reversed__ __setattr__ __sizeof__ __slotnames__ __str__
         __subclasshook__ __torch_dispatch__ __torch_function__ __weakref__
     """,
     Row.NODE: """

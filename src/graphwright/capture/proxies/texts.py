@@ -74,6 +74,12 @@ class RunText:
     ) -> None:
         self.recorder, self.node, self.hint, self.places = recorder, node, hint, places
 
+    def __copy__(self) -> RunText:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunText:
+        return self
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return str

@@ -27,6 +27,7 @@ from graphwright.capture.conversion.conversion import (
 from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
+from graphwright.capture.outside.torch_generators import METHODS
 from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
@@ -46,6 +47,7 @@ __all__ = ["Callers"]
 _FUNCTIONAL_CALL = torch.func.functional_call.__code__
 _SEEN = frozenset(map(id, {*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set())))
 _CALL = call.__code__
+_METHODS = frozenset({*METHODS, "seed", "getstate", "setstate"})
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
 
@@ -56,7 +58,7 @@ class Callers:
         self._recorder = recorder
         self._last: FrameType | None = None
         self._globals = Globals()
-        self.generators = self._globals.generators
+        self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
         self._looked_at: set[CodeType] = set()
@@ -76,6 +78,9 @@ class Callers:
         for each, owner in plain.items():
             if type(each) is not FunctionType:
                 continue
+            self._globals.follow(each)
+            if self._touches_generators(each.__code__):
+                self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
             codes = asking_in(each, owner, _asks)
@@ -95,12 +100,28 @@ class Callers:
             self._look_around(frame)
 
     def _look_for_generators(self, frame: FrameType) -> None:
-        """See which generators of random numbers a function closes over; have one that makes its own converted."""
+        """See which generators of random numbers a function closes over; have one that makes or sets one converted."""
         if frame.f_code.co_freevars:
             held = frame.f_locals
             self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
-        if not MAKERS.isdisjoint(frame.f_code.co_names):
+        if not MAKERS.isdisjoint(frame.f_code.co_names) or self._touches_generators(frame.f_code):
             self._recorder.questions.staging.stage(frame)
+            if "default_generator" in frame.f_code.co_names and not is_converted(frame.f_code):
+                error = CaptureError(
+                    "the program sets torch.default_generator where it cannot be recorded",
+                    at=self._recorder.where(),
+                    fix="call torch.manual_seed, torch.get_rng_state or torch.set_rng_state",
+                )
+                raise refusal(error)
+
+    def _touches_generators(self, code: CodeType) -> bool:
+        """Tell whether a function may call methods of generators that it holds: those of modules are heard of."""
+        if _METHODS.isdisjoint(code.co_names):
+            return False
+        if "default_generator" in code.co_names:
+            self._recorder.plan.sets_torch_state = True
+            return True
+        return bool(self.generators or self._recorder.plan.generators)
 
     def _look_for_askers(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or of what class, or that calls such."""

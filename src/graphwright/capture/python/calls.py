@@ -18,9 +18,12 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.calls.modes import MODES, mode_asked
+from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.proxies.texts import ask_for_texts, refused_texts
 from graphwright.capture.python.class_questions import (
@@ -48,7 +51,6 @@ from graphwright.capture.python.messages import asserted, checked, printed
 from graphwright.capture.python.number_calls import (
     divided,
     extreme,
-    grad_mode_set,
     length,
     looked_up,
     number,
@@ -74,8 +76,15 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     recorder = running()
     if recorder is None:
         return function(*args, **kwargs)
+    function = original_of(function)
     if type(function) not in _ARE_UNCACHED:
-        function = without_cache(function)
+        uncached = without_cache(function)
+        if uncached is not function:
+            recorder.plan.cached += 1
+            try:
+                return call(uncached, *args, **kwargs)
+            finally:
+                recorder.plan.cached -= 1
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:
@@ -89,8 +98,13 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     except (TypeError, RuntimeError) as error:
         ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
-            raise
+            if not isinstance(function, type) or not is_refused_number(error):
+                raise
+            return called(*plain_numbers(args), **plain_numbers(kwargs))
+        owner = getattr(function, "__self__", None)
         try:
+            if isinstance(owner, torch.Tensor):
+                return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
             return recorder.torch_function(function, args, kwargs)
         except TypeError as refused:
             if not is_refused(refused, args, kwargs):
@@ -140,7 +154,8 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
-    torch.broadcast_shapes: (shape_of_all,), torch.set_grad_enabled: (grad_mode_set,),
+    torch.broadcast_shapes: (shape_of_all,),
+    **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up)},

@@ -215,6 +215,9 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+
     @property
     def examples(self) -> Examples:
         """The example values."""

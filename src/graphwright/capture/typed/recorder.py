@@ -23,6 +23,8 @@ from graphwright.capture.calls.answers import asked, data_of, measure, read_prop
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
+from graphwright.capture.calls.gradients import on_any_way
+from graphwright.capture.calls.modes import stand_ins
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -31,12 +33,15 @@ from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
 from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
+from graphwright.capture.outside.python_draws import copied_iterator
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
@@ -67,6 +72,7 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
+from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
@@ -78,7 +84,7 @@ from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
-from graphwright.ops import unpack
+from graphwright.ops import draws_alone, unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -100,6 +106,7 @@ class Recorder:
         self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
+        self.reads: ModuleReads | None = None  # what the program reads of its modules
         self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
@@ -141,13 +148,17 @@ class Recorder:
         fix = "copy it before it is captured, or use torch.func.functional_call"
         raise refusal(CaptureError("the program copies a module that is being captured", at=self.where(), fix=fix))
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+        self._tensors.note(tensor, path)
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
-            with capturing(self), _RecordingMode(self):
+            with capturing(self), standing_in(stand_ins(function)), _RecordingMode(self):
                 result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
@@ -172,6 +183,7 @@ class Recorder:
     def own_tensors(self, shells: Shells) -> None:
         """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
         self.shells = shells
+        self.reads = ModuleReads(self, shells)
         for module, shell in shells.all():
             path = shells.path(module)
             prefix = f"{path}." if path else ""
@@ -184,6 +196,10 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
+                    elif isinstance(value, torch.Generator):
+                        shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
+                    elif hasattr(type(value), "__next__"):
+                        shell.__dict__[name] = copied_iterator(value)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -230,6 +246,8 @@ class Recorder:
             self.questions.optionals.admit(shell.forward, args, kwargs)
         for state in self.states:
             state.watch(shell)
+        if self.reads is not None:
+            self.reads.entered(module, path)
         self.scope = Scope(path, type(module), count, outer)
         try:
             result = nn.Module._call_impl(shell, *args, **kwargs)
@@ -292,7 +310,7 @@ class Recorder:
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
                 if known is not None:
                     self.numbers.node_of_symbol(known)
-        return self.record("call_method", name, function, args, kwargs)
+        return self.record("call_method", name, on_any_way(name, function), args, kwargs)
 
     # ---- nodes
 
@@ -313,6 +331,10 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
+        if self.plan.cached and draws_alone(
+            target if op == "call_function" else getattr(torch.Tensor, str(target), None)
+        ):
+            raise self.questions.refusals.cached_draw()
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):
@@ -515,6 +537,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
+        if kind is GeneratorProxy:
+            return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):

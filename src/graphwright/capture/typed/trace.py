@@ -14,18 +14,24 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
+from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
+from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
+from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
@@ -49,7 +55,17 @@ from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
-from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, keep_facts
+from graphwright.runtime import (
+    Entry,
+    GraphModule,
+    Shells,
+    buffers_of,
+    copy_tensors,
+    facts_of_modules,
+    keep_buffers,
+    keep_facts,
+    keep_modules,
+)
 
 __all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
 
@@ -91,8 +107,9 @@ def trace(
 
     `control_flow`: "stage" as above; "follow" takes the example's way at every question of data, with a TracerWarning
     at each; "error" refuses every question of data, size and flag.
-    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open. What
-    a container holds is called `past_0_1` or `config_key`, and belongs to its container's name, too.
+    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open, and
+    of numbers and bools that modules have: `self.layers.0.scale`. What a container holds is called `past_0_1` or
+    `config_key`, and belongs to its container's name, too.
     `leaf_modules`: classes, class names, dotted paths or patterns of paths (`"layers.*"`) of modules to keep as one
     node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
     or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
@@ -129,7 +146,8 @@ def trace(
     is_leaf = leaf_predicate(leaf_modules)
     if control_flow == "follow":
         is_leaf = keeping_regions(is_leaf)
-    check_names(options.static, options.dynamic, [(subject.signature(point.name), point.examples) for point in points])
+    inputs = [(subject.signature(point.name), point.examples) for point in points]
+    check_names(options.static, options.dynamic, inputs, subject.root_module)
     entries = [_entry(subject, point, options, is_leaf) for point in points]
     share_constants(entry.graph for entry in entries)
     module = subject.module_of(entries)
@@ -176,6 +194,13 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
     ]
     share_constants(graphs)
     graph = chosen_by_guards(subject, point.name, graphs) if is_one_of_several else graphs[0]
+    if is_one_of_several:
+        modules: dict[str, dict[str, Any]] = {}
+        for one in graphs:
+            for path, facts in facts_of_modules(one).items():
+                modules[path] = join_facts_of(modules.get(path, {}), dict(facts))
+        keep_modules(graph, modules)
+        keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
     return Entry(point.name, graph, subject.signature(point.name))
 
 
@@ -283,6 +308,8 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
+        self.draws: PythonDraws | None = None  # likewise
+        self.standing: StandIns | None = None  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -309,6 +336,9 @@ class Program:
         while drop_unread_items(graph):
             erase_unused(graph)
         graph.lint()
+        if run.recorder.reads is not None:
+            keep_modules(graph, run.recorder.reads.facts(graph, self.function))
+            keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 
@@ -352,9 +382,15 @@ class Program:
         return undoing(run, flags.leave, self._put_back)
 
     def _put_back(self) -> None:
-        """Leave the objects that modules hold as they were before the pass."""
+        """Leave the objects that modules hold, and generators of random numbers, as they were before the pass."""
+        if self.standing is not None:
+            self.standing.leave()
+        if self.recorder is not None and self.recorder.keeping is not None:
+            self.recorder.keeping.put_back()
         if self.held is not None:
             self.held.put_back()
+        if self.draws is not None:
+            self.draws.put_back()
 
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
@@ -364,11 +400,19 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
+        if inputs.has_arrays:
+            self._see_arrays(recorder, function)
+        self.held = HeldObjects(recorder.shells)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
-        self.held = HeldObjects(recorder.shells, function)
+        watch_world()
+        watch_random_state()
+        watch_process_state()
         recorder.callers.start(function)
-        draws = PythonDraws(recorder)
+        draws = self.draws = PythonDraws(recorder)
+        overheard = {**plan.overheard, **recorder.callers.overheard}
+        self.standing = StandIns((*stand_ins(), *overheard.values()))
+        self.standing.enter()
         with (
             self._watch(recorder),
             draws.located() if plan.locates_draws else contextlib.nullcontext(),
@@ -377,6 +421,7 @@ class Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
+                draws.failed()
                 if recorder.keeping is not None:
                     recorder.keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
@@ -389,7 +434,12 @@ class Program:
                     raise why from error
         if recorder.keeping is not None:
             recorder.keeping.learn()
-        if recorder.callers.generators.keys() - plan.generators.keys():
+        if watch_world():
+            raise Restart("modules that read the world are imported")
+        if recorder.callers.overheard.keys() - overheard.keys():
+            plan.overheard.update(recorder.callers.overheard)
+            raise Restart("the program has functions under names of its own that the capture has to hear of")
+        if recorder.callers.generators.keys() - draws.known:
             plan.generators.update(recorder.callers.generators)
             raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
@@ -399,9 +449,23 @@ class Program:
             raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
         inputs.settle()
-        if self.held is not None:
-            self.held.finish()
+        if recorder.keeping is not None:
+            recorder.keeping.put_back()
+        self.held.finish()
         return _Run(recorder, inputs)
+
+    def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
+        """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""
+        recorder.has_objects = True
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if recorder.questions.staging.convert_called(function):
+            raise Restart("the program gets arrays")
+        if code is None or (code not in recorder.plan.converted and not is_converted(code)):
+            raise CaptureError(
+                f"{self.name} gets an array of NumPy's, and its source cannot be read to see what it does with it",
+                at=self.place,
+                fix="write it as a function of its own, not as one of several lambdas in a line; or pass a tensor",
+            )
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""
