@@ -176,7 +176,7 @@ def is_of_run(value: Any) -> bool:
 
 
 def makes_text(recorder: Capture, values: Iterable[Any]) -> bool:
-    """Tell whether a text of these values, outside of loops, is one of the run: numbers and tensors of the run are in it.
+    """Tell whether a text of these values, outside of loops, is one of the run: numbers or tensors are in it.
 
     Not where the program has asked for the text itself, nor in a message, which decides nothing.
     """
