@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import enum
-import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,7 @@ class CopiesItself(nn.Module):
 REFUSED: list[Any] = [
     pytest.param(CopiesItself(), "copies a module", id="a copy of a module"),
     pytest.param(lambda x: json.dumps({"n": x.shape[0]}), "JSON", id="C takes no number of ours"),
-    pytest.param(lambda x: f"{x}", "as text", id="the text of a tensor"),
+    pytest.param(lambda x: f"{x}"[0], "as text", id="the text of a tensor"),
 ]
 
 
@@ -119,8 +118,7 @@ class Adds:
 
 
 OBJECTS: list[Any] = [
-    pytest.param(functools.partial(torch.add, 1), functools.partial(torch.add, 2), "partial", id="partials"),
-    pytest.param(Adds(), Adds(), "Adds", id="objects"),
+    pytest.param(Adds(), Adds(), "another", id="objects"),
     pytest.param(Color.RED, Color.BLUE, "Color.BLUE", id="members"),
     pytest.param(lambda x: x, lambda x: x + 1, "function", id="functions"),
 ]

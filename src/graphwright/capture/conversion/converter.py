@@ -56,7 +56,10 @@ _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec",
 # What goes over all that a generator gives, so that a list does as well.
 _TAKES_ALL = frozenset({"sum", "max", "min", "list", "sorted", "stack", "cat"})
 # What takes a condition and a message.
-_CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented"})
+_CHECKS = frozenset({
+    "_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_with",
+    "_check_tensor_all", "_check_tensor_all_with",
+})  # fmt: skip
 
 
 class Converter(ast.NodeTransformer):
@@ -530,7 +533,7 @@ class Converter(ast.NodeTransformer):
                 "text", node, ast.Constant("{!r}" if name == "repr" else "{!s}"), self.visit(node.args[0])
             )
         if name == "print" or name in _CHECKS:
-            told = 0 if name == "print" else 1
+            told = 0 if name == "print" else 2 if name.endswith("_with") else 1
             node.func = self.visit(node.func)
             node.args = [*map(self.visit, node.args[:told]), *map(self._message, node.args[told:])]
             for keyword in node.keywords:

@@ -18,6 +18,7 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Node
 from graphwright.values import leaves
@@ -175,14 +176,14 @@ def is_of_run(value: Any) -> bool:
 
 
 def makes_text(recorder: Capture, values: Iterable[Any]) -> bool:
-    """Tell whether a text of these values, outside of loops, is one of the run: numbers of the run are in it.
+    """Tell whether a text of these values, outside of loops, is one of the run: numbers or tensors are in it.
 
     Not where the program has asked for the text itself, nor in a message, which decides nothing.
     """
     if recorder.typed is None:
         return False
     parts = [leaf for value in values for leaf in leaves(value)]
-    if not any(map(is_symbolic, parts)) or not all(type(part) in _PLAIN or is_symbolic(part) for part in parts):
+    if not any(map(_is_open, parts)) or not all(type(part) in _PLAIN or _is_open(part) for part in parts):
         return False
     if not all(map(_is_plain, values)):
         return False
@@ -192,6 +193,10 @@ def makes_text(recorder: Capture, values: Iterable[Any]) -> bool:
 
 
 _PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype})
+
+
+def _is_open(value: Any) -> bool:
+    return is_symbolic(value) or type(value) is TensorProxy
 
 
 def _is_plain(value: Any) -> bool:
@@ -278,7 +283,7 @@ def _made(recorder: Capture, node: Node, hint: Any, values: Iterable[Any]) -> An
 
 def _hint(value: Any) -> Any:
     """What a value is for the example."""
-    if is_growing(value) or isinstance(value, Proxy):
+    if is_growing(value) or isinstance(value, Proxy) or type(value) is TensorProxy:
         return UNKNOWN
     if type(value) is RunText:
         return value.hint

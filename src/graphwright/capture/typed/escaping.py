@@ -23,14 +23,15 @@ __all__ = ["as_left", "refuse_lazy"]
 def as_left(error: Exception, function: Callable[[], Callable[..., Any]], call: tuple[Any, Any]) -> Exception:
     """What to raise for an error that the capture of a program has ended with.
 
-    One that the program raises for its example without a capture, too, is its own: it is what it raises then, with a
-    note that names the user's line. Any other is a CaptureError. `function` gives a copy of the program to try this on.
+    One that the program raises for its example without a capture, too, is its own: it comes with a note that names
+    the user's line. Any other is a CaptureError. `function` gives a copy of the program to try this on.
     """
     if isinstance(error, GraphwrightError | Warning):
         return error
     at, first = _place(error), str(error).partition("\n")[0]
     own = _raised(function, call)
     if type(own) is type(error):
+        own = error if str(own) == str(error) else own  # whose text may be of what stands for its values
         if hasattr(own, "add_note") and at:
             own.add_note(f"at {at}\nThe program itself raises this for the example, without being captured.")
         return own
