@@ -37,7 +37,15 @@ from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_regio
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
-from graphwright.ops.state import delete_attribute, set_attribute, write_attribute, written_attributes
+from graphwright.ops.state import (
+    delete_attribute,
+    owner_of,
+    read_variable,
+    set_attribute,
+    write_attribute,
+    write_variable,
+    written_attributes,
+)
 from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
@@ -66,6 +74,7 @@ __all__ = [
     "key_of",
     "module_operator",
     "operator_of",
+    "owner_of",
     "operator_of_target",
     "parameters_of",
     "positional_inputs",
@@ -98,6 +107,7 @@ __all__ = [
     "raise_error",
     "required_parameters",
     "schemas_of",
+    "read_variable",
     "set_attribute",
     "shared_inputs",
     "sources_of",
@@ -107,6 +117,7 @@ __all__ = [
     "unpack",
     "while_loop",
     "write_attribute",
+    "write_variable",
     "written_attributes",
 ]
 

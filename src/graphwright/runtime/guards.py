@@ -14,12 +14,14 @@ import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.outside import Outside
 
 __all__ = [
     "CAPTURE",
     "Guard",
     "expect",
     "expect_kinds",
+    "expect_outside",
     "expect_state",
     "expect_tensors",
     "expect_values",
@@ -162,6 +164,26 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
             )
 
 
+def expect_outside(where: str, outside: Outside) -> None:
+    """Raise GuardError unless a program would find outside of itself what it found when it was captured.
+
+    >>> expect_outside("Model.forward", Outside())
+    """
+    if torch.compiler.is_compiling():
+        return
+    changed = outside.changed()
+    if changed is not None:
+        now = changed.now()
+        is_plain = isinstance(changed.value, _PLAIN)
+        what = f": now it is {_brief(now)}" if is_plain else " has changed" if now is changed.value else " is another now"
+        was = f" was {_brief(changed.value)} when the program was captured" if is_plain else ""
+        raise GuardError(
+            f"{changed.subject}{was}{what}",
+            at=where,
+            fix="put it back, or capture again",
+        )
+
+
 def _brief(value: Any) -> str:
     """Write a plain value, or a short container of them, whole; of anything else its class."""
     held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else (value,)
@@ -221,6 +243,12 @@ def _of_state(node: Node) -> list[Guard]:
     return [Guard(f"{where}: {what}", node, what, str(where))] if facts else []
 
 
+def _of_outside(node: Node) -> list[Guard]:
+    where, outside = node.args
+    what = ", ".join(f"{found.subject} is {_brief(found.value)}" for found in outside.found)
+    return [Guard(f"{where}: {what}", node, what, str(where))] if what else []
+
+
 def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, holder: type | None = None) -> Guard:
     if rank is not None:
         kind = f"a {captured} tensor of {rank} dimensions"
@@ -236,5 +264,6 @@ def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, hol
 _SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
     **dict.fromkeys((expect, unlike), _of_one),
     expect_state: _of_state,
+    expect_outside: _of_outside,
     **dict.fromkeys((expect_kinds, expect_values, expect_tensors, unlike_inputs), _of_inputs),
 }

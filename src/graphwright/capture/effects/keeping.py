@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, is_same
+from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -34,7 +35,7 @@ from graphwright.capture.state.symbols import as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
-from graphwright.ops import write_attribute
+from graphwright.ops import read_variable, write_attribute, write_variable
 from graphwright.runtime import new_object
 from graphwright.values import (
     MIXED,
@@ -125,6 +126,8 @@ _ABSENT: Any = object()
 def _as_dict(container: Any) -> dict[Any, Any]:
     if isinstance(container, dict):
         return container
+    if isinstance(container, Variables):
+        return container.read()
     if is_plain_object(container):
         return dict(vars(container))
     return dict.fromkeys(container, True) if isinstance(container, set) else dict(enumerate(container))
@@ -135,9 +138,9 @@ def _is_cache(value: dict[Any, Any]) -> bool:
 
 
 class Keeping:
-    """The attributes of one run of a program: live where the plan says that it writes them."""
+    """The attributes of one run of a program, and variables outside of it: live where the plan says it writes them."""
 
-    def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
+    def __init__(self, recorder: TypedCapture, shells: Shells | None) -> None:
         self._recorder = recorder
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
@@ -145,10 +148,11 @@ class Keeping:
         self._of_module: dict[int, list[_Table]] = {}
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
-        for module, shell in shells.all():
+        self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
+        for module, shell in [] if shells is None else shells.all():
             if shell is module:
                 continue
-            path = shells.path(module) or ""
+            path = "" if shells is None else shells.path(module) or ""
             self._kind_of_module = type(module)
             prefix, title = f"{path}." if path else "", type(module).__name__
             first = len(self._tables)
@@ -156,23 +160,44 @@ class Keeping:
                 self._watch(table, title, prefix, None)
             self._of_module[id(shell)] = self._tables[first:]
 
+    def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
+        """Put live values into variables outside of all modules, and note what is in the others."""
+        self._kind_of_module = type(variables)
+        table = next((table for table in self._tables if table.now is variables), None)
+        if table is None:
+            table = _Table(Variables, variables.title, variables.path, None, variables, {})
+            self._tables.append(table)
+        values = variables.read()
+        for name in variables.names if names is None else names:
+            self._outside[variables.path + name] = variables, name
+            if name in values:
+                self._watch_value(table, name, values[name])
+
+    def is_written(self, path: str) -> bool:
+        """Tell whether the program writes a variable outside of all modules, or what is in it."""
+        return any(place[0] == path and kind is not PLAIN for place, kind in self._live.items())
+
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
         """Put live values into a container, and note what is in it."""
         table = _Table(self._kind_of_module, owner, path, keys, container, {})
         for key, value in list((container if isinstance(container, dict) else _as_dict(container)).items()):
-            if keys is None and key in _MODULE_ATTRIBUTES and key != "training":
-                table.before[key] = value
-                continue
-            table.before[key] = value
-            place = (path + key, ()) if keys is None else (path, (*keys, key))
-            if type(value) is dict and place not in self._live and _is_cache(value):
-                self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
-            if self._live.get(place, PLAIN) is not PLAIN:
-                table.before[key] = value = self._started(place, table.name(key), value)
-                if type(container) in (list, dict):
-                    container[key] = value
-            self._watch_inside(value, table.name(key), *place)
+            self._watch_value(table, key, value)
         self._tables.append(table)
+
+    def _watch_value(self, table: _Table, key: Hashable, value: Any) -> None:
+        """Put a live value in the place of one, or note what it is."""
+        path, keys = table.path, table.keys
+        table.before[key] = value
+        if keys is None and key in _MODULE_ATTRIBUTES and key != "training":
+            return
+        place = (path + str(key), ()) if keys is None else (path, (*keys, key))
+        if type(value) is dict and place not in self._live and _is_cache(value):
+            self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
+        if self._live.get(place, PLAIN) is not PLAIN:
+            table.before[key] = value = self._started(place, table.name(key), value)
+            if type(table.now) in (list, dict, Variables):
+                table.now[key] = value
+        self._watch_inside(value, table.name(key), *place)
 
     def _watch_inside(self, value: Any, name: str, path: str, keys: tuple[Any, ...]) -> None:
         if type(value) in (list, dict, set):
@@ -261,10 +286,26 @@ class Keeping:
         recorder = self._recorder
         path, keys = place
         with recorder.writing(recorder.root):
-            node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
+            if path in self._outside:
+                node = recorder.node("call_function", read_variable, self._outside_of(path), {}, _last_atom(path))
+            else:
+                node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
             for key in keys:
                 node = recorder.node("call_function", operator.getitem, (node, key), {}, "kept")
         return node
+
+    def _outside_of(self, path: str) -> tuple[Any, str]:
+        """The arguments of a node that reads or writes a variable outside of all modules."""
+        variables, name = self._outside[path]
+        if variables.argument is None:
+            raise refusal(
+                CaptureError(
+                    f"the program changes {name!r} of {variables.title}, which the captured program cannot name",
+                    at=variables.place_of_write(name),
+                    fix="keep it in an attribute of a module",
+                )
+            )
+        return variables.shown(name)
 
     def _item(self, make: Callable[[], Node], key: Hashable, is_attribute: bool = False) -> Callable[[], Node]:
         """Read an item of a container, or an attribute of an object, in the graph where that is read."""
@@ -379,7 +420,12 @@ class Keeping:
     def _refuse(self, table: _Table, key: Hashable, what: str, fix: str) -> None:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
         name = str(key) if table.keys is None else table.path.rpartition(".")[2]
-        error = CaptureError(f"the program {what}", at=place_of_write(table.kind, name), fix=fix)
+        if table.kind is Variables:
+            variables, name = self._outside[table.path + name if table.keys is None else table.path]
+            at = variables.place_of_write(name)
+        else:
+            at = place_of_write(table.kind, name)
+        error = CaptureError(f"the program {what}", at=at, fix=fix)
         self._recorder.questions.refusals.refuse(error, "attribute")
 
     # ---- writes
@@ -396,7 +442,10 @@ class Keeping:
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
-            if table.keys is None:
+            if table.keys is None and isinstance(table.now, Variables):
+                outside = *self._outside_of(table.path + key), value
+                recorder.node("call_function", write_variable, outside, {}, name="write")
+            elif table.keys is None:
                 recorder.node("call_function", write_attribute, (table.path + key, value), {}, name="write")
             else:
                 recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})
@@ -437,6 +486,11 @@ class Keeping:
 def _is_readable(kind: Kind) -> bool:
     """Tell whether a part of an attribute may be read before it is written: None is there for tensors only."""
     return kind is not MIXED and (not isinstance(kind, OptionalKind) or isinstance(kind.item, TensorKind))
+
+
+def _last_atom(path: str) -> str:
+    """The name of a variable, for a value of the program: `step` of `train[7]:STEP`."""
+    return path.rpartition(":")[2].strip("_").lower()
 
 
 def _joined(one: Kind | None, other: Kind) -> Kind:

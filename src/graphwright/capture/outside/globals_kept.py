@@ -1,4 +1,4 @@
-"""Global variables and tables that a program writes to: none of them keeps a value of a capture."""
+"""Global variables and tables that installed packages write to: none of them keeps a value of a capture."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
-from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import GENERATORS
+from graphwright.capture.source.mentions import is_installed, stored_globals
 from graphwright.capture.state.tracer_warnings import warn_tracer
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Globals:
         if id(names) not in self._searched:
             self._searched.add(id(names))
             self.search(names)
+        if not is_installed(code.co_filename):  # what the program itself writes is a part of the captured one
+            return
         for name in stored_globals(code):
             if type(names.get(name)) in _PLAIN:
                 self._counted.setdefault((id(names), name), (names, names[name]))

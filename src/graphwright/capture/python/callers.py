@@ -17,12 +17,13 @@ import torch
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
-from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
+from graphwright.capture.outside.world import World
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around
+from graphwright.capture.source.mentions import stored_globals
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import BOUNDARIES, refusal
@@ -47,6 +48,7 @@ class Callers:
         self._recorder = recorder
         self._last: FrameType | None = None
         self._globals = Globals()
+        self._world = World()
         self.generators = self._globals.generators
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
@@ -59,8 +61,9 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
-    def start(self, function: Callable[..., Any]) -> None:
+    def start(self, function: Callable[..., Any], world: World) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
+        self._world = world
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
         plain = [getattr(each, "__func__", each) for each in functions]
@@ -123,6 +126,7 @@ class Callers:
         while frame is not None and id(frame.f_code) not in _ENDS:
             code = frame.f_code
             if code not in self._uncached:
+                self._world.enter(code, frame.f_globals)
                 is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
                 cache = None if is_avoided else cache_around(frame)
                 codes = (

@@ -22,9 +22,11 @@ from graphwright.capture.typed.entries import path_to, placeholder_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, nodes_in
 from graphwright.runtime import (
+    Outside,
     attribute_names,
     attributes_of,
     expect_kinds,
+    expect_outside,
     expect_state,
     expect_tensors,
     expect_values,
@@ -249,6 +251,8 @@ class Inputs:
         checks.append((expect_tensors, (), facts))
         state = [(taken.subject, taken.make(), taken.value) for taken in ledger.taken.values() if taken.subject]
         checks.append((expect_state, tuple(state), {}))
+        if ledger.found:
+            checks.append((expect_outside, (Outside(ledger.found.values()),), {}))
         checks = [check for check in checks if check[1] or check[2]]
         graph = self._recorder.root.graph
         last = max([self._last, *nodes_in([check[1:] for check in checks])])

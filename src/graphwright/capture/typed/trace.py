@@ -20,6 +20,7 @@ from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.said import logged_once
+from graphwright.capture.outside.world import World
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
@@ -265,6 +266,7 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
+        self.world = World()
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -329,7 +331,8 @@ class Program:
         return undoing(run, flags.leave, self._put_back)
 
     def _put_back(self) -> None:
-        """Leave the objects that modules hold as they were before the pass."""
+        """Leave variables, and the objects that modules hold, as they were before the pass."""
+        self.world.put_back()
         if self.held is not None:
             self.held.put_back()
 
@@ -341,10 +344,10 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
-        if recorder.shells is not None:
-            recorder.keeping = Keeping(recorder, recorder.shells)
+        keeping = recorder.keeping = Keeping(recorder, recorder.shells)
+        self.world.start([self.subject.function(self.subject.root_module, self.method)], self._entered(recorder), keeping)
         self.held = HeldObjects(recorder.shells, function)
-        recorder.callers.start(function)
+        recorder.callers.start(function, self.world)
         draws = PythonDraws(recorder)
         with (
             self._watch(recorder),
@@ -354,8 +357,7 @@ class Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
-                if recorder.keeping is not None:
-                    recorder.keeping.learn()
+                keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
                     recorder.questions.raises.write_raise(error)
                     result = None
@@ -364,8 +366,9 @@ class Program:
                     if why is error:
                         raise
                     raise why from error
-        if recorder.keeping is not None:
-            recorder.keeping.learn()
+        keeping.learn()
+        self.world.finish()
+        recorder.ledger.find(self.world.found())
         if recorder.callers.generators.keys() - plan.generators.keys():
             plan.generators.update(recorder.callers.generators)
             raise Restart("the program can reach generators of random numbers")
@@ -378,6 +381,12 @@ class Program:
         if self.held is not None:
             self.held.finish()
         return _Run(recorder, inputs)
+
+    def _entered(self, recorder: Recorder) -> list[nn.Module]:
+        """The modules that are no leaves."""
+        shells = recorder.shells
+        every = [] if shells is None else [module for module, _ in shells.all()]
+        return [module for module in every if shells is None or not self.is_leaf(module, shells.path(module) or "")]
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""

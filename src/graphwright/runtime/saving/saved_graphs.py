@@ -23,6 +23,7 @@ from graphwright.ops import (
     transformed,
     while_loop,
 )
+from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.objects import new_object
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
@@ -52,7 +53,8 @@ class GraphWriter:
 
     def record(self, graph: Graph, path: str) -> list[list[Any]]:
         """Write the nodes of a graph, one list each. Raises ExportError for a target or argument that has no name."""
-        return [self._node(node, path) for node in graph.nodes]
+        kept = [node for node in graph.nodes if node.target is not expect_outside]  # another process, another outside
+        return [self._node(node, path) for node in kept]
 
     def _node(self, node: Node, path: str) -> list[Any]:
         where = f"{path} node {node.name!r}"
