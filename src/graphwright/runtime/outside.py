@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
-__all__ = ["Found", "Outside", "differs", "kept"]
+__all__ = ["NOTHING", "Found", "Outside", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _TABLES = (dict, list, set)
@@ -123,6 +123,8 @@ class Outside:
     "the global 'SCALE' of train"
     """
 
+    name_in_text = "graphwright.runtime.outside.NOTHING"
+
     def __init__(self, found: Iterable[Found] = ()) -> None:
         self.found = tuple(found)
 
@@ -137,7 +139,14 @@ class Outside:
         return self
 
     def __reduce__(self) -> Any:
-        return Outside, ()  # another process has another outside
+        return _nothing, ()  # another process has another outside
 
     def __repr__(self) -> str:
         return f"<{', '.join(each.subject for each in self.found)}>"
+
+
+NOTHING = Outside()  # what a module finds that was loaded from a file
+
+
+def _nothing() -> Outside:
+    return NOTHING

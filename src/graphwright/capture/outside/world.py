@@ -232,7 +232,8 @@ class World:
         value, modules = _of_class(kind, name), self._classes[kind]
         if value is MISSING or name.startswith("__"):
             return
-        if modules and all(name in vars(module) for module in modules):
+        is_own = all(name in vars(module) for module in modules) if modules else name in _fields(kind)
+        if is_own:  # the objects have it themselves
             return
         code = self._attributes[name]
         self._value(kind, name, value, f"{kind.__qualname__}.{name}", code)
@@ -292,6 +293,10 @@ def _of_class(kind: type, name: str) -> Any:
         if name in base.__dict__:
             return MISSING if _is_foreign_class(base) else base.__dict__[name]
     return MISSING
+
+
+def _fields(kind: type) -> Any:
+    return getattr(kind, "__dataclass_fields__", ())
 
 
 def _is_definition(value: Any) -> bool:

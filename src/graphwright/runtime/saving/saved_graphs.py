@@ -19,12 +19,16 @@ from graphwright.ops import (
     enter_context,
     for_loop,
     raise_error,
+    read_variable,
     set_attribute,
     transformed,
     while_loop,
+    write_variable,
 )
 from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.objects import new_object
+from graphwright.runtime.outside import NOTHING
+from graphwright.runtime.references import describe
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
 from graphwright.runtime.saving.trust import Trust, source_hash
@@ -53,16 +57,23 @@ class GraphWriter:
 
     def record(self, graph: Graph, path: str) -> list[list[Any]]:
         """Write the nodes of a graph, one list each. Raises ExportError for a target or argument that has no name."""
-        kept = [node for node in graph.nodes if node.target is not expect_outside]  # another process, another outside
-        return [self._node(node, path) for node in kept]
+        return [self._node(node, path) for node in graph.nodes]
 
     def _node(self, node: Node, path: str) -> list[Any]:
         where = f"{path} node {node.name!r}"
+        if node.target is read_variable or node.target is write_variable:
+            owner, name, *_ = node.args
+            raise ExportError(
+                f"cannot save the node {node.name!r}: the program uses {name!r} of {describe(owner)}, outside of it",
+                at=node.origin,
+                fix="keep it in an attribute of a module, or pass it as an argument",
+            )
         try:
             target = node.target if isinstance(node.target, str) else self._values.name(node.target)
             if node.op == "call_function":
                 self._note_source(target, node.target)
-            args = [self._argument(arg, path) for arg in node.args]
+            given = node.args[:1] if node.target is expect_outside else node.args  # where it is loaded is another outside
+            args = [self._argument(arg, path) for arg in given]
             kwargs = {key: self._argument(arg, path) for key, arg in node.kwargs.items()}
         except NotPlain as error:
             raise ExportError(
@@ -148,6 +159,8 @@ class GraphReader:
             elif not isinstance(target, str):
                 raise damaged(f"{target!r} is no target of {op}")
             arguments = tuple([self._argument(arg, nodes) for arg in args])
+            if op == "call_function" and target is expect_outside:
+                arguments = (*arguments[:1], NOTHING)
             keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
             self._check_call(op, target, arguments, keywords)
             try:
