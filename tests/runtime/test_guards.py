@@ -72,9 +72,9 @@ def test_messages_say_where_and_what_to_do() -> None:
         expect_tensors("Model.forward", x=(torch.ones(2), torch.float32, 2))
     assert str(caught.value) == (
         "argument 'x' was a torch.float32 tensor of 2 dimensions when the program was captured; "
-        "now it is a torch.float32 tensor of 1\n"
+        "now it is a torch.float32 tensor of 1 dimension\n"
         "  at Model.forward\n"
-        "  fix: capture again with an example of this dtype and rank"
+        "  fix: capture again with an example like this, or with both: examples=[...]"
     )
 
 

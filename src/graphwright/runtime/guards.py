@@ -51,8 +51,8 @@ def unlike(value: Any, captured: Any, where: str) -> str:
 def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
     """Say which of some inputs is unlike what it was when the program was captured.
 
-    Each comes with the dtype and rank of the tensor that it was (and `list`, if it was a list of them), with its class,
-    or with its value.
+    Each comes with the dtype and rank of the tensor that it was, None for what may be another (and `list`, if it was a
+    list of tensors), with its class, or with its value.
 
     >>> unlike_inputs(x=(torch.ones(3), torch.float32, 1), y=(torch.ones(3), torch.Tensor), n=(3, int))
     ''
@@ -80,17 +80,25 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
     return ""
 
 
-def _is_tensor(value: Any, dtype: Any, rank: int) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == dtype and value.dim() == rank
+def _is_tensor(value: Any, dtype: Any, rank: int | None) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
+    return (dtype is None or value.dtype == dtype) and (rank is None or value.dim() == rank)
+
+
+def _tensor_kind(dtype: Any, rank: int | None) -> str:
+    """Say what is known of a tensor: "a torch.float32 tensor of 2 dimensions"."""
+    kind = "a tensor" if dtype is None else f"a {dtype} tensor"
+    return kind if rank is None else f"{kind} of {rank} dimension{'' if rank == 1 else 's'}"
 
 
 def _misfit(name: str, value: Any, *captured: Any) -> str:
     now = _brief(value)
     if len(captured) == 2:
-        dtype, rank = captured
-        was = f"a {dtype} tensor of {rank} dimensions"
+        was = _tensor_kind(*captured)
         if isinstance(value, torch.Tensor):
-            now = f"a {value.dtype} tensor of {value.dim()}"
+            dtype, rank = captured
+            now = _tensor_kind(None if dtype is None else value.dtype, None if rank is None else value.dim())
     elif captured[0] is torch.Tensor:
         was = "a tensor"
     elif isinstance(captured[0], type):
@@ -128,14 +136,14 @@ def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
             )
 
 
-def expect_tensors(where: str, **kinds: tuple[Any, Any, int]) -> None:
-    """Raise GuardError unless tensors, each with its dtype and rank at capture, have these.
+def expect_tensors(where: str, **kinds: tuple[Any, Any, int | None]) -> None:
+    """Raise GuardError unless tensors, each with its dtype and rank at capture, have these; None: any.
 
     >>> expect_tensors("Model.forward", x=(torch.ones(2, 3), torch.float32, 2))
     """
     misfit = unlike_inputs(**kinds)
     if misfit:
-        raise GuardError(misfit, at=where, fix="capture again with an example of this dtype and rank")
+        raise GuardError(misfit, at=where, fix="capture again with an example like this, or with both: examples=[...]")
 
 
 def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:
@@ -249,9 +257,10 @@ def _of_outside(node: Node) -> list[Guard]:
     return [Guard(f"{where}: {what}", node, what, str(where))] if what else []
 
 
-def _of_input(node: Node, name: str, captured: Any, rank: int | None = None, holder: type | None = None) -> Guard:
-    if rank is not None:
-        kind = f"a {captured} tensor of {rank} dimensions"
+def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
+    if more:
+        rank, holder = (*more, None)[:2]
+        kind = _tensor_kind(captured, rank)
         kind = kind if holder is None else f"a list of {kind.removeprefix('a ').replace('tensor', 'tensors', 1)}"
     elif isinstance(captured, type) and node.target is not expect_values:
         kind = "a tensor" if captured is torch.Tensor else f"of class {captured.__name__}"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.calls.facts import ask_dtype, ask_rank, ask_shape, fact, is_only_handed_on, reader
 from graphwright.capture.containers.rows import listed
-from graphwright.capture.proxies.spellings import TRUTHS
+from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.symbols import UNKNOWN, as_number
@@ -38,11 +39,15 @@ def asked(
         return measure(recorder, values[0], name, (), {})
     if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
         return _place_in_memory(recorder, name, args, kwargs)
-    if name not in TRUTHS:
-        for value in values:
-            if isinstance(value, TensorProxy):
-                recorder.ledger.tensor(value, "dtype", recorder.where() or "")
-        return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+    if row_of(name) is not Row.TRUTH:
+        value = function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+        if not any(isinstance(given, TensorProxy) for given in values):
+            return value
+        if row_of(name) is Row.FACT:
+            return fact(recorder, op, target, args, kwargs, value)
+        for given in values:
+            ask_dtype(recorder, given)
+        return value
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
     recorder.calls.recorded += 1
@@ -79,12 +84,19 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
     if name == "ndim":
         return measure(recorder, owner, "dim", (), {})
     if name == "device":
+        if not is_only_handed_on(reader()):
+            fact(recorder, "call_function", getattr, (owner, name), {}, owner.example.device)
         return recorder.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):
         return recorder.record("call_function", getattr, getattr, (owner, name), {})
-    recorder.ledger.tensor(owner, "dtype", recorder.where() or "")
+    if name == "dtype":
+        recorder.dtypes.read(owner, reader(), recorder.where() or "")
+    elif row_of(name) is Row.DTYPE:
+        ask_dtype(recorder, owner)
+    elif row_of(name) is not Row.GRADIENT:
+        fact(recorder, "call_function", getattr, (owner, name), {}, value)
     return value
 
 
@@ -95,7 +107,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()
     if name in ("dim", "ndimension"):
-        recorder.ledger.tensor(owner, "rank", recorder.where() or "")
+        ask_rank(recorder, owner)
         return rank
     if name == "__len__":
         return recorder.questions.answer(recorder.numbers.size_symbol(owner, 0))
@@ -108,6 +120,7 @@ def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...]
         if frame is not None and not symbol.name:
             symbol.name = place_of(frame.f_code, frame.f_lasti).target
         return as_number(symbol)
+    ask_shape(recorder, owner)
     names = recorder.unpacked_names()
     sizes = [recorder.numbers.size_symbol(owner, i) for i in range(rank)]
     if len(names) == rank:

@@ -22,9 +22,9 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
 
 __all__ = [
-    "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "NUMBER_METHODS", "PIECES", "PUBLIC", "RESHAPES_IN_PLACE",
-    "TRUTHS", "is_setitem", "is_torch", "module_name", "name_of_target", "operator_call", "property_name", "spoken",
-    "tensor_method_name", "written_argument",
+    "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS", "PIECES", "PUBLIC",
+    "RESHAPES_IN_PLACE", "TRUTHS", "is_setitem", "is_torch", "module_name", "name_of_target", "operator_call",
+    "property_name", "spoken", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -52,6 +52,9 @@ PIECES = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_size
 
 # What torch's own code calls under a private name, and what it is.
 PUBLIC = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
+
+# What gives as many dimensions as there are sizes other than one.
+LOOKS_AT_SIZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
 
 RESHAPES_IN_PLACE = frozenset({
     "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",

@@ -5,6 +5,7 @@ It knows nothing of captures. Read origins.py first.
     origins.py           from a running frame to a place in the user's source
     positions.py         where instructions stand in their source
     roles.py             what an instruction is for, by its place in the syntax tree: a message, a raise, an argument
+    uses.py              what a function does with a value that it reads: takes an item, hands it on, asks
     sources.py           source files, parsed once
     syntax.py            what statements hold and bind, and places for new ones
     code_table.py        what is known of code objects, as long as they live

@@ -16,7 +16,7 @@ from graphwright.capture.source.code_table import CodeTable, by_instruction
 from graphwright.capture.source.positions import Position, position_of
 from graphwright.capture.source.sources import source_of
 
-__all__ = ["Role", "Standing", "is_return", "is_user_raise", "role_of"]
+__all__ = ["Role", "Standing", "expression_at", "is_return", "is_user_raise", "role_of", "statement_at"]
 
 
 class Role(enum.Enum):
@@ -46,7 +46,7 @@ _known: CodeTable[dict[int, Standing]] = CodeTable()
 def role_of(code: CodeType, instruction: int) -> Standing:
     """Find what an instruction is for. Where the source does not tell, it is a part of what the program computes."""
     position = position_of(code, instruction)
-    statement = _statement(code, position)
+    statement = statement_at(code, position)
     if statement is None:
         return _PLAIN
     standing = Standing(Role.RAISED) if isinstance(statement, ast.Raise) and statement.exc is not None else _PLAIN
@@ -57,7 +57,7 @@ def role_of(code: CodeType, instruction: int) -> Standing:
 
 def is_user_raise(code: CodeType, instruction: int) -> bool:
     """Tell whether an instruction is part of a `raise` of something, or of an `assert`."""
-    statement = _statement(code, position_of(code, instruction))
+    statement = statement_at(code, position_of(code, instruction))
     return isinstance(statement, ast.Assert) or (isinstance(statement, ast.Raise) and statement.exc is not None)
 
 
@@ -67,11 +67,20 @@ def is_return(file: str, line: int) -> bool:
     return any(isinstance(statement, ast.Return) and statement.value is not None for statement in statements[-1:])
 
 
-def _statement(code: CodeType, position: Position) -> ast.stmt | None:
+def statement_at(code: CodeType, position: Position) -> ast.stmt | None:
     """The innermost statement that holds a position."""
     statements = source_of(code.co_filename).statements.get(position[0], ())
     around = [statement for statement in statements if _holds(statement, position)]
     return around[-1] if around else None
+
+
+def expression_at(statement: ast.stmt, position: Position) -> ast.AST | None:
+    """The expression of a statement that stands at a position, and nowhere else."""
+    for *_, part in reversed(_path(statement, position)):
+        place = tuple([getattr(part, name, None) for name in ("lineno", "end_lineno", "col_offset", "end_col_offset")])
+        if place == tuple(position):
+            return part
+    return None
 
 
 def _path(node: ast.AST, position: Position) -> list[_Step]:

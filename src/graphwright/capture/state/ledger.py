@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphwright.ir import Node
     from graphwright.runtime import Found
 
-__all__ = ["Ledger", "Read", "Taken"]
+__all__ = ["Ledger", "Read", "Taken", "Unforeseen"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +44,14 @@ class Read:
     at: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unforeseen:
+    """Facts of a value that do not follow from the same facts of what it is computed from, and the user's line."""
+
+    facts: dict[str, Any]
+    at: str
+
+
 class Ledger:
     """What one pass of a capture has taken for granted so far."""
 
@@ -52,6 +60,8 @@ class Ledger:
         self.taken: dict[str, Taken] = {}
         self.reads: dict[Hashable, Read] = {}
         self.found: dict[Hashable, Found] = {}
+        self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
+        self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.asks_kinds = False
 
     def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
@@ -80,4 +90,6 @@ class Ledger:
         """Take for granted what another way through the program does, too."""
         self.taken = {**other.taken, **self.taken}
         self.found = {**other.found, **self.found}
+        for path, facts in other.asked.items():
+            self.asked.setdefault(path, set()).update(facts)
         self.asks_kinds |= other.asks_kinds

@@ -36,6 +36,7 @@ __all__ = [
     "Transforms",
     "TypedTransforms",
     "Callers",
+    "Dtypes",
     "Ambient",
     "TypedAmbient",
     "Keeping",
@@ -439,6 +440,13 @@ class TypedTransforms(Transforms, Protocol):
 
     def node_of_whole(self, container: Any) -> Node | None:
         """The node whose value a container is, where the program has not changed it since."""
+
+
+class Dtypes(Protocol):
+    """The dtypes that the program has read and not handed on yet."""
+
+    def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
+        """Note that the program reads the dtype of a tensor, in a frame of its own."""
 
 
 class Callers(Protocol):

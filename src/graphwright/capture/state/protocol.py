@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Ambient,
         Attempts,
         Callers,
+        Dtypes,
         ExampleFacts,
         Joining,
         Keeping,
@@ -217,6 +218,10 @@ class TypedCapture(Capture, Protocol):
     @property
     def examples(self) -> Examples:
         """The example values."""
+
+    @property
+    def dtypes(self) -> Dtypes:
+        """The dtypes that the program has read, and not handed on yet."""
 
     @property
     def callers(self) -> Callers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Hashable, Mapping
@@ -19,6 +20,7 @@ from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.symbols import as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.entries import path_to, placeholder_of
+from graphwright.capture.typed.settling import Settling
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, nodes_in
 from graphwright.runtime import (
@@ -241,11 +243,15 @@ class Inputs:
         ledger = self._recorder.ledger
         checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
         facts = self._facts()
-        if self._recorder.plan.is_one_of_several or ledger.asks_kinds:
-            kinds: dict[str, tuple[Any, ...]] = {name: (make(), kind) for name, (make, kind) in self._kinds.items()}
+        asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
+        kinds: dict[str, tuple[Any, ...]] = {}
+        for name, (make, kind) in self._kinds.items():
+            if name not in facts and (asks_all or "dtype" in ledger.asked.get(name, ())):
+                kinds[name] = make(), kind
+        if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
             kinds |= {name: (tensor.make(), torch.Tensor) for name, tensor in tensors.items()}
-            checks.append((expect_kinds, (), kinds))
+        checks.append((expect_kinds, (), kinds))
         of_inputs = {name: taken for name, taken in ledger.taken.items() if not taken.subject}
         checks.append((expect_values, (), {name: (taken.make(), taken.value) for name, taken in of_inputs.items()}))
         checks.append((expect_tensors, (), facts))
@@ -260,11 +266,39 @@ class Inputs:
             with graph.inserting_after(last):
                 graph.call_function(check, (self._where, *args), pairs, name="guard")
 
+    def settle(self) -> None:
+        """The program has ended: of which inputs what is taken for granted, for what was read to be what it was."""
+        ledger = self._recorder.ledger
+        if not ledger.reads:
+            return
+        proxies = {path: held.proxy for path, held in self._tensors.items() if held.proxy is not None}
+        sources = {proxy._node: path for path, proxy in proxies.items() if proxy._node is not None}
+        sources |= {held.make(): path for path, held in self._tensors.items() if held.is_list}
+        of_tensors = {id(proxy): path for path, proxy in proxies.items()}
+        numbers = {make(): path for path, (make, kind) in self._kinds.items() if kind in (int, float)}
+        asked = Settling(self._recorder, sources | numbers, of_tensors, [*self._tensors])
+        asked.follow(ledger.reads.values())
+        ledger.reads.clear()
+        if asked.follows_autocast:
+            self._take_autocast()
+        for path, facts in asked.found.items():
+            ledger.asked.setdefault(path, set()).update(facts)
+
+    def _take_autocast(self) -> None:
+        """Take for granted that the program is called under `torch.autocast`, or outside of it, as the example is."""
+        kinds = {held.example.device.type for held in self._tensors.values()} or {"cpu"}
+        for kind in sorted(kinds & {"cpu", "cuda", "xpu", "mps"}):
+            now = torch.is_autocast_enabled(kind)
+            read = functools.partial(self._call, torch.is_autocast_enabled, kind)
+            self._recorder.ledger.take(f"autocast_{kind}", now, read, f"torch.is_autocast_enabled({kind!r})")
+
     def _facts(self) -> dict[str, tuple[Any, ...]]:
-        """The dtypes and ranks that are to be those of the example."""
-        if not self._recorder.ledger.reads:
-            return {}
-        return {
-            name: (held.make(), held.example.dtype, held.example.dim(), *((list,) if held.is_list else ()))
-            for name, held in self._tensors.items()
-        }
+        """The dtypes and ranks that are to be those of the example; None for one that may be another."""
+        facts = {}
+        for name, held in self._tensors.items():
+            asked = self._recorder.ledger.asked.get(name)
+            if asked:
+                dtype = held.example.dtype if "dtype" in asked else None
+                rank = held.example.dim() if "rank" in asked else None
+                facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))
+        return facts

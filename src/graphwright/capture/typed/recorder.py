@@ -22,6 +22,7 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
+from graphwright.capture.calls.dtypes import Dtypes
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -44,6 +45,7 @@ from graphwright.capture.proxies.spellings import (
     DATA_METHODS,
     IN_PLACE_FUNCTIONS,
     KIND_METHODS,
+    LOOKS_AT_SIZES,
     NUMBER_METHODS,
     PIECES,
     PUBLIC,
@@ -65,7 +67,7 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
-from graphwright.capture.state.ledger import Ledger
+from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, run
@@ -113,6 +115,7 @@ class Recorder:
         self.callers = Callers(self)
         self._calls: dict[str, int] = {}
         self._tensors = HeldTensors(self)
+        self.dtypes = Dtypes(self)
         self.is_running = False
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
@@ -181,6 +184,7 @@ class Recorder:
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
         self.region = self.root
+        self.dtypes.settle()
         check_items(self.listed)
         self.ambient.notice()
         graph = self.graph
@@ -310,6 +314,8 @@ class Recorder:
         example = self._on_examples(run, args, kwargs, gives_data, getattr(target, "__module__", None) != "_operator")
         node_args = (*owner, *map(self.argument, args))
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()} if kwargs else {}
+        if self.dtypes.are_there:
+            node_args, node_kwargs = self.dtypes.put_into(node_args, node_kwargs, op == "call_method")
         name = ""  # a value must not have the name of the function that the code calls for it
         if target == "numpy" or (op == "call_function" and gives_data):
             name = self.target_name() or ("array" if target == "numpy" else "value")
@@ -322,6 +328,8 @@ class Recorder:
         if isinstance(written, torch.Tensor) and example is self.to_examples(written) and not is_mixed:
             return written
         if isinstance(example, torch.Tensor):
+            if hidden is not None or name_of_target(target) in LOOKS_AT_SIZES:
+                self._note_unforeseen(node, example, hidden is not None)
             proxy = TensorProxy.make(self, example, node)
             proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
             proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
@@ -336,6 +344,13 @@ class Recorder:
                     self._expect_count(node, len(example))
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names, gives_data)
+
+    def _note_unforeseen(self, node: Node, example: torch.Tensor, is_opaque: bool) -> None:
+        """Note a value whose rank, and that of an opaque call whose dtype, does not follow from those of others."""
+        facts: dict[str, Any] = {"rank": example.dim()}
+        if is_opaque:
+            facts["dtype"] = example.dtype
+        self.ledger.unforeseen[node] = Unforeseen(facts, self.where() or "")
 
     def _expect_count(self, node: Node, count: int) -> None:
         """Guard how many pieces a node gives."""

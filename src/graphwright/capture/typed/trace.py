@@ -378,6 +378,7 @@ class Program:
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
+        inputs.settle()
         if self.held is not None:
             self.held.finish()
         return _Run(recorder, inputs)

@@ -1,0 +1,94 @@
+"""Dtypes that a program reads of a tensor and hands on: `y.to(x.dtype)`, `kind = x.dtype; ...; y.to(kind)`.
+
+A dtype is one object for all tensors that have it, so that its value does not tell where it comes from. What the
+function does with what it reads tells (`source/uses.py`): where that is to give it to calls of torch, the calls get the
+node that reads it, and the program is not specialized to it. Any other use is asking.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.calls.facts import reader
+from graphwright.capture.source.uses import argument_at, uses_of
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.tensor_proxy import TensorProxy
+    from graphwright.ir import Node
+
+__all__ = ["Dtypes"]
+
+
+@dataclasses.dataclass(slots=True)
+class _Handed:
+    tensor: TensorProxy
+    at: str
+    has_arrived: bool = False
+
+
+class Dtypes:
+    """The dtypes that the program of one capture has read and not handed on yet."""
+
+    def __init__(self, recorder: TypedCapture) -> None:
+        self._recorder = recorder
+        self._handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame, and place of the argument
+
+    def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
+        """Note that the program reads the dtype of a tensor, in a frame of its own."""
+        uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
+        if frame is None or not uses or any(use.argument is None for use in uses):
+            self._recorder.ledger.tensor(tensor, "dtype", at)
+            return
+        for use in uses:
+            assert use.argument is not None
+            key = id(frame), use.argument
+            self._missed(self._handed.get(key))
+            self._handed[key] = _Handed(tensor, at)
+
+    @property
+    def are_there(self) -> bool:
+        """Whether any was read."""
+        return bool(self._handed)
+
+    def put_into(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call of torch that the program makes, with nodes in place of dtypes that it has read."""
+        if not any(type(arg) is torch.dtype for arg in (*args, *kwargs.values())):
+            return args, kwargs
+        frame = reader()
+        if frame is not None:
+            args = tuple([self._node(arg, frame, i - is_method, None) or arg for i, arg in enumerate(args)])
+            kwargs = {name: self._node(arg, frame, 0, name) or arg for name, arg in kwargs.items()}
+        return args, kwargs
+
+    def _node(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> Node | None:
+        if type(dtype) is not torch.dtype or (index < 0 and keyword is None):
+            return None
+        place = argument_at(frame.f_code, frame.f_lasti, index, keyword)
+        handed = None if place is None else self._handed.get((id(frame), place))
+        if handed is None or handed.tensor.example.dtype != dtype:
+            return None
+        handed.has_arrived = True
+        recorder, known = self._recorder, self._recorder.region.attributes
+        key = "dtype", id(handed.tensor)
+        if key not in known:
+            arguments: tuple[Any, ...] = (recorder.argument(handed.tensor), "dtype")
+            known[key] = recorder.node("call_function", getattr, arguments, {}, "dtype")
+            recorder.keep.append(handed.tensor)
+        return known[key]
+
+    def settle(self) -> None:
+        """The program has ended: what did not arrive at a call of torch was asked for somewhere."""
+        for handed in self._handed.values():
+            self._missed(handed)
+        self._handed.clear()
+
+    def _missed(self, handed: _Handed | None) -> None:
+        if handed is not None and not handed.has_arrived:
+            self._recorder.ledger.tensor(handed.tensor, "dtype", handed.at)

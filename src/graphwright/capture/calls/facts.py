@@ -1,0 +1,87 @@
+"""Facts of tensors that the program asks for: where they are kept, and how. The example answers, under a guard."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.proxies.tensor_names import row_of
+from graphwright.capture.source.origins import is_ours, user_frame
+from graphwright.capture.source.uses import uses_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Target
+from graphwright.runtime import expect
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "reader"]
+
+
+def fact(
+    recorder: TypedCapture, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
+) -> Any:
+    """Give a fact of tensors as the example has it, and check it where the program asks: once for the same question.
+
+    Raises CaptureError where nobody has looked at what is asked, and it is no plain fact.
+    """
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    name = args[1] if target is getattr else name
+    if row_of(name) is None and name not in _FUNCTIONS:
+        error = CaptureError(
+            f"the program asks a tensor for {name!r}, of which it is not known whether it changes between calls",
+            at=recorder.where(),
+            fix="make the function that asks a leaf: leaf_functions=[...]",
+        )
+        recorder.questions.refusals.refuse(error, "value")
+        return value
+    key = ("fact", name, *map(id, args), *map(id, kwargs.values()))
+    known = recorder.region.attributes
+    if not any(key in region.attributes for region in recorder.region.all()):
+        given = tuple([recorder.argument(arg) for arg in args])
+        named = {key: recorder.argument(arg) for key, arg in kwargs.items()}
+        node = recorder.node(op, target, given, named, name.strip("_"))
+        known[key] = recorder.node("call_function", expect, (node, value, recorder.where() or ""), {}, name="guard")
+        recorder.keep.extend((*args, *kwargs.values()))  # known by their ids
+    return value
+
+
+def ask_dtype(recorder: TypedCapture, tensor: Any) -> None:
+    """The program asks for what follows from the dtype of a tensor."""
+    if isinstance(tensor, TensorProxy):
+        recorder.ledger.tensor(tensor, "dtype", recorder.where() or "")
+
+
+def ask_rank(recorder: TypedCapture, tensor: TensorProxy) -> None:
+    """The program asks how many dimensions a tensor has."""
+    recorder.ledger.tensor(tensor, "rank", recorder.where() or "")
+
+
+def ask_shape(recorder: TypedCapture, tensor: TensorProxy) -> None:
+    """The program reads the shape of a tensor: that says its rank, unless single sizes are taken of it, from the left.
+
+    `x.shape[1]` means the same for any rank, `x.shape[-1]`, `a, b = x.shape` and `x.view(x.shape)` do not.
+    """
+    frame = reader()
+    uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
+    if not uses or any(use.index is None or use.index < 0 for use in uses):
+        ask_rank(recorder, tensor)
+
+
+def is_only_handed_on(frame: FrameType | None) -> bool:
+    """Tell whether all that a function does with what it reads is to give it to calls."""
+    uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
+    return bool(uses) and all(use.argument is not None for use in uses)
+
+
+def reader() -> FrameType | None:
+    """The frame of the program that reads an attribute of a tensor; None where torch's own code reads it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame if frame is user_frame(frame) else None
+
+
+_FUNCTIONS = frozenset({"result_type", "can_cast"})  # which ask what no method does

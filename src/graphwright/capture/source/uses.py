@@ -1,0 +1,112 @@
+"""What a function does with a value that it reads, as far as its source tells: takes an item, hands it to a call, asks.
+
+`x.shape[0]` reads one size, `for s in x.shape` how many there are; `y.to(x.dtype)` hands a dtype on, `x.dtype ==
+torch.half` asks for it. A value that is given to a variable of its own is followed to where that is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator
+from types import CodeType
+
+from graphwright.capture.source.code_table import CodeTable, by_instruction
+from graphwright.capture.source.positions import position_of
+from graphwright.capture.source.roles import expression_at, statement_at
+from graphwright.capture.source.sources import source_of
+
+__all__ = ["Use", "argument_at", "uses_of"]
+
+Place = tuple[int, int]  # line and column of an expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a value is used: the `index` of the item that is taken of it, or the place of an argument.
+
+    Neither is there where the value is asked for, kept or returned.
+    """
+
+    index: int | None = None
+    argument: Place | None = None
+
+
+_known: CodeTable[dict[int, tuple[Use, ...]]] = CodeTable()
+_ASKED = (Use(),)
+_Parents = dict[ast.AST, ast.AST]
+
+
+@by_instruction(_known)
+def uses_of(code: CodeType, instruction: int) -> tuple[Use, ...]:
+    """Find what a function does with the value of an instruction. Where the source does not tell, it asks for it."""
+    position = position_of(code, instruction)
+    statement = statement_at(code, position)
+    found = None if statement is None else expression_at(statement, position)
+    if statement is None or found is None:
+        return _ASKED
+    parents = _parents(statement)
+    parent = parents[found]
+    variable = _variable(found, parent, parents)
+    return (_use(found, parents),) if variable is None else (*_reads(code, position[0], variable),) or _ASKED
+
+
+def _variable(found: ast.AST, parent: ast.AST, parents: _Parents) -> ast.Name | None:
+    """The variable that a statement gives a value to, alone or as one of several."""
+    place = -1
+    if isinstance(parent, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in parent.elts):
+        place, parent = parent.elts.index(found), parents[parent]  # type: ignore[arg-type]
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if place >= 0:
+        is_alike = isinstance(target, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in target.elts)
+        target = target.elts[place] if is_alike and place < len(target.elts) else None  # type: ignore[union-attr]
+    return target if isinstance(target, ast.Name) else None
+
+
+def argument_at(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> Place | None:
+    """The place of the expression that is an argument of the call that an instruction makes, where there is one."""
+    position = position_of(code, instruction)
+    statement = statement_at(code, position)
+    call = None if statement is None else expression_at(statement, position)
+    if not isinstance(call, ast.Call):
+        return None
+    if keyword is not None:
+        found = next((given.value for given in call.keywords if given.arg == keyword), None)
+    else:
+        is_plain = not any(isinstance(given, ast.Starred) for given in call.args)
+        found = call.args[index] if is_plain and -len(call.args) <= index < len(call.args) else None
+    return None if found is None else (found.lineno, found.col_offset)
+
+
+def _use(read: ast.AST, parents: _Parents) -> Use:
+    parent = parents[read]
+    if isinstance(parent, ast.Subscript) and parent.value is read and isinstance(parent.ctx, ast.Load):
+        try:
+            index = ast.literal_eval(parent.slice)
+        except ValueError:
+            return Use()
+        return Use(index=index) if type(index) is int else Use()
+    call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    if isinstance(call, ast.Call) and call.func is not read and isinstance(read, ast.expr):
+        return Use(argument=(read.lineno, read.col_offset))
+    return Use()
+
+
+def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:
+    """The uses of a variable of a function that is assigned once; nothing where that is not all there is to it."""
+    definitions = [found for known in source_of(code.co_filename).definitions.values() for found in known]
+    around = [
+        found
+        for found in definitions
+        if getattr(found, "name", "") == code.co_name and found.lineno <= line <= (found.end_lineno or 0)
+    ]
+    if around and variable.id in code.co_varnames:
+        parents = _parents(max(around, key=lambda found: found.lineno))
+        names = [node for node in parents if isinstance(node, ast.Name) and node.id == variable.id]
+        if len([node for node in names if not isinstance(node.ctx, ast.Load)]) == 1:
+            yield from [_use(node, parents) for node in names if isinstance(node.ctx, ast.Load)]
+
+
+def _parents(tree: ast.AST) -> _Parents:
+    """The parent of each part of a tree."""
+    return {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}

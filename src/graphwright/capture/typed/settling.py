@@ -1,0 +1,144 @@
+"""Ranks and dtypes that a program read, followed to what they follow from: inputs, and operations that data decides.
+
+The rank of `linear(x)` is that of `x`, and `x` is what a guard can name. Where the rank of a value does not follow from
+ranks alone - `squeeze` looks at sizes, and nobody knows what an opaque call gives - it is checked where the value is
+made.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.proxies.spellings import name_of_target
+from graphwright.capture.proxies.tensor_names import Row, row_of
+from graphwright.ir import Graph, Node
+from graphwright.runtime import expect
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.ledger import Read
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["Settling"]
+
+_NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
+# Whose result has the dtype that they are called for.
+_GIVES_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool"})
+# Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
+_LIKE_OPERANDS = frozenset({
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "abs", "and_", "or_", "xor", "invert", "eq",
+    "ne", "lt", "le", "gt", "ge", "iadd", "isub", "imul", "itruediv", "getitem", "setitem", "unpack", "view",
+    "reshape", "permute", "transpose", "t", "expand", "expand_as", "flatten", "unflatten", "squeeze", "unsqueeze",
+    "chunk", "split", "unbind", "contiguous", "clone", "detach", "to", "type_as", "embedding", "relu", "gelu", "silu",
+    "tanh", "sigmoid", "dropout", "masked_fill", "where", "arange", "zeros", "ones", "full", "empty", "zeros_like",
+    "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "cond", "for_loop",
+    "while_loop", "getattr", "identity",
+})  # fmt: skip
+
+
+class Settling:
+    """What is asked of each input, by path: found by going back from what was read, through all that it comes from."""
+
+    def __init__(
+        self, recorder: TypedCapture, nodes: Mapping[Node, str], proxies: Mapping[int, str], tensors: list[str]
+    ) -> None:
+        self._recorder = recorder
+        self._nodes = nodes  # of inputs: the path of each
+        self._proxies = proxies  # likewise, by id
+        self._tensors = tensors  # the paths of the tensors among the inputs
+        self._seen: dict[Node, set[str]] = {}
+        self._todo: list[tuple[Node, str]] = []
+        self._owners: dict[Graph, Node] | None = None
+        self.found: dict[str, set[str]] = {}
+        self.follows_autocast = False  # whether a dtype that was read is another one under `torch.autocast`
+
+    def follow(self, reads: Iterable[Read]) -> None:
+        """Follow what was read of tensors to the inputs."""
+        for read in reads:
+            path, node = self._proxies.get(id(read.tensor)), read.tensor._node
+            if path is not None:
+                self._note(path, read.fact)
+            elif node is not None:
+                self._mark(node, read.fact)
+            else:  # a tensor that nothing has computed yet
+                self._note_all(read.fact)
+        while self._todo:
+            self._go_back(*self._todo.pop())
+
+    def _mark(self, node: Node, fact: str) -> None:
+        seen = self._seen.setdefault(node, set())
+        if fact not in seen:
+            seen.add(fact)
+            self._todo.append((node, fact))
+
+    def _note(self, path: str, fact: str) -> None:
+        self.found.setdefault(path, set()).add(fact)
+
+    def _note_all(self, fact: str) -> None:
+        for path in self._tensors:
+            self._note(path, fact)
+
+    def _go_back(self, node: Node, fact: str) -> None:
+        path = self._nodes.get(node)
+        if path is not None:
+            self._note(path, fact)
+        elif node.op == "placeholder":  # of the body of a branch or loop
+            owner = self._owner(node.graph)
+            if owner is not None:
+                self._mark_all(owner.all_input_nodes, fact)
+            else:  # a container among the inputs
+                self._note_all(fact)
+        elif node.op != "get_attr" and not self._is_number(node):
+            self._pass_on(node, fact)
+
+    def _is_number(self, node: Node) -> bool:
+        """Tell whether a node measures a tensor: what its number is, is another question."""
+        name = node.args[1] if node.target is getattr and len(node.args) > 1 else name_of_target(node.target)
+        return node.op != "call_module" and row_of(str(name)) in _NUMBERS
+
+    def _pass_on(self, node: Node, fact: str) -> None:
+        found = self._recorder.ledger.unforeseen.get(node)
+        if found is not None and fact in found.facts:
+            self._check(node, fact, found.facts[fact], found.at)
+            return
+        name = name_of_target(node.target)
+        if fact == "dtype":
+            if name in _GIVES_DTYPE:
+                return
+            if (self._class_name(node) if node.op == "call_module" else name) not in _LIKE_OPERANDS:
+                self.follows_autocast = True
+        for argument in node.all_input_nodes:
+            self._mark(argument, fact)
+            if fact == "rank" and node.target is operator.getitem and argument is not node.args[0]:
+                self._mark(argument, "dtype")  # a mask takes another number of dimensions than indices
+        for body in node.args:
+            if isinstance(body, Graph):
+                self._mark_all(body.output_node().all_input_nodes, fact)
+
+    def _class_name(self, node: Node) -> str:
+        """The name of the class of a module that is one node, in lower case."""
+        shells = self._recorder.shells
+        return "" if shells is None else type(shells.root.get_submodule(str(node.target))).__name__.lower()
+
+    def _mark_all(self, nodes: Iterable[Node], fact: str) -> None:
+        for node in nodes:
+            self._mark(node, fact)
+
+    def _check(self, node: Node, fact: str, value: Any, at: str) -> None:
+        """Check a fact of a value where it is made."""
+        graph = node.graph
+        with graph.inserting_after(node):
+            if fact == "rank":
+                asked = graph.create_node("call_method", "dim", (node,), {}, "rank")
+            else:
+                asked = graph.call_function(getattr, (node, fact), name=fact)
+        with graph.inserting_after(asked):
+            graph.call_function(expect, (asked, value, at), name="guard")
+
+    def _owner(self, graph: Graph) -> Node | None:
+        """The branch or loop that a graph is a body of."""
+        if self._owners is None:
+            nodes = self._recorder.root.graph.all_nodes()
+            self._owners = {body: node for node in nodes for body in node.args if isinstance(body, Graph)}
+        return self._owners.get(graph)
