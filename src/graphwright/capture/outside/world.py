@@ -182,7 +182,7 @@ class World:
         owner, value, subject = names, names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
         for atom in path[1:]:
             owner, value, subject = _attribute(value, atom)
-        if value is MISSING:
+        if value is MISSING or path[-1].startswith("__"):
             return
         self._value(owner, path[-1], value, subject, code)
         if type(value) in _TABLES and (type(owner) is dict or isinstance(owner, type)):
