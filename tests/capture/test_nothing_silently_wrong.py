@@ -24,7 +24,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from graphwright import CaptureError, TracerWarning, symbolic_trace, trace, verify
+from graphwright import CaptureError, symbolic_trace, trace, verify
 
 INPUTS = [(torch.randn(3, 4),), (torch.randn(5, 4),)]
 
@@ -589,7 +589,9 @@ def test_no_cache_or_global_keeps_a_value_of_the_capture(registry: dict[str, Ten
     gm = trace(FillsRegistry(), torch.ones(3, 4))
     assert registry == {}
     result = gm(torch.ones(3, 4))
-    assert [*registry] == ["offset"] and type(registry["offset"]) is Tensor  # it fills it when it runs, as the program does
+    assert [*registry] == ["offset"] and type(
+        registry["offset"]
+    ) is Tensor  # it fills it when it runs, as the program does
     torch.testing.assert_close(result, FillsRegistry()(torch.ones(3, 4)))
     positions.cache_clear()
     trace(Cached(), torch.ones(3, 4))

@@ -8,7 +8,7 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def factory(k: Any) -> Callable[[Tensor], Tensor]:
 
 class Reads(nn.Module):
     SCALE = 2.0
-    TABLE = {"shift": 1.0}
+    TABLE: ClassVar[dict[str, float]] = {"shift": 1.0}
 
     def forward(self, x: Tensor) -> Tensor:
         return self.through(x) * self.SCALE + type(self).TABLE["shift"]
@@ -208,7 +208,8 @@ def counts(x: Tensor) -> Tensor:
 
 
 class Calls(nn.Module):
-    calls, made, seen = 0, 0, []  # type: ignore[var-annotated]
+    calls, made = 0, 0
+    seen: ClassVar[list[Tensor]] = []
 
     def forward(self, x: Tensor) -> Tensor:
         Calls.calls += 1

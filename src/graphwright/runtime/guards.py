@@ -181,12 +181,14 @@ def expect_outside(where: str, outside: Outside) -> None:
         return
     changed = outside.changed()
     if changed is not None:
-        now = changed.now()
-        is_plain = isinstance(changed.value, _PLAIN)
-        what = f": now it is {_brief(now)}" if is_plain else " has changed" if now is changed.value else " is another now"
-        was = f" was {_brief(changed.value)} when the program was captured" if is_plain else ""
+        now, what = changed.now(), "has changed since the program was captured"
+        if changed.is_plain():
+            what = (
+                f"was {_brief(changed.value if changed.held is None else changed.held)} when the program was captured"
+            )
+            what += f"; now it is {_brief(now)}"
         raise GuardError(
-            f"{changed.subject}{was}{what}",
+            f"{changed.subject} {what}",
             at=where,
             fix="put it back, or capture again",
         )
@@ -253,7 +255,7 @@ def _of_state(node: Node) -> list[Guard]:
 
 def _of_outside(node: Node) -> list[Guard]:
     where, outside = node.args
-    what = ", ".join(f"{found.subject} is {_brief(found.value)}" for found in outside.found)
+    what = ", ".join(outside.what)
     return [Guard(f"{where}: {what}", node, what, str(where))] if what else []
 
 

@@ -35,6 +35,15 @@ class Found(NamedTuple):
         """Note what there is now."""
         return cls(subject, owner, name, value, kept(value), _code(value))
 
+    def __str__(self) -> str:
+        return f"{self.subject} is {self.value!r}" if self.is_plain() else self.subject
+
+    def is_plain(self) -> bool:
+        """Tell whether people know a value by how it is written."""
+        return (
+            type(self.value) in _EXACT or self.value is None or (self.held is not None and len(repr(self.value)) < 60)
+        )
+
     def now(self) -> Any:
         """What there is now."""
         owner = self.owner
@@ -125,8 +134,9 @@ class Outside:
 
     name_in_text = "graphwright.runtime.outside.NOTHING"
 
-    def __init__(self, found: Iterable[Found] = ()) -> None:
+    def __init__(self, found: Iterable[Found] = (), what: Iterable[str] | None = None) -> None:
         self.found = tuple(found)
+        self.what = tuple(map(str, self.found) if what is None else what)  # what was found, for people
 
     def changed(self) -> Found | None:
         """What is not there any more as it was, if anything."""
@@ -139,14 +149,19 @@ class Outside:
         return self
 
     def __reduce__(self) -> Any:
-        return _nothing, ()  # another process has another outside
+        return Outside, ((), self.what)  # another process has another outside
+
+    def __fx_create_arg__(self, tracer: object) -> Outside:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outside) and (self is other or self.what == other.what)
+
+    def __hash__(self) -> int:
+        return hash(self.what)
 
     def __repr__(self) -> str:
-        return f"<{', '.join(each.subject for each in self.found)}>"
+        return f"<{', '.join(self.what)}>"
 
 
-NOTHING = Outside()  # what a module finds that was loaded from a file
-
-
-def _nothing() -> Outside:
-    return NOTHING
+NOTHING = Outside()  # in texts and packages

@@ -23,9 +23,8 @@ from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
-from graphwright.capture.source.mentions import is_installed, mentions
-from graphwright.capture.source.origins import is_internal
-from graphwright.runtime import Found
+from graphwright.capture.source.mentions import is_foreign, is_foreign_class, is_foreign_file, mentions
+from graphwright.runtime import Found, Outside
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping
@@ -55,16 +54,18 @@ class World:
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
+        self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
     # ---- passes
 
-    def start(self, functions: Iterable[Any], modules: Iterable[nn.Module], keeping: Keeping) -> None:
+    def start(
+        self, functions: Iterable[Any], modules: Iterable[nn.Module], keeping: Keeping, leaves: Iterable[Any] = ()
+    ) -> None:
         """Begin a pass: look where its functions lead, and put live values where they are state of the program."""
-        self._keeping = None
+        self._keeping, self._leaves = None, tuple(leaves)
         if not self._is_started:
-            self._is_started = True
             for module in modules:
-                if not _is_foreign_class(type(module)):
+                if not is_foreign_class(type(module)):
                     self._class(type(module)).append(module)
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
@@ -73,6 +74,7 @@ class World:
             for function in functions:
                 self._follow(function)
             self._settle()
+            self._is_started = True
         self._keeping = keeping
         self._apart.start()
         for variables in self._variables.values():
@@ -118,6 +120,8 @@ class World:
     def _follow(self, value: Any) -> None:
         """Look where a function leads, however it is wrapped; a class to what making an object of it calls."""
         for _ in range(10):
+            if any(value is leaf for leaf in self._leaves):  # it runs as it is
+                return
             if isinstance(value, functools.partial):
                 value = value.func
             elif type(value) in (staticmethod, classmethod, MethodType):
@@ -131,9 +135,9 @@ class World:
         elif isinstance(value, property):
             for function in (value.fget, value.fset):
                 self._follow(function)
-        elif isinstance(value, type) and not _is_foreign_class(value):
+        elif isinstance(value, type) and not is_foreign_class(value):
             self._class(value)
-        elif is_object(value) and not isinstance(value, nn.Module) and not _is_foreign_class(type(value)):
+        elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
             self._class(type(value))
 
     def _function(self, function: FunctionType) -> None:
@@ -143,20 +147,20 @@ class World:
             return
         self._codes.add((id(code), id(function)))
         self._keep.append(function)
-        is_foreign = _is_foreign(code)
-        rebound = frozenset() if is_foreign else mentions(code).rebound
+        is_decorator = is_foreign(code)
+        rebound = frozenset() if is_decorator else mentions(code).rebound
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             value = _content(cell)
             if name == "__class__":
                 continue
-            if is_foreign:  # a decorator's
+            if is_decorator:
                 self._follow(value)
                 continue
             subject = f"the variable {name!r} of {function.__qualname__}"
             self._value(cell, name, value, subject, code)
             if name in rebound or type(value) in _TABLES:
                 self._watch(cell, cell, function.__qualname__, name, code)
-        if not is_foreign:
+        if not is_decorator:
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
                 if type(value) in _TABLES:
                     self._apart.note_default(value, function)
@@ -167,7 +171,7 @@ class World:
             return
         self._codes.add((id(code), id(names)))
         self._keep += [code, names]
-        if _is_foreign(code):
+        if is_foreign(code):
             return
         mentioned = mentions(code)
         for path in mentioned.paths:
@@ -186,8 +190,8 @@ class World:
             return
         self._value(owner, path[-1], value, subject, code)
         if type(value) in _TABLES and (type(owner) is dict or isinstance(owner, type)):
-            argument, title = (owner, owner.__qualname__) if type(owner) is not dict else (_module_of(owner), _title(owner))
-            self._watch(owner, argument, title, path[-1], code)
+            names_of = (owner, owner.__qualname__) if isinstance(owner, type) else (_module_of(owner), _title(owner))
+            self._watch(owner, *names_of, path[-1], code)
         elif isinstance(owner, type):
             self._watch(owner, owner, owner.__qualname__, path[-1], code)
 
@@ -196,7 +200,10 @@ class World:
         kind = type(value)
         if (id(owner), name) in self._found or value is MISSING or holds_values(value):
             return
-        self._apart.note(value, subject, name, code, owner)
+        if isinstance(value, Outside):  # of a captured module that is captured again
+            self._found.update({(id(found.owner), found.name): found for found in value.found})
+            return
+        self._apart.note(value, subject, name, code)
         is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (kind in (*_TABLES, tuple) and _is_small(value))
         is_module = isinstance(value, nn.Module)
         if is_data or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
@@ -270,7 +277,7 @@ def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
     """What has an attribute of a module, class or object of the user's, its value, and what to call it."""
     if isinstance(value, ModuleType):
         file = getattr(value, "__file__", None) or ""
-        if file and (is_installed(file) or is_internal(file)):
+        if file and is_foreign_file(file):
             return None, MISSING, ""
         names = vars(value)
         return names, names.get(name, MISSING), f"the global {name!r} of {value.__name__}"
@@ -279,7 +286,7 @@ def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
     if isinstance(value, type):
         return value, _of_class(value, name), f"{value.__qualname__}.{name}"
     kind = type(value)
-    if is_object(value) and not _is_foreign_class(kind):
+    if is_object(value) and not is_foreign_class(kind):
         held = getattr(value, "__dict__", {})
         if name in held:
             return value, held[name], f"{name!r} of a {kind.__qualname__}"
@@ -291,7 +298,7 @@ def _of_class(kind: type, name: str) -> Any:
     """What the user's part of a class has under a name."""
     for base in kind.__mro__:
         if name in base.__dict__:
-            return MISSING if _is_foreign_class(base) else base.__dict__[name]
+            return MISSING if is_foreign_class(base) else base.__dict__[name]
     return MISSING
 
 
@@ -305,26 +312,7 @@ def _is_definition(value: Any) -> bool:
 
 def _is_foreign_definition(value: Any) -> bool:
     function = getattr(value, "__func__", value)
-    return type(function) is not FunctionType or _is_foreign(function.__code__)
-
-
-def _is_foreign(code: CodeType) -> bool:
-    """Tell whether code is no part of the user's program."""
-    return is_installed(code.co_filename) or is_internal(code.co_filename)
-
-
-_foreign: dict[str, bool] = {}
-
-
-def _is_foreign_class(kind: type) -> bool:
-    name = kind.__module__
-    known = _foreign.get(name)
-    if known is None:
-        module = sys.modules.get(name)
-        file = getattr(module, "__file__", None)
-        known = name == "builtins" or (module is not None and name != "__main__" and file is None)
-        known = _foreign[name] = known or (file is not None and (is_installed(file) or is_internal(file)))
-    return known
+    return type(function) is not FunctionType or is_foreign(function.__code__)
 
 
 def _is_small(value: Any, most: int = _MOST) -> bool:

@@ -9,13 +9,24 @@ import dataclasses
 import dis
 import os
 import site
+import sys
 import sysconfig
 from collections.abc import Iterator
 from types import CodeType
 
 from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.origins import is_internal
 
-__all__ = ["Mentions", "codes_of", "is_installed", "mentions", "stored_globals"]
+__all__ = [
+    "Mentions",
+    "codes_of",
+    "is_foreign",
+    "is_foreign_class",
+    "is_foreign_file",
+    "is_installed",
+    "mentions",
+    "stored_globals",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,7 +112,9 @@ def _read(code: CodeType) -> Mentions:
                 elif kind in ("STORE_DEREF", "DELETE_DEREF"):
                     rebound.add(name)
     free = frozenset(code.co_freevars)
-    return Mentions(frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound)
+    return Mentions(
+        frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound
+    )
 
 
 def _folders() -> tuple[str, ...]:
@@ -127,3 +140,29 @@ def is_installed(filename: str) -> bool:
     return known
 
 
+def is_foreign_file(filename: str) -> bool:
+    """Tell whether a file is no part of the user's program: Python's, an installed package's, torch's or ours."""
+    return is_installed(filename) or is_internal(filename)
+
+
+def is_foreign(code: CodeType) -> bool:
+    """Tell whether code is no part of the user's program."""
+    return is_foreign_file(code.co_filename)
+
+
+_foreign: dict[str, bool] = {}
+
+
+def is_foreign_class(kind: type) -> bool:
+    """Tell whether a class is no part of the user's program."""
+    name = kind.__module__
+    known = _foreign.get(name)
+    if known is None:
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        if file is None:
+            known = name == "builtins" or (module is not None and name != "__main__")
+        else:
+            known = is_foreign_file(file)
+        _foreign[name] = known
+    return known

@@ -27,7 +27,7 @@ from graphwright.ops import (
 )
 from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.objects import new_object
-from graphwright.runtime.outside import NOTHING
+from graphwright.runtime.outside import Outside
 from graphwright.runtime.references import describe
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
@@ -72,8 +72,7 @@ class GraphWriter:
             target = node.target if isinstance(node.target, str) else self._values.name(node.target)
             if node.op == "call_function":
                 self._note_source(target, node.target)
-            given = node.args[:1] if node.target is expect_outside else node.args  # where it is loaded is another outside
-            args = [self._argument(arg, path) for arg in given]
+            args = [self._argument(arg, path) for arg in _given(node)]
             kwargs = {key: self._argument(arg, path) for key, arg in node.kwargs.items()}
         except NotPlain as error:
             raise ExportError(
@@ -139,6 +138,11 @@ class GraphWriter:
         return self._places[key]
 
 
+def _given(node: Node) -> tuple[Any, ...]:
+    """The arguments of a node; of what was found outside only what it was called: a file is read in another outside."""
+    return (node.args[0], *node.args[1].what) if node.target is expect_outside else node.args
+
+
 class GraphReader:
     """Reads what `GraphWriter` wrote. Raises LoadError before a graph holds anything that a file may not name."""
 
@@ -160,7 +164,7 @@ class GraphReader:
                 raise damaged(f"{target!r} is no target of {op}")
             arguments = tuple([self._argument(arg, nodes) for arg in args])
             if op == "call_function" and target is expect_outside:
-                arguments = (*arguments[:1], NOTHING)
+                arguments = (*arguments[:1], Outside((), [text for text in arguments[1:] if isinstance(text, str)]))
             keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
             self._check_call(op, target, arguments, keywords)
             try:
