@@ -183,10 +183,8 @@ def expect_outside(where: str, outside: Outside) -> None:
     if changed is not None:
         now, what = changed.now(), "has changed since the program was captured"
         if changed.is_plain():
-            what = (
-                f"was {_brief(changed.value if changed.held is None else changed.held)} when the program was captured"
-            )
-            what += f"; now it is {_brief(now)}"
+            was = changed.value if changed.held is None else changed.held
+            what = f"was {_brief(was)} when the program was captured; now it is {_brief(now)}"
         raise GuardError(
             f"{changed.subject} {what}",
             at=where,

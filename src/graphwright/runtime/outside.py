@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 __all__ = ["NOTHING", "Found", "Outside", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
+_SHORT = 60  # how long what a message shows of a container is
 _TABLES = (dict, list, set)
 _MISSING: Any = object()
 
@@ -40,9 +41,8 @@ class Found(NamedTuple):
 
     def is_plain(self) -> bool:
         """Tell whether people know a value by how it is written."""
-        return (
-            type(self.value) in _EXACT or self.value is None or (self.held is not None and len(repr(self.value)) < 60)
-        )
+        is_short = self.held is not None and len(repr(self.held)) < _SHORT
+        return type(self.value) in _EXACT or self.value is None or is_short
 
     def now(self) -> Any:
         """What there is now."""
@@ -100,11 +100,7 @@ def differs(now: Any, before: Any) -> bool:
         return list(now) != list(before) or any(differs(item, before[key]) for key, item in now.items())
     if kind is set or kind in _EXACT:
         return bool(now != before) and not (now != now and before != before)
-    return not (kind.__eq__ is not object.__eq__ and kind.__module__ != "torch" and _is_equal(now, before))
-
-
-def _is_equal(now: Any, before: Any) -> bool:
-    return type(now).__hash__ is not None and (now == before) is True
+    return kind.__hash__ is None or kind.__module__ == "torch" or (now == before) is not True
 
 
 def _code(value: Any) -> Any:
