@@ -325,7 +325,7 @@ class Untouched(nn.Module):
 def test_what_the_program_leaves_as_it_was_is_not_written() -> None:
     gm = trace(Untouched(), (torch.ones(2, 3),))
     assert not gm.graph.find_nodes(op="call_function", target=write_attribute)
-    assert gm.code.rstrip().endswith("return self.norm(x) * 2 + 2")
+    assert gm.code.rstrip().endswith("return self.norm(x) * self.scale + 2")
 
 
 class Table(nn.Module):

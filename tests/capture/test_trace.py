@@ -60,6 +60,7 @@ def test_the_generated_code_reads_like_the_source() -> None:
     text = "\n".join(line for line in gm.code.splitlines() if not line.strip().startswith("#")).strip()
     assert text.splitlines() == [
         "def forward(self, input):",
+        "    expect_modules(self)",
         "    input_1 = input",
         "",
         '    hidden = getattr(self, "0").linear(input_1) * getattr(self, "0").scale',

@@ -25,6 +25,7 @@ from graphwright.capture.proxies.noting import note_output, noted
 from graphwright.capture.proxies.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import ProxyableClassMeta
 from graphwright.capture.proxies.recording import GraphAppendingTracer, TracerBase
+from graphwright.capture.source.definitions import definition_of, why_no_definition
 from graphwright.capture.source.origins import Scope, ScopeContextManager, definition_line
 from graphwright.capture.source.sources import Source, source_of
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
@@ -63,6 +64,7 @@ __all__ = [
     "Transformer",
     "converted_source",
     "definition_line",
+    "definition_of",
     "doctor",
     "erase_unused",
     "find_tracer",
@@ -76,6 +78,7 @@ __all__ = [
     "source_of",
     "symbolic_trace",
     "trace",
+    "why_no_definition",
     "wrap",
 ]
 

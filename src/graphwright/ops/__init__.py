@@ -39,6 +39,7 @@ from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import (
     delete_attribute,
+    may_set_attribute,
     owner_of,
     read_variable,
     set_attribute,
@@ -108,6 +109,7 @@ __all__ = [
     "required_parameters",
     "schemas_of",
     "read_variable",
+    "may_set_attribute",
     "set_attribute",
     "shared_inputs",
     "sources_of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import dataclasses
 import functools
 import math
@@ -245,6 +246,8 @@ def _of_python() -> Iterator[tuple[Any, Make]]:
             make = functools.partial(forms_of_python, function)
             key = f"builtins.{name}"
             yield function, functools.partial(Operator, key, writes, acts=acts, aliases=shared, make_forms=make)
+    yield copy.copy, functools.partial(Operator, "copy.copy", (), aliases=shared)
+    yield copy.deepcopy, functools.partial(Operator, "copy.deepcopy", ())
     for function in (set_attribute, delete_attribute):
         yield function, functools.partial(Operator, function.__name__, ("value",))
 

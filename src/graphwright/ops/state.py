@@ -2,12 +2,12 @@
 
 `write_attribute` is for what a program keeps from one call to the next. It names the attribute by its dotted path from
 the module that runs the graph, as call_module and get_attr nodes do, and is printed as the assignment that it is:
-`self.encoder.hidden = hidden`. `set_attribute` and `delete_attribute` change an object of the user's own classes, and
-nothing else: a file may name them.
+`self.encoder.hidden = hidden`. The path may go on through objects that a module holds. `set_attribute` and
+`delete_attribute` change an object of the user's own classes, and nothing else: a file may name them.
 
 `read_variable` and `write_variable` are for what lies outside of all modules: a global variable (its owner is the name
-of the Python module), an attribute of a class, a variable of the
-function around one (its cell). They are printed as what they are: `train.STEP = train.STEP + 1`.
+of the Python module), an attribute of a class, a variable of the function around one (its cell). They are printed as
+what they are: `train.STEP = train.STEP + 1`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from graphwright.ir import Graph, register_writer
 
 __all__ = [
     "delete_attribute",
+    "may_set_attribute",
     "owner_of",
     "read_variable",
     "set_attribute",
@@ -66,6 +67,18 @@ def set_attribute(value: Any, name: str, item: Any) -> None:
         _fields(value, name)[name] = item
     else:
         slot.__set__(value, item)
+
+
+def may_set_attribute(value: Any, name: str) -> bool:
+    """Tell whether `set_attribute` may give an object an attribute.
+
+    >>> may_set_attribute(types.SimpleNamespace(), "x"), may_set_attribute(nn.ReLU(), "x")
+    (True, False)
+    """
+    try:
+        return _slot(value, name) is not None or _fields(value, name) is not None
+    except GraphError:
+        return False
 
 
 def delete_attribute(value: Any, name: str) -> None:

@@ -15,6 +15,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
+    premises.py       what it took for granted of modules, checked
     objects.py        objects of the user's own classes
     references.py     where an object is found when its module is imported
 
@@ -23,7 +24,7 @@ and graph_module stay where they are.
 """
 
 from graphwright.runtime.dispatch import choose, refuse_call
-from graphwright.runtime.entries import Entry, Graphs
+from graphwright.runtime.entries import Entry, Graphs, expect_modules, overhear
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
     CAPTURE,
@@ -62,9 +63,22 @@ from graphwright.runtime.modules.lazy import (
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
-from graphwright.runtime.objects import attribute_names, attributes_of, new_object
+from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, new_object
 from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
+from graphwright.runtime.premises import (
+    HOOKS,
+    buffers_of,
+    class_name,
+    facts_of_modules,
+    forget_modules,
+    is_plain,
+    keep_buffers,
+    keep_modules,
+    names_of_hooks,
+    said_of_modules,
+    spelled,
+)
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
     CaptureReport,
@@ -82,6 +96,7 @@ from graphwright.runtime.saving.saving import save
 
 __all__ = [
     "CAPTURE",
+    "HOOKS",
     "PRESERVED_ATTRIBUTES",
     "BareModule",
     "CaptureFacts",
@@ -98,10 +113,13 @@ __all__ = [
     "Shells",
     "Snapshot",
     "assign_attribute",
+    "array_facts",
     "attribute_names",
     "attributes_of",
+    "buffers_of",
     "captured_module",
     "choose",
+    "class_name",
     "copy_attribute",
     "copy_slots",
     "copy_tensors",
@@ -110,11 +128,14 @@ __all__ = [
     "entries_of",
     "expect",
     "expect_kinds",
+    "expect_modules",
     "expect_outside",
     "expect_state",
     "expect_tensors",
     "expect_values",
+    "facts_of_modules",
     "first_module_stack",
+    "forget_modules",
     "forward_from_source",
     "free_path",
     "graph_module_class",
@@ -124,15 +145,20 @@ __all__ = [
     "has_attribute",
     "is_compiled",
     "is_guard",
+    "is_plain",
     "join_facts",
+    "keep_buffers",
     "keep_facts",
+    "keep_modules",
     "lazy_graph_text",
     "load",
     "make_graph_module",
     "mark_fork",
     "mark_opaque",
+    "names_of_hooks",
     "new_object",
     "node_context",
+    "overhear",
     "part_module",
     "read_attribute",
     "read_attributes",
@@ -140,8 +166,10 @@ __all__ = [
     "reduce_node",
     "refuse_call",
     "report_of",
+    "said_of_modules",
     "save",
     "skip_lazy_graph_modules",
+    "spelled",
     "transaction",
     "unlike",
     "unlike_inputs",
@@ -163,6 +191,7 @@ FLOORS = (
     "dispatch",
     "guards",
     "outside",
+    "premises",
     "objects",
     "references",
 )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, overload
+
+import torch
 
 from graphwright.codegen import PythonCode
 from graphwright.errors import GraphError
 from graphwright.ir import Graph
 from graphwright.runtime.dispatch import captures_of
+from graphwright.runtime.premises import Bound, bound
 
-__all__ = ["STATE", "Entry", "Graphs", "entry_points_of"]
+__all__ = ["STATE", "Entry", "Graphs", "entry_points_of", "expect_modules", "overhear"]
 
 STATE = "_graphwright_state"  # the attribute of a captured module that holds what is ours
 
@@ -22,7 +25,7 @@ STATE = "_graphwright_state"  # the attribute of a captured module that holds wh
 class Entry:
     """One entry point: its name, its graph, and the code generated from it."""
 
-    __slots__ = ("code", "function", "graph", "name", "signature")
+    __slots__ = ("bound", "code", "function", "graph", "name", "signature")
 
     def __init__(self, name: str, graph: Graph, signature: inspect.Signature | None = None) -> None:
         self.name = name
@@ -30,6 +33,7 @@ class Entry:
         self.signature = signature  # as the user wrote it, without `self`; None: what the generated code says
         self.code: PythonCode | None = None  # None: out of date
         self.function: FunctionType | None = None
+        self.bound: Bound | None = None  # what a call looks at of the modules; None: to be found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
         return Entry(self.name, copy.deepcopy(self.graph, memo), self.signature)
@@ -115,3 +119,38 @@ def entry_points_of(module: Any) -> dict[str, Entry]:
     """The entry points of a captured module, by name; none for anything else."""
     state = getattr(module, "__dict__", {}).get(STATE)
     return {} if state is None else state.entries
+
+
+def expect_modules(module: Any, entry: str = "forward") -> None:
+    """Raise GuardError unless the modules of a captured program are as an entry point takes for granted.
+
+    Compilers, which have guards of their own, pass over it.
+    """
+    if torch.compiler.is_compiling():
+        return
+    state = module.__dict__.get(STATE)
+    if state is not None:
+        called = state.entries[entry]
+        if called.bound is None or not called.bound.holds():
+            called.bound = bound(module, called.graph)
+
+
+def overhear(module: Any, tell: Callable[[Graph], None]) -> None:
+    """Have a stand-in for a captured module tell which graphs it is expected to fit, instead of checking it."""
+    state = copy.copy(module.__dict__[STATE])
+    entries = {name: copy.copy(entry) for name, entry in state.entries.items()}
+    for entry in entries.values():
+        entry.bound = _Overheard(entry.graph, tell)
+    state.entries = entries
+    module.__dict__[STATE] = state
+
+
+class _Overheard(Bound):
+    __slots__ = ("_graph", "_tell")
+
+    def __init__(self, graph: Graph, tell: Callable[[Graph], None]) -> None:
+        self._graph, self._tell = graph, tell
+
+    def holds(self) -> bool:
+        self._tell(self._graph)
+        return True

@@ -19,7 +19,7 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
-from graphwright.runtime.entries import STATE, Entry, Graphs
+from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules
 from graphwright.runtime.guards import Guard, guards_of
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import Hooks, register
@@ -28,6 +28,7 @@ from graphwright.runtime.members.submodules import add_submodule, delete_submodu
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
+from graphwright.runtime.premises import facts_of_modules, forget_modules
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure
 from graphwright.runtime.reporting.printing import class_text
@@ -240,7 +241,8 @@ class GraphModule(nn.Module):
     @property
     def guards(self) -> list[Guard]:
         """What the capture took for granted, each with the user's line; checked when the module is called."""
-        return [guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph)]
+        found = [guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph)]
+        return [*{guard.text: guard for guard in reversed(found)}.values()][::-1]
 
     @yielding
     def report(self) -> CaptureReport:
@@ -433,6 +435,16 @@ class GraphModule(nn.Module):
     def _unregister_deepcopy_hook(self, f: Callable[[GraphModule], Any]) -> None:
         self._deepcopy_hooks.remove(f)
 
+    def __prepare_scriptable__(self) -> GraphModule:
+        """What torch.jit.script compiles in place of the module: it cannot look at the Python of submodules."""
+        graphs = [entry.graph for entry in _state(self).entries.values()]
+        if not any(map(facts_of_modules, graphs)):
+            return self
+        copied = copy.copy(self)
+        for entry in _state(copied).entries.values():
+            forget_modules(entry.graph)
+        return copied
+
     # ---- copies
 
     def _deepcopy_init(self) -> Callable[..., None]:
@@ -548,7 +560,7 @@ def _adopt(module: GraphModule, state: _State) -> None:
 
 def _invalidate(module: nn.Module, name: str = "forward") -> None:
     entry = _state(module).entries[name]
-    entry.code = entry.function = None
+    entry.code = entry.function = entry.bound = None
     setattr(type(module), name, _LazyForward(weakref.ref(module), name))
 
 
@@ -560,7 +572,8 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
             graph.owning_module = module
         is_native = is_plain(entry.graph._writer)  # `if`, `while` and `for` as such
         if name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
-            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name)
+            first = (expect_modules, name) if facts_of_modules(entry.graph) else None
+            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name, first=first)
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
         _watch(module, state, entry)
@@ -592,7 +605,12 @@ def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
 
 def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
     """The graph and the code of a captured module, None for other modules."""
-    return (_state(module).only_graph, _python_code(module)) if _STATE in module.__dict__ else None
+    if _STATE not in module.__dict__:
+        return None
+    graph, code = _state(module).only_graph, _python_code(module)
+    if any(value is expect_modules for value in code.globals.values()):
+        code = graph_to_readable_source(graph, owner=module)  # its other classes have no program that it could miss
+    return graph, code
 
 
 def _watch(module: nn.Module, state: _State, entry: Entry) -> None:

@@ -7,14 +7,17 @@ A guard is a node like any other, so it is printed, run, moved and erased like a
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.outside import Outside
+from graphwright.runtime.premises import facts_of_modules, said_of_modules
 
 __all__ = [
     "CAPTURE",
@@ -105,6 +108,7 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
         was = f"of class {captured[0].__name__}"
     else:
         was = _brief(captured[0])
+    now = f"another {now}" if now == was else now
     return f"argument {name!r} was {was} when the program was captured; now it is {now}"
 
 
@@ -166,7 +170,7 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     for subject, value, captured in facts:
         if value is not captured and (type(value) is not type(captured) or value != captured):
             raise GuardError(
-                f"the program was captured for {_brief(captured)} in {subject}; now it is {_brief(value)}",
+                f"the program was captured for {_brief(captured)} in {subject}; now it is {_another(captured, value)}",
                 at=where,
                 fix="put it back, or capture again",
             )
@@ -192,6 +196,12 @@ def expect_outside(where: str, outside: Outside) -> None:
         )
 
 
+def _another(captured: Any, value: Any) -> str:
+    """Write a value that is not the one of the capture."""
+    was, now = _brief(captured), _brief(value)
+    return f"another {now}" if now == was else now
+
+
 def _brief(value: Any) -> str:
     """Write a plain value, or a short container of them, whole; of anything else its class."""
     held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else (value,)
@@ -199,7 +209,10 @@ def _brief(value: Any) -> str:
     return repr(value) if is_plain else type(value).__name__
 
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (
+    bool, int, float, complex, str, slice, range, enum.Enum, numpy.generic, type(None), torch.dtype, torch.device,
+    torch.layout,
+)  # fmt: skip
 _MOST = 16  # items of a container that a message shows
 
 
@@ -208,10 +221,11 @@ class Guard:
     """One thing that a capture took for granted, and the node that checks it.
 
     `what` is taken for granted, `at` the user's line or the name of the program, `name` the input if it is about one.
+    What is taken for granted of modules is no node: `expect_modules(self)` in the code checks it.
     """
 
     text: str
-    node: Node
+    node: Node | None
     what: str = ""
     at: str = ""
     name: str = ""
@@ -232,7 +246,9 @@ def is_guard(node: Node) -> bool:
 
 def guards_of(graph: Graph) -> list[Guard]:
     """List the guards of a graph, in the order in which they are checked."""
-    return [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+    facts = facts_of_modules(graph)
+    of_modules = [Guard(said, None, said)] if facts and (said := said_of_modules(facts)) else []
+    return of_modules + [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
 
 
 def _of_one(node: Node) -> list[Guard]:

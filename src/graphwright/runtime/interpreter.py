@@ -23,7 +23,8 @@ from graphwright.ir import (
     nodes_in,
     set_current_meta,
 )
-from graphwright.ops import enter_context, exit_context, is_attempt, is_region, write_attribute
+from graphwright.ops import enter_context, exit_context, is_attempt, is_region, set_attribute, write_attribute
+from graphwright.runtime.entries import entry_points_of, expect_modules
 from graphwright.runtime.graph_module import graph_of
 from graphwright.values import sequence
 
@@ -96,6 +97,7 @@ class Interpreter:
         Raises GraphError where a required argument is missing, TypeError for a keyword that is no input. An error on
         the way says which node was running. The values stay in `env` where `garbage_collect_values` is False.
         """
+        self._expect_modules()
         self._kwargs = self._checked(kwargs)
         is_processed = enable_io_processing and self.graph._writer is not None
         if is_processed and not kwargs:
@@ -113,6 +115,7 @@ class Interpreter:
                 f"Interpreter.boxed_run expected {len(placeholders)} arguments for placeholders but received "
                 f"{len(args_list)} ({'missing' if len(args_list) < len(placeholders) else 'extra'} arguments)"
             )
+        self._expect_modules()
         env = dict(zip(placeholders, args_list, strict=True))
         args_list.clear()
         self._kwargs = {}
@@ -147,6 +150,12 @@ class Interpreter:
             raise
         result = env[node]
         return self.graph.process_outputs(result) if is_processed else result  # type: ignore[attr-defined]
+
+    def _expect_modules(self) -> None:
+        """Check what the graph takes for granted of the modules, if it is that of the module."""
+        for name, entry in entry_points_of(self.module).items():
+            if entry.graph is self.graph:
+                expect_modules(self.module, name)
 
     def _leave_contexts(self, failed: Node) -> None:
         """Leave the contexts that the program entered before the node that failed, the last one first."""
@@ -271,12 +280,16 @@ class Interpreter:
         return value
 
     def write_attribute(self, path: str, value: Any) -> None:
-        """Assign an attribute of the module or one inside it. Raises GraphError where the path leads to no module."""
+        """Assign an attribute of the module, of one inside it, or of an object that one holds.
+
+        Raises GraphError where the path leads to nothing whose attributes a graph may change.
+        """
         owner, _, name = path.rpartition(".")
-        module = self.fetch_attr(owner) if owner else self.module
-        if not isinstance(module, nn.Module):
-            raise GraphError(f"{path!r} is no attribute of a module", fix="lint the graph to see which node")
-        setattr(module, name, value)
+        holder = self.fetch_attr(owner) if owner else self.module
+        if isinstance(holder, nn.Module):
+            setattr(holder, name, value)
+        else:
+            set_attribute(holder, name, value)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return a node's arguments with values in place of nodes."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from graphwright.ops import set_attribute
 
-__all__ = ["attribute_names", "attributes_of", "new_object"]
+__all__ = ["array_facts", "attribute_names", "attributes_of", "new_object"]
 
 Kind = TypeVar("Kind")
 
@@ -38,6 +38,16 @@ def attributes_of(value: Any) -> dict[str, Any]:
         except AttributeError:  # not set
             continue
     return held
+
+
+def array_facts(value: Any) -> list[Any]:
+    """Tell what a program takes for granted of an array of NumPy's: how many dimensions it has, and of what.
+
+    >>> import torch
+    >>> array_facts(torch.ones(2, 3).numpy())
+    [2, 'float32']
+    """
+    return [value.ndim, str(value.dtype)]
 
 
 def slots_of(kind: type) -> list[str]:

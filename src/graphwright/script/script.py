@@ -18,18 +18,31 @@ from graphwright.capture import (
     leaf_predicate,
     placeholder_of,
     share_constants,
+    why_no_definition,
 )
 from graphwright.errors import CaptureError, Problem, ScriptError
 from graphwright.ir import Graph
-from graphwright.runtime import CaptureFacts, Entry, GraphModule, copy_tensors, expect_kinds, keep_facts
+from graphwright.runtime import CaptureFacts, Entry, GraphModule, copy_tensors, expect_kinds, expect_state, keep_facts
 from graphwright.script.annotations import type_from_annotation, type_of_constant
 from graphwright.script.calls.inlining import declared_type, inline, modifier_of
 from graphwright.script.compiler import Compiler
+from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.context import Context
 from graphwright.script.program.frames import Code, Frame, Scope, code_of
 from graphwright.script.program.values import BAD, ModuleRef, Runtime, Value, constant
 from graphwright.script.tidying import tidy
-from graphwright.script.types import NONE, STR, TENSOR, DictType, ListType, OptionalType, Type, accepts
+from graphwright.script.types import (
+    NONE,
+    STR,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    Type,
+    accepts,
+    class_of,
+    is_number,
+)
 
 __all__ = ["script"]
 
@@ -64,13 +77,18 @@ def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = 
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules) if leaf_modules is None else _or_layer(leaf_predicate(leaf_modules))
     problems: list[Problem] = []
-    entries = []
+    entries: list[Entry] = []
     names = _entry_names(root)
     if isinstance(root, nn.Module) and names == ["forward"] and not _has_forward(root):
         raise CaptureError(f"{type(root).__name__} has no forward", fix="script the module that calls this one")
-    for name in names:
-        graph = _compiled(subject, name, is_leaf, problems, names)
-        entries.append(Entry(name, graph, subject.signature(name)))
+    attributes = Attributes(subject.root_module, names)
+    while not entries or attributes.needs_another_round():
+        attributes.start()
+        problems.clear()
+        entries = [
+            Entry(name, _compiled(subject, name, is_leaf, problems, attributes), subject.signature(name))
+            for name in names
+        ]
     if problems:
         raise ScriptError(
             sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column)), subject.name("forward")
@@ -117,13 +135,13 @@ def _compiled(
     name: str,
     is_leaf: Callable[[nn.Module, str], bool],
     problems: list[Problem],
-    names: list[str],
+    attributes: Attributes,
 ) -> Graph:
     """Compile one entry point."""
     started = time.perf_counter()
     root = subject.root_module
     function, signature = subject.function(root, name), subject.signature(name)
-    c = Context(Compiler(), root, is_leaf, names)
+    c = Context(Compiler(), root, is_leaf, attributes)
     arguments: list[Value] = []
     plain: Any = function
     if inspect.ismethod(plain) and root is not None and plain.__self__ is root:
@@ -131,8 +149,9 @@ def _compiled(
     original = inspect.unwrap(plain)
     code = code_of(original) if isinstance(original, FunctionType) else None
     if code is None:
+        why = why_no_definition(original) if isinstance(original, FunctionType) else ""
         raise CaptureError(
-            f"{subject.name(name)} has no source that can be scripted",
+            why if "not what runs" in why else f"{subject.name(name)} has no source that can be scripted",
             fix="trace it with example inputs: trace(model, args)",
         )
     frame = c.frame = Frame(code, Scope("", type(root) if root is not None else None))
@@ -173,6 +192,8 @@ def _parameters(c: Context, signature: inspect.Signature, function: Any, code: C
             kind = DictType(STR, kind)
         node = placeholder_of(c.body.graph, parameter)
         found[parameter.name] = Runtime(node, kind)
+        if is_number(kind) and class_of(kind) is not None:
+            c.numbers[parameter.name] = kind
     return found
 
 
@@ -233,20 +254,22 @@ def _finish(c: Context, frame: Frame, value: Value, name: str) -> None:
     output = graph.output(c.argument(value))
     returned = frame.names.get("$at")
     output.origin = getattr(returned, "value", None)
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    if c.constant_attributes:
+        with graph.inserting_before(first):
+            facts = [
+                (f"the attribute {path!r}", graph.get_attr(path), known)
+                for path, known in c.constant_attributes.items()
+                if known == known
+            ]
+            graph.call_function(expect_state, (name, *facts))
     if c.checked:
-        first = next(node for node in graph.nodes if node.op != "placeholder")
         kinds = {}
         for parameter, kind in c.checked.items():
-            python = _python_class(kind)
+            python = class_of(kind)
             if python is not None:
                 node = next(node for node in graph.nodes if node.op == "placeholder" and node.target == parameter)
                 kinds[parameter] = (node, python)
         if kinds:
             with graph.inserting_before(first):
                 graph.call_function(expect_kinds, (name,), kinds)
-
-
-def _python_class(kind: Type) -> type | None:
-    import torch
-
-    return {"Tensor": torch.Tensor, "int": int, "float": float, "str": str, "bool": bool}.get(str(kind))

@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import torch
+
 from graphwright import values
 from graphwright.values import (
     ANY,
@@ -29,7 +31,7 @@ from graphwright.values import (
 
 __all__ = [
     "ANY", "BOOL", "COMPLEX", "DEVICE", "DTYPE", "FLOAT", "GENERATOR", "INT", "NONE", "NUMBER", "RANGE", "STR",
-    "TENSOR", "AtomType", "DictType", "Hole", "IteratorType", "ListType", "ObjectType", "OptionalType",
+    "TENSOR", "AtomType", "class_of", "DictType", "Hole", "IteratorType", "ListType", "ObjectType", "OptionalType",
     "SetType", "TupleType", "Type", "accepts", "is_number", "is_optional", "item_type", "join", "optional", "resolved",
     "without_none",
 ]  # fmt: skip
@@ -112,6 +114,7 @@ class ObjectType(Type):
 
 
 _NUMBERS = (INT, FLOAT, NUMBER)
+_CLASSES: dict[Type, type] = {TENSOR: torch.Tensor, INT: int, FLOAT: float, STR: str, BOOL: bool}
 
 
 def resolved(kind: Type) -> Type:
@@ -124,6 +127,17 @@ def resolved(kind: Type) -> Type:
 def is_number(kind: Type) -> bool:
     """Tell whether a value of this type is a number of Python's: bools count, tensors do not."""
     return resolved(kind) in (INT, FLOAT, NUMBER, BOOL, COMPLEX)
+
+
+def class_of(kind: Type) -> type | None:
+    """The class that every value of a type has, tensors of all classes counting as one; None for other types.
+
+    >>> class_of(INT), class_of(OptionalType(INT))
+    (<class 'int'>, None)
+    """
+    if isinstance(kind, ObjectType):
+        return kind.kind
+    return _CLASSES.get(kind) if isinstance(kind, TensorKind | NumberKind | TextKind) else None
 
 
 def is_optional(kind: Type) -> bool:

@@ -7,6 +7,8 @@ Read opaque.py first, then answers.py.
     answers.py             what is asked of a tensor: its sizes, what kind it is, its data
     arguments.py           values without a literal, made again by calls
     ambient.py             grad mode, autocast and inference mode, recorded where they change
+    gradients.py           what is asked of a tensor's gradient: read at the call, so that it becomes a branch
+    modes.py               what is asked of torch's modes: grad mode, autocast, the default dtype
     autograd_functions.py  calls of autograd functions, as a value and on the stack
     converted_modules.py   `module.to(dtype)` while a program is captured
     errors_raised.py       what an operation may raise for other inputs

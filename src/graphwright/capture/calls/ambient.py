@@ -2,21 +2,24 @@
 
 A region that changes nothing while the program is captured still matters where the caller's own state is another, so
 what counts is the entering, not the state at each operation. The function mode sees how grad mode is set. Autocast asks
-each function mode for its class when it is entered and left, which tells. Inference mode is noticed at the next
-operation.
+each function mode for its class when it is entered and left, which tells. What sets inference mode stands under another
+name while a program is captured (modes.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import grad_mode
 
+from graphwright.capture.calls.gradients import read_mode
+from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
+_INFERENCE_MODE = torch._C._InferenceMode
 _GRAD_FILE = grad_mode.__file__
 _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__code__: False}
 
@@ -33,6 +37,7 @@ _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__
 class _Region:
     key: tuple[str, Any]  # what tells it from others
     node: Node  # what enters it
+    grad: bool | None = None  # the grad mode inside of it, where the program says
     restores: bool | None = None  # the grad mode that a later call of `set_grad_enabled` leaves it by
 
 
@@ -43,8 +48,11 @@ class Ambient:
         self._recorder = recorder
         self._open: list[_Region] = []
         self._is_inference = torch.is_inference_mode_enabled()
+        self._grad_outside = torch.is_grad_enabled()
         self.flag: Any = None  # what grad mode is set to next, where only a run knows
         self._left: tuple[Any, Any] | None = None  # the context that left a region by being made, and that one's flag
+        self._asked: dict[Symbol, Node | None] = {}  # grad modes that were read, and what had entered the region
+        self._default_dtypes: list[Any] = []  # contexts of autocast that were made without a dtype
 
     @property
     def depth(self) -> int:
@@ -69,6 +77,27 @@ class Ambient:
         while self._is_open(key):
             self._recorder.node("call_function", exit_context, (self._open.pop().node,), {})
 
+    # ---- questions
+
+    def read_grad_mode(self, function: Callable[..., bool]) -> Any:
+        """Whether gradients are taken: a bool of the program, unless it says itself in what region it is."""
+        self.notice()
+        region = next((region for region in reversed(self._open) if region.key[0] in ("grad", "inference")), None)
+        is_known = region is not None and region.grad is not None and region.restores is None
+        if is_known or (region is None and torch.is_grad_enabled() is not self._grad_outside):
+            return torch.is_grad_enabled()  # in an autograd function, too, whose operations are recorded one by one
+        number = read_mode(self._recorder, function, torch.is_grad_enabled())
+        self._asked[number.node] = None if region is None else region.node
+        return number
+
+    def is_inside(self, kind: str, name: str = "") -> bool:
+        """Tell whether the program is inside a region of its own of one kind, of autocast for one kind of device."""
+        return any(region.key[0] == kind and (not name or region.node.args[1] == name) for region in self._open)
+
+    def made_without_dtype(self, context: Any) -> None:
+        """Note that a context of autocast takes the dtype of the one around it."""
+        self._default_dtypes.append(context)
+
     # ---- inference mode
 
     def notice(self) -> None:
@@ -80,7 +109,27 @@ class Ambient:
         if self._is_open(("inference", not now)):
             self._leave(("inference", not now))
         else:
-            self._enter(("inference", now), torch.inference_mode, *(() if now else (False,)))
+            self._enter(("inference", now), torch.inference_mode, *(() if now else (False,))).grad = not now
+
+    def inference_mode(self, enabled: Any) -> contextlib.AbstractContextManager[None]:
+        """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
+        symbol = symbol_of(enabled)
+        return self._inference_region(enabled, bool(enabled if symbol is None else symbol.sample))
+
+    @contextlib.contextmanager
+    def _inference_region(self, flag: Any, enabled: bool) -> Iterator[None]:
+        self.notice()
+        key = "inference", object()
+        region = self._enter(key, torch.inference_mode, *(() if flag is True else (flag,)))
+        region.grad = not flag if type(flag) is bool else None
+        before, self._is_inference = self._is_inference, enabled
+        try:
+            with _INFERENCE_MODE(enabled):
+                yield
+        finally:
+            self._is_inference = before
+            if self._recorder.pending is None:
+                self._leave(key)
 
     # ---- grad mode
 
@@ -94,7 +143,7 @@ class Ambient:
         if method in ("__exit__", "__call__"):
             self._leave(key)
         elif isinstance(context, torch.no_grad | torch.enable_grad):
-            self._enter(key, type(context))
+            self._enter(key, type(context)).grad = enabled
         elif method == "__enter__":
             self._enter_made(key, flag)
         else:
@@ -104,12 +153,18 @@ class Ambient:
     def _set_by_function(self, key: Hashable, flag: bool) -> None:
         """`torch.set_grad_enabled(flag)`, also where it goes on as a context; one may set what was before another."""
         last = self._open[-1] if self._open else None
-        if last is not None and last.restores is not None and last.restores is flag:
+        if last is not None and last.restores is not None and (last.restores is flag or self._was_before(last, flag)):
             self._left = key, last.node.args[1]
             self._leave(last.key)
         else:
             before = torch.is_grad_enabled()
             self._enter(key, torch.set_grad_enabled, flag).restores = before
+
+    def _was_before(self, last: _Region, flag: Any) -> bool:
+        """Tell whether a flag is the grad mode that was read outside of the innermost region."""
+        symbol = symbol_of(flag)
+        around = [region.node for region in self._open[:-1] if region.key[0] in ("grad", "inference")]
+        return symbol in self._asked and self._asked[symbol] is (around[-1] if around else None)
 
     def _enter_made(self, key: Hashable, flag: bool) -> None:
         """A `set_grad_enabled` turns out to be a context: it has set the grad mode when it was made."""
@@ -118,6 +173,7 @@ class Ambient:
         if not self._is_open(key):
             self._enter(key, torch.set_grad_enabled, flag)
         self._open[-1].restores = None
+        self._open[-1].grad = flag if type(flag) is bool else None
 
     # ---- autocast
 
@@ -133,7 +189,10 @@ class Ambient:
         if not enters:
             self._leave(key)
             return
-        self._enter(key, torch.autocast, context.device, **autocast_options(context))
+        options = autocast_options(context)
+        if any(made is context for made in self._default_dtypes):
+            options.pop("dtype", None)
+        self._enter(key, torch.autocast, context.device, **options)
 
 
 def enters_autocast(frame: FrameType) -> bool | None:

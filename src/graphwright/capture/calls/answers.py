@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.facts import ask_dtype, ask_rank, ask_shape, fact, is_only_handed_on, reader
+from graphwright.capture.calls.gradients import is_read_at_the_call, read_at_the_call
 from graphwright.capture.containers.rows import listed
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.capture.source.origins import place_of, user_frame
@@ -35,6 +36,8 @@ def asked(
 ) -> Any:
     """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
     values = [*args, *kwargs.values()]
+    if is_read_at_the_call(name):
+        return read_at_the_call(recorder, name, values[0])
     if name == "numel":
         return measure(recorder, values[0], name, (), {})
     if name in ("stride", "storage_offset") and isinstance(values[0], TensorProxy):
@@ -68,6 +71,8 @@ def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], k
 def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Answer the read of an attribute of a tensor, or record that one is set."""
     owner = args[0]
+    if len(args) == 1 and is_read_at_the_call(name):
+        return read_at_the_call(recorder, name, owner)
     if len(args) > 1 or not isinstance(owner, TensorProxy):  # a setter, or a tensor of the module
         example = recorder.examples.of(owner) if not isinstance(owner, TensorProxy) else owner.example
         if len(args) > 1:
@@ -85,7 +90,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         return measure(recorder, owner, "dim", (), {})
     if name == "device":
         if not is_only_handed_on(reader()):
-            fact(recorder, "call_function", getattr, (owner, name), {}, owner.example.device)
+            recorder.ledger.tensor(owner, "device", recorder.where() or "")
         return recorder.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)

@@ -32,6 +32,8 @@ def is_same(left: Any, right: Any) -> Any:
     for value in left, right:
         if type(value) is TensorProxy and value.is_mixed:
             raise asked_for_class(value)
+    if _is_bool_of_run(left) or _is_bool_of_run(right):  # there is one True and one False
+        return left == right if isinstance(left, bool) and isinstance(right, bool) else False
     recorder = _recorder_of_tensors(left, right)
     if recorder is None or not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
         return False
@@ -40,6 +42,10 @@ def is_same(left: Any, right: Any) -> Any:
         return False
     node = recorder.node("call_function", operator.is_, nodes, {}, "is_same")
     return recorder.numbers.of_node(node, UNKNOWN, bool)
+
+
+def _is_bool_of_run(value: Any) -> bool:
+    return is_symbolic(value) and isinstance(value, bool)
 
 
 def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:

@@ -31,8 +31,8 @@ import torch
 from graphwright import errors
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.positions import note_compiled, note_replaced, positions_of, qualname_of
-from graphwright.capture.source.sources import source_of
+from graphwright.capture.source.definitions import definition_of, note_made_from_source
+from graphwright.capture.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.capture.source.syntax import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, compares_identity, is_convertible
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "PREFIX",
     "asks_identity",
     "can_convert",
+    "compares_with_flag",
     "convert",
     "converted_source",
     "is_converted",
@@ -52,6 +53,7 @@ _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> origi
 _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
+_flagged: CodeTable[bool] = CodeTable()
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
@@ -74,7 +76,7 @@ def convert(function: FunctionType, runtime: Any, waiting: frozenset[int] = froz
     if versions is None:
         versions = _codes[code] = {}
     if waiting:
-        definition = _definition(code)
+        definition = definition_of(code)
         last = 0 if definition is None else definition.end_lineno or 0
         waiting = frozenset(line for line in waiting if code.co_firstlineno <= line <= last)
     if waiting not in versions:
@@ -99,7 +101,7 @@ def can_convert(code: CodeType) -> bool:
     versions = _codes.get(code)
     if versions:
         return None not in versions.values()
-    definition = _definition(code)
+    definition = definition_of(code)
     return definition is not None and is_convertible(definition)
 
 
@@ -131,7 +133,7 @@ def asks_identity(code: CodeType) -> bool:
     if known is None:
         definition = None
         if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
-            definition = _definition(code)
+            definition = definition_of(code)
         known = _identical[code] = definition is not None and any(
             isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)
             for each in ast.walk(definition)
@@ -147,6 +149,21 @@ def _has_identity(code: CodeType) -> bool:
 def _is_of_flag(compare: ast.Compare) -> bool:
     """Tell whether something is compared with True or False, which only what asks for data can be."""
     return any(isinstance(side, ast.Constant) for side in (compare.left, *compare.comparators))
+
+
+def compares_with_flag(code: CodeType) -> bool:
+    """Tell whether a function asks whether a value is True or False itself: `x.requires_grad is True`."""
+    known = _flagged.get(code)
+    if known is None:
+        definition = definition_of(code) if _IS in code.co_code[::2] else None
+        known = _flagged[code] = definition is not None and any(
+            isinstance(each, ast.Compare)
+            and any(
+                isinstance(side, ast.Constant) and type(side.value) is bool for side in (each.left, *each.comparators)
+            )
+            for each in ast.walk(definition)
+        )
+    return known
 
 
 def is_converted(code: CodeType) -> bool:
@@ -171,34 +188,8 @@ def converted_source(function: FunctionType) -> str:
 # ---- source
 
 
-def _definition(code: CodeType) -> ast.FunctionDef | ast.Lambda | None:
-    """Find the definition of a code object in its file."""
-    found: list[ast.FunctionDef | ast.Lambda] = []
-    for node in source_of(code.co_filename).definitions.get((code.co_name, code.co_firstlineno), ()):
-        if isinstance(node, ast.Lambda):
-            names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-            if tuple(names) != code.co_varnames[: len(names)] or not _spans(node, code):
-                continue
-        found.append(node)
-    return found[0] if len(found) == 1 else None
-
-
-def _spans(node: ast.Lambda, code: CodeType) -> bool:
-    """Tell whether the instructions of a code object lie inside a lambda: several may stand on one line."""
-    body = node.body
-    for line, end_line, column, end_column in positions_of(code):
-        if line is None or column is None or (line == end_line == code.co_firstlineno and column == end_column == 0):
-            continue
-        if (line, column) < (body.lineno, body.col_offset) or (end_line, end_column) > (
-            body.end_lineno,
-            body.end_col_offset,
-        ):
-            return False
-    return True
-
-
 def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> ast.FunctionDef | ast.Lambda | None:
-    definition = _definition(code)
+    definition = definition_of(code)
     if definition is None or not is_convertible(definition):
         return None
     qualname = qualname_of(code).split(".")
@@ -250,4 +241,5 @@ def _finish(new: CodeType, old: CodeType, runtime: Any, qualname: str) -> CodeTy
     finished = new.replace(**changes)
     note_replaced(new, finished, qualname)
     _made[finished] = True
+    note_made_from_source(finished)
     return finished

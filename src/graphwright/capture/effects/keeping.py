@@ -8,11 +8,16 @@ What an attribute is before the call and what it is after it must go together, f
 a tensor of one dtype and rank, a number of one kind, containers of the same form. None and a tensor make a tensor that
 may be None; None and anything else make a program with two ends (a fork). An attribute whose value changes otherwise
 may be written, but not read before that.
+
+Attributes of plain objects that modules hold are state like those of modules. The program runs on the very objects, so
+that all who hold one see what it does to it, and they are put back when a pass ends.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import enum
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -22,7 +27,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, is_same
+from graphwright.capture.effects.held_tables import (
+    Field,
+    Hidden,
+    held_by,
+    is_state,
+    put,
+    put_back,
+    reads_plainly,
+    sets_plainly,
+)
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, is_same, joined
+from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
@@ -35,8 +51,8 @@ from graphwright.capture.state.symbols import as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
-from graphwright.ops import read_variable, write_attribute, write_variable
-from graphwright.runtime import new_object
+from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
+from graphwright.runtime import attributes_of, new_object
 from graphwright.values import (
     MIXED,
     ConstantKind,
@@ -90,47 +106,63 @@ class _Unreadable:
 class _Table:
     """A dict of attributes, or a container in one, and what was in it when the program started."""
 
-    kind: type  # the class of the module
+    kind: type  # the class of the module or object
     owner: str  # its name and that of the attribute, for people
     path: str  # the dotted path of the module, with a dot; or of the attribute that holds the container
-    keys: tuple[Any, ...] | None  # from that attribute to the container; None for a dict of attributes
+    keys: tuple[Any, ...] | None  # from that attribute to the container or object; None for a dict of attributes
     now: Any
     before: dict[Any, Any]
     written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
+    transient: set[str] | None = None  # of a table of buffers: those that do not persist
+    aside: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that nobody has asked for
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
-        now = self.now if isinstance(self.now, dict) else _as_dict(self.now)
+        now = held_by(self.now)
         for key, value in now.items():
             before = self.before.get(key, _ABSENT)
             if before is not value and not is_same(before, value):
                 yield key, before, value
         for key, before in self.before.items():
-            if key not in now:
+            if key not in now and key not in self.aside:
                 yield key, before, _ABSENT
 
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over (key, value) of what has changed since it was written last."""
-        for key, value in (self.now if isinstance(self.now, dict) else _as_dict(self.now)).items():
+        for key, value in held_by(self.now).items():
             known = self.written[key] if key in self.written else self.before.get(key, _ABSENT)
             if known is not value and not is_same(known, value):
                 yield key, value
 
     def name(self, key: Hashable) -> str:
-        return f"{self.owner}.{key}" if self.keys is None else f"{self.owner}[{key!r}]"
+        is_attribute = self.keys is None or isinstance(key, Field)
+        return f"{self.owner}.{key}" if is_attribute else f"{self.owner}[{key!r}]"
+
+    def place(self, key: Any) -> Place:
+        """What the plan knows one of the things in it by."""
+        if self.keys is None:
+            return self.path + key, ()
+        if isinstance(key, Field) and not reads_plainly(self.now, key):
+            key = Hidden(key)
+        return self.path, (*self.keys, key)
+
+    def dotted(self, key: Any) -> str:
+        """The dotted path of an attribute; an empty one for items, and where a class does something about it."""
+        if self.keys is None:
+            return f"{self.path}{key}"
+        path, keys = self.place(key)
+        is_dotted = all(type(key) is Field for key in keys) and sets_plainly(self.now)
+        return ".".join((path, *keys)) if is_dotted else ""
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it is a list, dict or set in an attribute."""
+        return self.keys is not None and isinstance(self.now, list | dict | set | collections.deque)
 
 
 _ABSENT: Any = object()
-
-
-def _as_dict(container: Any) -> dict[Any, Any]:
-    if isinstance(container, dict):
-        return container
-    if isinstance(container, Variables):
-        return container.read()
-    if is_plain_object(container):
-        return dict(vars(container))
-    return dict.fromkeys(container, True) if isinstance(container, set) else dict(enumerate(container))
+_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, torch.Tensor})
+_DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
 def _is_cache(value: dict[Any, Any]) -> bool:
@@ -148,17 +180,31 @@ class Keeping:
         self._of_module: dict[int, list[_Table]] = {}
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
+        self._objects: dict[int, list[_Table]] = {}  # the tables of objects and of what is in them, by id
+        self._own: list[tuple[Any, dict[Any, Any]]] = []  # objects and their containers, and what they held
+        self._shared: list[_Table] = []  # those of objects of the module that is being watched, and of others
+        self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
-        for module, shell in [] if shells is None else shells.all():
-            if shell is module:
-                continue
-            path = "" if shells is None else shells.path(module) or ""
-            self._kind_of_module = type(module)
-            prefix, title = f"{path}." if path else "", type(module).__name__
-            first = len(self._tables)
-            for table in (shell.__dict__, shell._buffers, shell._parameters):
-                self._watch(table, title, prefix, None)
-            self._of_module[id(shell)] = self._tables[first:]
+        try:
+            for module, shell in [] if shells is None else shells.all():
+                if shell is not module:
+                    self._watch_module(module, shell, "" if shells is None else shells.path(module) or "")
+        except BaseException:
+            self.put_back()
+            raise
+
+    def _watch_module(self, module: nn.Module, shell: nn.Module, path: str) -> None:
+        self._kind_of_module, self._depth, self._shared = type(module), 0, []
+        prefix, title = f"{path}." if path else "", type(module).__name__
+        first = len(self._tables)
+        for table in (shell.__dict__, shell._buffers, shell._parameters):
+            self._watch(table, title, prefix, None)
+        buffers = next(table for table in self._tables[first:] if table.now is shell._buffers)
+        buffers.transient = shell._non_persistent_buffers_set
+        attributes = next(table for table in self._tables[first:] if table.now is shell.__dict__)
+        attributes.aside = aside_of(shell)
+        attributes.before.update(attributes.aside)
+        self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
 
     def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
         """Put live values into variables outside of all modules, and note what is in the others."""
@@ -179,40 +225,64 @@ class Keeping:
 
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
         """Put live values into a container, and note what is in it."""
-        table = _Table(self._kind_of_module, owner, path, keys, container, {})
-        for key, value in list((container if isinstance(container, dict) else _as_dict(container)).items()):
+        kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
+        table = _Table(kind, owner, path, keys, container, {})
+        held = list(held_by(container).items())
+        if self._depth:
+            self._own.append((container, dict(held)))
+        for key, value in held:
             self._watch_value(table, key, value)
         self._tables.append(table)
 
-    def _watch_value(self, table: _Table, key: Hashable, value: Any) -> None:
+    def _watch_value(self, table: _Table, key: Any, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
-        path, keys = table.path, table.keys
         table.before[key] = value
-        if keys is None and key in _MODULE_ATTRIBUTES and key != "training":
+        if table.keys is None and key in _MODULE_ATTRIBUTES and key != "training":
             return
-        place = (path + str(key), ()) if keys is None else (path, (*keys, key))
+        place = table.place(key)
         if type(value) is dict and place not in self._live and _is_cache(value):
             self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
         if self._live.get(place, PLAIN) is not PLAIN:
             table.before[key] = value = self._started(place, table.name(key), value)
-            if type(table.now) in (list, dict, Variables):
-                table.now[key] = value
+            put(table.now, key, value)
+        elif isinstance(key, Field) and isinstance(value, torch.Tensor):
+            self._note_tensor(value, *place)
         self._watch_inside(value, table.name(key), *place)
 
     def _watch_inside(self, value: Any, name: str, path: str, keys: tuple[Any, ...]) -> None:
-        if type(value) in (list, dict, set):
+        kind = type(value)
+        if kind in _ATOMS:
+            return
+        if kind in (list, dict, set) or (kind is collections.deque and self._depth):
             self._watch(value, name, path, keys)
-        elif type(value) is tuple:
+        elif kind is tuple:
             for i, item in enumerate(value):
                 self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))
+        elif id(value) in self._objects:
+            self._shared.extend(self._objects[id(value)])
+        elif self._depth < _DEPTH and is_state(value):
+            first = len(self._tables)
+            self._objects[id(value)] = []
+            self._depth += 1
+            self._watch(value, name, path, keys)
+            self._depth -= 1
+            self._objects[id(value)] = self._tables[first:]
+
+    def _note_tensor(self, tensor: torch.Tensor, path: str, keys: tuple[Any, ...]) -> None:
+        """Have a tensor of an object read where the object has it, if a dotted path leads there."""
+        if all(type(key) is Field for key in keys) and path not in self._outside:
+            self._recorder.note_tensor(tensor, ".".join((path, *keys)))
+
+    def put_back(self) -> None:
+        """Have the objects of the program hold what they held before."""
+        for container, held in reversed(self._own):
+            put_back(container, held)
 
     # ---- live values at the start
 
     def _started(self, place: Place, name: str, value: Any) -> Any:
         """The value that a call starts with."""
         kind = self._live[place]
-        if kind is MIXED:
-            return _Unreadable(name)
         if isinstance(kind, Grows):
             start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
             if isinstance(kind.held, RecordKind):
@@ -226,10 +296,23 @@ class Keeping:
         make = made_once(lambda: self._read(place))
         has_to_fork = ("attribute", place) in self._recorder.plan.ways
         if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):
-            if self._is_none(place, make, value):
+            if self._starts_with(None, make, value, place):
                 return None
             kind = kind.item
+        if kind is MIXED:
+            return _Unreadable(name)
+        if isinstance(kind, Choice):
+            return self._chosen(kind, make, value, place)
         return self._value(kind, make, value, place)
+
+    def _chosen(self, kind: Choice, make: Callable[[], Node], value: Any, place: Place) -> Any:
+        """Have the program fork into the calls that start with each of some values; the last is checked for."""
+        *others, last = kind.values
+        for choice in others:
+            if self._starts_with(choice, make, value, place):
+                return choice
+        self._starts_with(last, make, last, place, is_only=True)
+        return last
 
     def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
@@ -256,7 +339,7 @@ class Keeping:
         if isinstance(kind, RecordKind):
             items = {}
             for key, item in kind.items.items():
-                own = _as_dict(value).get(key) if type(value) is kind.kind else None
+                own = held_by(value).get(key) if type(value) is kind.kind else None
                 if _is_readable(item):
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
                 else:
@@ -267,16 +350,22 @@ class Keeping:
         assert isinstance(kind, ConstantKind)
         return kind.value
 
-    def _is_none(self, place: Place, make: Callable[[], Node], value: Any) -> bool:
-        """Have the program fork into the calls that start with None and those that do not."""
-        recorder, question = self._recorder, ("attribute", place)
-        node = recorder.node("call_function", operator.is_, (make(), None), {}, name="is_none")
-        symbol = recorder.numbers.input_symbol(node, value is None)
-        if recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start():
+    def _starts_with(
+        self, choice: Any, make: Callable[[], Node], value: Any, place: Place, is_only: bool = False
+    ) -> bool:
+        """Have the program fork into the calls that start with a value and those that do not; or check for it."""
+        recorder = self._recorder
+        question = ("attribute", place) if choice is None else ("attribute", place, choice)
+        compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
+        node = recorder.node(
+            "call_function", compare, (make(), choice), {}, name="is_none" if choice is None else "is_it"
+        )
+        symbol = recorder.numbers.input_symbol(node, value is choice or value == choice)
+        is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()
+        if is_only or is_guarded:
             when = "before the first call: capture the model after it" if value is None else "anew"
-            return bool(
-                recorder.questions.guards.guard(symbol, f"{'.'.join(map(str, (place[0], *place[1])))} is None {when}")
-            )
+            where = f"{'.'.join(map(str, (place[0], *place[1])))} is {choice!r} {when}"
+            return bool(recorder.questions.guards.guard(symbol, where))
         answer = recorder.questions.forking.fork(symbol, question)
         recorder.questions.forking.forks[-1].site = None  # no line of the program asks
         return answer
@@ -285,13 +374,18 @@ class Keeping:
         """Read an attribute: before the program's branches, for none of them writes it."""
         recorder = self._recorder
         path, keys = place
+        while keys and type(keys[0]) is Field and path.rpartition(":")[0] == "":
+            path, keys = f"{path}.{keys[0]}", keys[1:]
         with recorder.writing(recorder.root):
             if path in self._outside:
                 node = recorder.node("call_function", read_variable, self._outside_of(path), {}, _last_atom(path))
             else:
                 node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
             for key in keys:
-                node = recorder.node("call_function", operator.getitem, (node, key), {}, "kept")
+                read, name = (getattr, str(key)) if isinstance(key, Field) else (operator.getitem, key)
+                if isinstance(key, Hidden):
+                    node, read = recorder.node("call_function", attributes_of, (node,), {}, "kept"), operator.getitem
+                node = recorder.node("call_function", read, (node, name), {}, "kept")
         return node
 
     def _outside_of(self, path: str) -> tuple[Any, str]:
@@ -331,7 +425,7 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        grown = [t for t in self._tables if t.keys is not None and t.before.keys() != _as_dict(t.now).keys()]
+        grown = [t for t in self._tables if t.may_grow and t.before.keys() != held_by(t.now).keys()]
         learned = [self._learn_growth(table) for table in grown]
         if True not in learned:
             return None
@@ -350,17 +444,17 @@ class Keeping:
             for key, before, now in table.changes():
                 if table.keys is None and key == "training":
                     continue  # live in any case
-                if table.keys is not None and (now is _ABSENT or before is _ABSENT):
+                if table.may_grow and (now is _ABSENT or before is _ABSENT or not isinstance(table.now, list | dict)):
                     changed |= self._learn_growth(table)
                     continue
                 if now is _ABSENT:
                     self._refuse(table, key, f"deletes {table.name(key)}", "give it the value None instead")
                     continue
-                place = (table.path + key, ()) if table.keys is None else (table.path, (*table.keys, key))
+                place = table.place(key)
                 if before is _ABSENT and place not in self._live:
                     continue  # nothing can have read it before
                 known = self._live.get(place) or self._kind(before)
-                kind = join(known, self._kind(now), ATTRIBUTE)
+                kind = joined(known, self._kind(now))
                 if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
@@ -405,10 +499,11 @@ class Keeping:
         """Have a list or dict grow in the next pass, if it is not expected to."""
         place = table.path, table.keys
         kind = type(table.now)
-        if kind is set:
-            self._refuse(table, "", f"changes what is in {table.owner}, a set", "keep a dict of True instead")
+        if kind is set or kind is collections.deque:
+            instead = "a dict of True" if kind is set else "a list"
+            self._refuse(table, "", f"changes what is in {table.owner}, a {kind.__name__}", f"keep {instead} instead")
             return False
-        held = {**table.before, **_as_dict(table.now)}
+        held = {**table.before, **held_by(table.now)}
         if kind is dict:
             grows = Grows.dict_of({key: self._kind(value) for key, value in held.items()})
         else:
@@ -419,9 +514,11 @@ class Keeping:
 
     def _refuse(self, table: _Table, key: Hashable, what: str, fix: str) -> None:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
-        name = str(key) if table.keys is None else table.path.rpartition(".")[2]
-        if table.kind is Variables:
-            variables, name = self._outside[table.path + name if table.keys is None else table.path]
+        is_attribute = table.keys is None or isinstance(key, Field)
+        name = str(key) if is_attribute else str(table.keys[-1] if table.keys else table.path.rpartition(".")[2])
+        path = table.path + name if table.keys is None else table.path
+        if path in self._outside:
+            variables, name = self._outside[path]
             at = variables.place_of_write(name)
         else:
             at = place_of_write(table.kind, name)
@@ -442,11 +539,17 @@ class Keeping:
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
-            if table.keys is None and isinstance(table.now, Variables):
+            path = table.dotted(key)
+            if isinstance(table.now, Variables):
                 outside = *self._outside_of(table.path + key), value
                 recorder.node("call_function", write_variable, outside, {}, name="write")
-            elif table.keys is None:
-                recorder.node("call_function", write_attribute, (table.path + key, value), {}, name="write")
+            elif path and table.path not in self._outside:
+                if table.keys is None and key not in table.before and table.transient is not None:
+                    recorder.ledger.buffers[path] = key not in table.transient
+                recorder.node("call_function", write_attribute, (path, value), {}, name="write")
+            elif isinstance(key, Field):
+                owner = self._read((table.path, table.keys))
+                recorder.node("call_function", set_attribute, (owner, str(key), value), {}, name="write")
             else:
                 recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})
             if recorder.region is recorder.root:
@@ -499,7 +602,7 @@ def _joined(one: Kind | None, other: Kind) -> Kind:
 
 def _may_be_kept(value: Any, depth: int = 3) -> bool:
     """Tell whether a value can be written into the graph, objects only up to a depth."""
-    if value is None or symbol_of(value) is not None or dataclasses.is_dataclass(value):
+    if value is None or symbol_of(value) is not None or isinstance(value, enum.Enum) or dataclasses.is_dataclass(value):
         return True
     if depth and is_plain_object(value):
         return all(_may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))

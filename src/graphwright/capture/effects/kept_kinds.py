@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import Any
 
 import torch
 
 from graphwright.capture.state.symbols import symbol_of
-from graphwright.values import Kind, NumberKind, Policy, RecordKind, TensorKind
+from graphwright.values import MIXED, ConstantKind, Kind, NumberKind, OptionalKind, Policy, RecordKind, TensorKind, join
 
-__all__ = ["ATTRIBUTE", "PLAIN", "Grows", "is_same"]
+__all__ = ["ATTRIBUTE", "PLAIN", "Choice", "Grows", "is_same", "joined"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +25,43 @@ class Grows(Kind):
     def dict_of(cls, items: dict[Any, Kind], is_assumed: bool = False) -> Grows:
         """A dict of which a call may find any of these keys."""
         return cls(RecordKind(dict, items, frozenset(items)), is_assumed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice(Kind):
+    """One of a few texts, members of enums and their like: the program has an end for each that a call starts with."""
+
+    values: tuple[Any, ...]
+
+
+def joined(one: Kind, other: Kind) -> Kind:
+    """The kind of an attribute that is of one kind before a call, and of the other after it.
+
+    >>> joined(ConstantKind("on"), ConstantKind("off")).values
+    ('on', 'off')
+    """
+    values = list(_choices(one))
+    values += [value for value in _choices(other) if not any(value is known or value == known for known in values)]
+    if 1 < len(values) <= _MOST_CHOICES and _choices(one) and _choices(other):
+        return one if len(values) == len(_choices(one)) else Choice(tuple(values))
+    kind = join(one, other, ATTRIBUTE)
+    if kind is MIXED and any(isinstance(each, OptionalKind) or _choices(each) == (None,) for each in (one, other)):
+        return one if one == _MIXED_OR_NONE else _MIXED_OR_NONE  # whether it is None may be asked
+    return kind
+
+
+_MIXED_OR_NONE = OptionalKind(MIXED)
+
+
+def _choices(kind: Kind) -> tuple[Any, ...]:
+    if isinstance(kind, Choice):
+        return kind.values
+    is_one = isinstance(kind, ConstantKind) and (kind.value is None or isinstance(kind.value, _CHOSEN))
+    return (kind.value,) if is_one else ()  # type: ignore[attr-defined]
+
+
+_CHOSEN = (str, bytes, enum.Enum, torch.dtype, torch.device)
+_MOST_CHOICES = 4
 
 
 class Plain(Kind):

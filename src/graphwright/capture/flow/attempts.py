@@ -26,8 +26,8 @@ from graphwright.capture.flow.nearest import nearest
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.definitions import source_behind
 from graphwright.capture.source.origins import is_internal, user_frame
-from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
@@ -423,7 +423,7 @@ def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
     known: list[tuple[int, int]] | None = _lines.get(code)
     if known is None:
         may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
-        statements = source_of(code.co_filename).handlers if may_catch else []
+        statements = source_behind(code).handlers if may_catch else []
         known = _lines[code] = [
             (node.body[0].lineno, node.body[-1].end_lineno or 0)
             for node in statements

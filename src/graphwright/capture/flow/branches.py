@@ -358,6 +358,8 @@ def _join(recorder: Capture, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_
         return a if isinstance(a, Unbound) else b
     if type(a) is type(b) and type(a) in (tuple, list) and len(a) != len(b):
         a, b = _of_any_length(recorder, a), _of_any_length(recorder, b)
+    if recorder.typed is not None:
+        a, b = recorder.typed.numbers.firm_beside(a, b)
     verdict = recorder.joining.verdict(a, b, may_be_none)
     if verdict != "look inside":
         return _slot(a, b, leaves) if verdict == "join" else a

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.spellings import is_torch
-from graphwright.capture.source.sources import source_of
+from graphwright.capture.source.definitions import source_behind
 from graphwright.capture.source.syntax import holds
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
@@ -62,7 +62,7 @@ def _may_swallow(context: AbstractContextManager[Any]) -> bool:
         lines = [line for _, _, line in code.co_lines() if line is not None]
         return any(
             node.handlers and lines and lines[0] <= node.lineno <= max(lines) and holds(node.body, ast.Yield)
-            for node in source_of(code.co_filename).handlers
+            for node in source_behind(code).handlers
         )
     steps = [step for step in dis.get_instructions(leave) if step.opname not in ("RESUME", "NOP", "CACHE")]
     return any(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.protocol import with_examples
@@ -24,17 +26,16 @@ class Guards:
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
-        self._answers: set[tuple[Any, ...]] = set()  # the keys of what is guarded
 
     def guard(self, symbol: Symbol, where: str = "") -> Any:
         """Take the answer of the example, and check when the program runs that it is this."""
         capture = self._capture
-        if symbol.key not in self._answers:
-            if capture.region is capture.root:
-                self._answers.add(symbol.key)
+        key = "guard", _key(symbol)
+        if not any(key in region.attributes for region in capture.region.all()):
             node = with_examples(capture).numbers.node_of_symbol(symbol)
             arguments = (node, symbol.hint, where or capture.where() or "")
-            capture.node("call_function", expect, arguments, {}, name="guard")
+            made = capture.node("call_function", expect, arguments, {}, name="guard")
+            capture.region.attributes[key] = made
         if symbol.kind is bool:
             capture.questions.knowledge.learn(symbol, bool(symbol.hint))
         return symbol.hint
@@ -68,6 +69,15 @@ class Guards:
             self._capture.log,
         )
         return answer
+
+
+def _key(symbol: Symbol) -> Hashable:
+    """What tells a number from others: sizes that operations make equal are one."""
+    if symbol.dim is not None:
+        return id(symbol.dim)
+    arguments = [_key(arg) if isinstance(arg, Symbol) else arg for arg in symbol.args]
+    is_plain = all(isinstance(arg, Hashable) and not isinstance(arg, torch.Tensor) for arg in arguments)
+    return (symbol.function, *arguments) if is_plain else tuple(symbol.key)
 
 
 def symbol_behind(capture: Capture, subject: Any) -> Symbol:

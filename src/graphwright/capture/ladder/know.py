@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.ladder.conditions import Conditions
 from graphwright.capture.source.origins import place_of
+from graphwright.capture.state.symbols import Symbol
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -27,8 +28,10 @@ class Knowledge:
         self._subjects = subjects
         self.conditions = Conditions(subjects.key_of)
 
-    def told(self, subject: Any, key: Hashable) -> bool | None:
-        """The truth of a condition, whose key is given, as far as that is known."""
+    def told(self, subject: Any, key: Hashable) -> Any:
+        """The truth of a condition, whose key is given, as far as that is known; a number of modules is."""
+        if self._capture.typed is not None and isinstance(subject, Symbol) and subject.firmness:
+            return self._capture.typed.numbers.firm(subject)
         known = self._capture.region.known
         if not known:
             return None

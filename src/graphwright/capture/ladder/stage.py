@@ -90,11 +90,16 @@ class Staging:
         if may_matter and can_convert(code):
             plan.converted.add(code)
 
-    def convert_called(self, function: Callable[..., Any]) -> None:
-        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
+    def convert_called(self, function: Callable[..., Any]) -> bool:
+        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too.
+
+        True where it was not before.
+        """
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         converted = self._capture.plan.converted
         if code is None or is_converted(code) or code in converted or is_ours(code.co_filename):
-            return
+            return False
         if can_convert(code):
             converted.add(code)
+            return True
+        return False

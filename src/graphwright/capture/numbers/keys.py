@@ -39,8 +39,8 @@ def hashed(symbol: Symbol) -> None:
     ):
         return
     roots = list(_roots(symbol))
-    names = {root.key[1] for root in roots if root.function == "input" and root.key[0] == "input"}
-    sites = {site_of(root) for root in roots if root.function in ("size", "numel") and root.site is not None}
+    names = {root.key[1] for root in roots if root.function == root.key[0] == "input" and type(root.key[1]) is str}
+    sites = {site_of(root) for root in roots if root.site is not None and root.function in ("size", "numel", "input")}
     if len(names) + len(sites) == 0 or not all(root.function in ("size", "numel", "input") for root in roots):
         return
     plan = recorder.plan

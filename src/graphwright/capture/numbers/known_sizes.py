@@ -30,6 +30,7 @@ _BROADCAST = frozenset({
     "add", "sub", "mul", "truediv", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "logical_and",
     "logical_or", "maximum", "minimum", "where", "masked_fill",
 })  # fmt: skip
+_REDUCE = frozenset({"mean", "sum", "amax", "amin", "var", "std", "logsumexp"})
 
 
 _SAME_MODULES = (
@@ -78,6 +79,12 @@ def known_sizes(
         sizes = _unsqueezed(_sizes_of(args[0]), args[1:])
     elif name == "getitem":
         sizes = _indexed(_sizes_of(args[0]), args[1] if isinstance(args[1], tuple) else (args[1],))
+    elif name == "arange":
+        sizes = [_literal(args[0])] if len(args) == 1 else []
+    elif name == "matmul" and all(isinstance(value, torch.Tensor) for value in args):
+        sizes = _multiplied(*map(_sizes_of, args))
+    elif name in _REDUCE:
+        sizes = _reduced(_sizes_of(args[0]), args[1:], kwargs)
     elif name in ("cat", "concat"):
         sizes = _joined(args, kwargs)
     elif name in _SAME and isinstance(args[0], torch.Tensor):
@@ -179,6 +186,22 @@ def _sliced(size: int | Dim | None, item: slice) -> int | Dim | None:
     if type(size) is not int or not all(bound is None or type(bound) is int for bound in bounds):
         return None
     return len(range(*item.indices(size)))
+
+
+def _reduced(sizes: Sizes, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:
+    """Sizes after what is computed along one dimension."""
+    dim, keeps = (*args, kwargs.get("dim"))[0], (*args[1:], kwargs.get("keepdim", False))[0]
+    if type(dim) is not int or type(keeps) is not bool or not -len(sizes) <= dim < len(sizes):
+        return []
+    dim %= len(sizes)
+    return [*sizes[:dim], *([1] if keeps else []), *sizes[dim + 1 :]]
+
+
+def _multiplied(left: Sizes, right: Sizes) -> Sizes:
+    """Sizes of a product of matrices, of as many as there are."""
+    if len(left) < 2 or len(right) < 2:
+        return []
+    return [*_broadcast([left[:-2], right[:-2]]), left[-2], right[-1]]
 
 
 def _joined(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sizes:

@@ -78,6 +78,38 @@ class Numbers:
         path = f"{prefix}training"
         return self._symbol(("training", path), value, "training", (path,))
 
+    def attribute_symbol(self, path: str, value: Number, is_dynamic: bool, is_state: bool) -> Symbol:
+        """The symbol of a number that a module has, which the graph reads at each call.
+
+        What Python asks of it is answered from the example, and taken for granted: unless it `is_dynamic`, or the order
+        of numbers is asked for that are the module's state.
+        """
+        symbol = self._symbol(("attribute", path), value, "attribute", (path,))
+        symbol.firmness = 0 if is_dynamic else 1 if is_state and type(value) is int else 2
+        return symbol
+
+    def firm(self, symbol: Symbol) -> Number:
+        """Answer what Python asks of numbers of modules, and take these for granted."""
+        for arg in symbol.args:
+            if isinstance(arg, Symbol):
+                self.firm(arg)
+        if symbol.function == "attribute":
+            owner, _, name = symbol.args[0].rpartition(".")
+            self._recorder.ledger.module(owner).setdefault("values", {})[name] = symbol.hint
+        return symbol.hint
+
+    def firm_beside(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """Two values that a branch is to join: a number of a module beside a plain one is the example's.
+
+        `self.p if self.training else 0.0` so stays as short as it is, and is no branch where both are equal.
+        """
+        for value, beside in ((one, other), (other, one)):
+            symbol = symbol_of(value)
+            if symbol is not None and symbol.firmness == 2 and type(beside) in (int, float, bool):
+                plain = self.firm(symbol)
+                return (plain, other) if value is one else (one, plain)
+        return one, other
+
     def input_symbol(self, node: Node, value: Number) -> Symbol:
         """The symbol of a number that is passed to the program."""
         symbol = Symbol(self._recorder, value, "input", (node,), None)
@@ -136,9 +168,11 @@ class Numbers:
             return self._recorder.argument(symbol.args[0])
         node = self._recorder.region.number(symbol)
         if node is None:
-            args = tuple(map(self._operand, symbol.args))
-            if symbol.function == "training":
-                node = self._recorder.node("get_attr", symbol.args[0], (), {}, "training")
+            is_read = symbol.function in ("training", "attribute")
+            args = () if is_read else tuple(map(self._operand, symbol.args))
+            if is_read:
+                path = symbol.args[0]
+                node = self._recorder.node("get_attr", path, (), {}, path.rpartition(".")[2])
             elif isinstance(symbol.function, str):
                 node = self._recorder.node("call_method", symbol.function, args, {}, symbol.function, symbol.name)
             else:

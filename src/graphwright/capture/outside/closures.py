@@ -1,33 +1,39 @@
 """Modules that a function reaches: through its closure, its global variables, and what it is bound to.
 
 They become the children of one module, under the names of the variables, so that they are captured as the modules of a
-model are. While the program is captured, a copy of the function sees their shells in place of them.
+model are. While the program is captured, a copy of the function sees their shells in place of them. Plain objects in
+its closure, and the one that it is bound to, become attributes of that module: what it does to them is kept as what a
+model does to its own.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
+from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.source.mentions import codes_of, stored_globals
+from graphwright.ir import Graph, Node
+from graphwright.ops import write_attribute
 from graphwright.runtime import new_object
 
 __all__ = ["Reached"]
 
 
 class Reached:
-    """The modules that a function reaches, as the children of `holder`."""
+    """The modules and objects that a function reaches, as the children and attributes of `holder`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.holder = nn.Module()
         self._function = function
         self._names: dict[int, str] = {}
+        self._objects: dict[str, Any] = {}
         self._seen: set[int] = set()
         self._collect(function)
 
@@ -36,12 +42,30 @@ class Reached:
         found = {key: holder.get_submodule(name) for key, name in self._names.items()}
         copy = _Copy(found)
         made: Callable[..., Any] = (copy.object if is_plain_object(self._function) else copy.value)(self._function)
+        for name, value in self._objects.items():
+            holder.__dict__[name] = copy.objects.get(id(value), value)
         return made
+
+    def is_any(self) -> bool:
+        """Tell whether it reaches anything."""
+        return bool(self.holder._modules or self._objects)
+
+    def keep_what_is_used(self, graphs: Iterable[Graph]) -> bool:
+        """Let go of the objects that no graph reads or writes; tell whether anything is left."""
+        nodes = [node for graph in graphs for node in graph.all_nodes()] if self._objects else []
+        paths = [node.args[0] if node.target is write_attribute else node.target for node in nodes if _has_path(node)]
+        used = {str(path).partition(".")[0] for path in paths}
+        for name in self._objects.keys() - used:
+            del self._objects[name], self.holder.__dict__[name]
+        return self.is_any()
 
     def _collect(self, function: Callable[..., Any]) -> None:
         if id(function) in self._seen:
             return
         self._seen.add(id(function))
+        owner = getattr(function, "__self__", function)
+        if is_state(owner):
+            self._add_object(type(owner).__name__.lower().strip("_"), owner)
         for name, value in _variables(function):
             if isinstance(value, nn.Module):
                 self._add(name, value)
@@ -53,18 +77,31 @@ class Reached:
                 for key, item in value.items():
                     if isinstance(item, nn.Module):
                         self._add(f"{name}_{key}", item)
-            elif isinstance(value, FunctionType | functools.partial):
+            elif isinstance(value, FunctionType | MethodType | functools.partial):
                 self._collect(value)
+            elif is_state(value) and owner is function:
+                self._add_object(name, value)
 
     def _add(self, wish: str, module: nn.Module) -> None:
-        if id(module) in self._names:
-            return
+        if id(module) not in self._names:
+            name = self._names[id(module)] = self._free(wish)
+            self.holder.add_module(name, module)
+
+    def _add_object(self, wish: str, value: Any) -> None:
+        if all(value is not held for held in self._objects.values()):
+            name = self._free(wish)
+            self._objects[name] = self.holder.__dict__[name] = value
+
+    def _free(self, wish: str) -> str:
         wish = "".join(char if char.isalnum() else "_" for char in wish)
         name, number = wish, 1
         while name in self.holder._modules or hasattr(nn.Module, name) or hasattr(self.holder, name):
             name, number = f"{wish}_{number}", number + 1
-        self.holder.add_module(name, module)
-        self._names[id(module)] = name
+        return name
+
+
+def _has_path(node: Node) -> bool:
+    return node.op == "get_attr" or node.target is write_attribute
 
 
 def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
@@ -119,6 +156,7 @@ class _Copy:
     def __init__(self, modules: dict[int, nn.Module]) -> None:
         self._modules = modules
         self._made: dict[int, Any] = {}
+        self.objects: dict[int, Any] = {}  # copies of objects, by id
 
     def value(self, value: Any) -> Any:
         if isinstance(value, nn.Module):
@@ -152,7 +190,8 @@ class _Copy:
         state = {name: self.value(item) for name, item in vars(owner).items()}
         if all(state[name] is item for name, item in vars(owner).items()):
             return owner
-        return new_object(type(owner), **state)
+        made = self.objects[id(owner)] = new_object(type(owner), **state)
+        return made
 
     def _function(self, function: FunctionType) -> FunctionType:
         cells = _cells(function)

@@ -7,6 +7,7 @@ example's real data to learn what comes out; a tensor that comes back from there
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,12 @@ class ObjectProxy:
         if method == "__call__":
             return recorder.record("call_function", function, function, args, kwargs)
         return recorder.record("call_method", method, getattr(numpy.ufunc, method), (function, *args), kwargs)
+
+    def __copy__(self) -> Any:
+        return _parts(self)[0].record("call_function", copy.copy, copy.copy, (self,), {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _parts(self)[0].record("call_function", copy.deepcopy, copy.deepcopy, (self,), {})
 
     def __bool__(self) -> bool:
         return bool(_parts(self)[0].questions.decide(self, bool))

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.ops import delete_attribute, set_attribute
-from graphwright.runtime import attributes_of, new_object
+from graphwright.ops import delete_attribute, may_set_attribute, set_attribute
+from graphwright.runtime import attributes_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -57,6 +57,36 @@ def _has_slots(kind: type) -> bool:
     return bool(kind.__dict__.get("__slots__"))
 
 
+def hold(value: Any, name: str, item: Any) -> None:
+    """Have an object hold something under a name, past what its class does about it."""
+    if may_set_attribute(value, name):
+        set_attribute(value, name, item)
+    else:
+        value.__dict__[name] = item  # no name that a graph may write
+
+
+def has_methods(kind: type) -> bool:
+    """Tell whether a class has functions of its own, short of those that are made for its fields.
+
+    >>> has_methods(types.SimpleNamespace), has_methods(collections.UserDict)
+    (False, True)
+    """
+    own = [base for base in kind.__mro__ if base.__module__ not in ("builtins", "types")]
+    found = {name: value for base in own for name, value in vars(base).items()}
+    return any(callable(value) or hasattr(value, "__get__") for name, value in found.items() if _is_method(name, value))
+
+
+def _is_method(name: str, value: Any) -> bool:
+    is_slot = type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return not is_slot and name not in _MADE and type(value).__name__ != "_tuplegetter"
+
+
+_MADE = frozenset({  # by classes of fields, or to make an object
+    "__init__", "__post_init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
+    "__setattr__", "__delattr__", "__getstate__", "__setstate__", "__getnewargs__", "__replace__", "_make",
+    "_replace", "_asdict", "__class_getitem__", "__init_subclass__", "__subclasshook__",
+})  # fmt: skip
+
 _NOT_PLAIN = ("builtins", "types", "torch")
 
 
@@ -66,11 +96,6 @@ class Objects:
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._held: list[tuple[Any, Any]] = []  # (value, what it held)
-
-    def stand_in(self, value: Any, make: Callable[[], Node], attributes: dict[str, Any]) -> Any:
-        """Make an object of the same class with other attributes, and remember it."""
-        made = new_object(type(value), **attributes)
-        return self.remember(made, make)
 
     def remember(self, value: Any, make: Callable[[], Node]) -> Any:
         """Remember what a list, dict or object holds as the program starts."""

@@ -39,10 +39,10 @@ _NAMES = {
         dense_dim device dim_order get_device grad_dtype has_names is_coalesced is_conj is_contiguous is_cpu
         is_cuda is_distributed is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested is_pinned
         is_quantized is_same_size is_set_to is_shared is_sparse is_sparse_csr is_vulkan is_xla is_xpu layout
-        name names output_nr q_per_channel_axis q_scale q_zero_point qscheme sparse_dim storage_type volatile
+        name names q_per_channel_axis q_scale q_zero_point qscheme sparse_dim storage_type volatile
     """,
     Row.GRADIENT: """
-        grad grad_fn is_inference is_leaf requires_grad retains_grad
+        grad grad_fn is_inference is_leaf output_nr requires_grad retains_grad
     """,
     Row.TRUTH: """
         allclose equal is_nonzero

@@ -53,6 +53,12 @@ class RunText:
     def __init__(self, recorder: Capture, node: Node, hint: Any = UNKNOWN) -> None:
         self.recorder, self.node, self.hint = recorder, node, hint
 
+    def __copy__(self) -> RunText:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunText:
+        return self
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return str

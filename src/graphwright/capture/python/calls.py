@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.calls.modes import MODES, mode_asked
+from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
@@ -40,7 +42,6 @@ from graphwright.capture.python.messages import asserted, checked, printed
 from graphwright.capture.python.number_calls import (
     divided,
     extreme,
-    grad_mode_set,
     length,
     looked_up,
     number,
@@ -50,6 +51,7 @@ from graphwright.capture.python.number_calls import (
 from graphwright.capture.python.substitutes import is_refused, substitute
 from graphwright.capture.source.caches import without_cache
 from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import is_symbolic
 
 __all__ = ["call"]
 
@@ -76,8 +78,18 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return called(*args, **kwargs)
     except TypeError as error:
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
-            raise
+            if not isinstance(function, type) or not is_refused_number(error):
+                raise
+            return called(*map(_answered, args), **{name: _answered(value) for name, value in kwargs.items()})
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.Tensor):
+            return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
         return recorder.torch_function(function, args, kwargs)
+
+
+def _answered(value: Any) -> Any:
+    """A plain number in place of one that only a run knows: for a class that takes no other."""
+    return value if not is_symbolic(value) else value.node.recorder.questions.answer(value.node)
 
 
 Handler = Callable[..., Any]
@@ -120,7 +132,8 @@ _BY_FUNCTION: dict[Any, Handlers] = {
         (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace, heapq.merge), (_HEAP,)
     ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
-    torch.broadcast_shapes: (shape_of_all,), torch.set_grad_enabled: (grad_mode_set,),
+    torch.broadcast_shapes: (shape_of_all,),
+    **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up)},

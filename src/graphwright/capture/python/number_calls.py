@@ -17,13 +17,12 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.python.messages import is_known
-from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import UNKNOWN
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["divided", "extreme", "grad_mode_set", "length", "looked_up", "number", "shape_of_all", "truth"]
+__all__ = ["divided", "extreme", "length", "looked_up", "number", "shape_of_all", "truth"]
 
 
 def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -61,16 +60,6 @@ def extreme(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ..
     if len(args) > 1 and not kwargs:
         return recorder.numbers.computed(function, args, kwargs)
     return function(*args, **kwargs)
-
-
-def grad_mode_set(
-    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """`torch.set_grad_enabled(x)` of a number that only a run knows."""
-    if is_known(args):
-        return NotImplemented
-    symbol = with_examples(recorder).ambient.flag = args[0]
-    return function(bool(symbol.node.sample))
 
 
 def shape_of_all(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ It knows nothing of captures. Read origins.py first.
     roles.py             what an instruction is for, by its place in the syntax tree: a message, a raise, an argument
     uses.py              what a function does with a value that it reads: takes an item, hands it on, asks
     sources.py           source files, parsed once
+    definitions.py       the definition that running code was compiled from
     syntax.py            what statements hold and bind, and places for new ones
     code_table.py        what is known of code objects, as long as they live
     attribute_writes.py  where a class writes an attribute of its own instances

@@ -19,6 +19,7 @@ import torch
 
 from graphwright import errors
 from graphwright.capture.source.code_table import CodeTable, by_instruction
+from graphwright.capture.source.definitions import source_behind
 from graphwright.capture.source.positions import position_of, qualname_of
 from graphwright.capture.source.roles import is_return
 from graphwright.capture.source.sources import source_of
@@ -233,7 +234,7 @@ _places: CodeTable[dict[int, Place]] = CodeTable()
 def place_of(code: CodeType, instruction: int) -> Place:
     """Find an instruction in its source. Without source only the line is known."""
     line, end_line, column, end_column = position_of(code, instruction)
-    source = source_of(code.co_filename)
+    source = source_behind(code)
     statements = source.statements.get(line, ())
     if not statements:
         return Place(line, column, end_column, line, source.line(line), "")
@@ -261,7 +262,7 @@ def is_handled(frame: FrameType) -> bool:
     line = frame.f_lineno
     return any(
         node.handlers and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
-        for node in source_of(code.co_filename).handlers
+        for node in source_behind(code).handlers
         if code.co_firstlineno <= node.lineno <= line
     )
 

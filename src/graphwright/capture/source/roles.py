@@ -13,6 +13,7 @@ from types import CodeType
 from typing import NamedTuple
 
 from graphwright.capture.source.code_table import CodeTable, by_instruction
+from graphwright.capture.source.definitions import source_behind
 from graphwright.capture.source.positions import Position, position_of
 from graphwright.capture.source.sources import source_of
 
@@ -69,7 +70,7 @@ def is_return(file: str, line: int) -> bool:
 
 def statement_at(code: CodeType, position: Position) -> ast.stmt | None:
     """The innermost statement that holds a position."""
-    statements = source_of(code.co_filename).statements.get(position[0], ())
+    statements = source_behind(code).statements.get(position[0], ())
     around = [statement for statement in statements if _holds(statement, position)]
     return around[-1] if around else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import linecache
+from collections.abc import Iterator
 
 __all__ = ["Source", "source_of"]
 
@@ -21,6 +22,7 @@ class Source:
     statements: dict[int, list[ast.stmt]] = dataclasses.field(default_factory=dict)  # of a line, outermost first
     handlers: list[ast.Try] = dataclasses.field(default_factory=list)
     definitions: dict[tuple[str, int], list[ast.FunctionDef | ast.Lambda]] = dataclasses.field(default_factory=dict)
+    imports: set[str] = dataclasses.field(default_factory=set)  # names that are imported outside of functions
 
     def line(self, number: int) -> str:
         """The text of a line, counted from one; empty for one that is not there."""
@@ -32,6 +34,7 @@ class Source:
             tree = ast.parse("".join(self.lines))
         except (SyntaxError, ValueError):
             return
+        self.imports.update(_imported(tree.body))
         for node in ast.walk(tree):
             if isinstance(node, ast.stmt):
                 body = getattr(node, "body", None)
@@ -45,6 +48,15 @@ class Source:
                     self.definitions.setdefault((node.name, first), []).append(node)
             elif isinstance(node, ast.Lambda):
                 self.definitions.setdefault(("<lambda>", node.lineno), []).append(node)
+
+
+def _imported(statements: list[ast.stmt]) -> Iterator[str]:
+    for statement in statements:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for block in ("body", "orelse", "finalbody", "handlers"):
+                yield from _imported(getattr(statement, block, []))
 
 
 def source_of(filename: str) -> Source:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphwright.ir import Node
     from graphwright.runtime import Found
 
-__all__ = ["Ledger", "Read", "Taken", "Unforeseen"]
+__all__ = ["Ledger", "Read", "Taken", "Unforeseen", "join_facts_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class Ledger:
         self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.asks_kinds = False
+        self.modules: dict[str, dict[str, Any]] = {}
+        self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
 
     def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
         """Take a plain value for granted, under a name that is its own: it is guarded before the first operation."""
@@ -80,6 +82,10 @@ class Ledger:
         """Take for granted of what kind the inputs are: a function of the program's asks for a class."""
         self.asks_kinds = True
 
+    def module(self, path: str) -> dict[str, Any]:
+        """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""
+        return self.modules.setdefault(path, {})
+
     def say(self, what: str, at: str) -> None:
         """Say that a value of the outside is the capture's for ever: a TracerWarning, and a line of the report."""
         warn_tracer(f"at {at}: {what}" if at else what, self._log)
@@ -90,6 +96,24 @@ class Ledger:
         """Take for granted what another way through the program does, too."""
         self.taken = {**other.taken, **self.taken}
         self.found = {**other.found, **self.found}
-        for path, facts in other.asked.items():
-            self.asked.setdefault(path, set()).update(facts)
+        for path, asked in other.asked.items():
+            self.asked.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds
+        self.buffers |= other.buffers
+        for path, facts in other.modules.items():
+            self.modules[path] = join_facts_of(self.module(path), facts)
+
+
+def join_facts_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The facts of one module that two ways through a program, or two captures of it, take for granted.
+
+    >>> join_facts_of({"values": {"n": 3}, "absent": ["a"]}, {"values": {"m": 2}, "absent": ["a", "b"]})
+    {'values': {'m': 2, 'n': 3}, 'absent': ['a', 'b']}
+    """
+    joined = {**other, **one}
+    for fact in one.keys() & other.keys():
+        if isinstance(one[fact], dict):
+            joined[fact] = {**other[fact], **one[fact]}
+        elif isinstance(one[fact], list):
+            joined[fact] = list(dict.fromkeys([*one[fact], *other[fact]]))
+    return joined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -210,6 +211,15 @@ class TypedNumbers(Numbers, Protocol):
 
     def training_symbol(self, prefix: str, value: bool) -> Symbol:
         """The symbol of a module's training flag."""
+
+    def attribute_symbol(self, path: str, value: Number, is_dynamic: bool, is_state: bool) -> Symbol:
+        """The symbol of a number that a module has, which the graph reads at each call."""
+
+    def firm_beside(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """Two values that a branch is to join: a number of a module beside a plain one is the example's."""
+
+    def firm(self, symbol: Symbol) -> Number:
+        """Answer what Python asks of numbers of modules, and take these for granted."""
 
     def input_symbol(self, node: Node, value: Number) -> Symbol:
         """The symbol of a number that is passed to the program."""
@@ -494,6 +504,18 @@ class TypedAmbient(Ambient, Protocol):
     """The regions that a program is inside of while it is captured."""
 
     flag: Any  # what grad mode is set to next, where only a run knows
+
+    def read_grad_mode(self, function: Callable[..., bool]) -> Any:
+        """Whether gradients are taken: a bool of the program, unless it says itself in what region it is."""
+
+    def is_inside(self, kind: str, name: str = "") -> bool:
+        """Tell whether the program is inside a region of its own of one kind, of autocast for one kind of device."""
+
+    def made_without_dtype(self, context: Any) -> None:
+        """Note that a context of autocast takes the dtype of the one around it."""
+
+    def inference_mode(self, enabled: Any) -> AbstractContextManager[None]:
+        """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
 
     def set_grad_mode(self, enabled: bool) -> None:
         """Record and do what `torch._C._set_grad_enabled` is called for."""

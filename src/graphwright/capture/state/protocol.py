@@ -215,6 +215,9 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+
     @property
     def examples(self) -> Examples:
         """The example values."""
@@ -257,6 +260,10 @@ class TypedCapture(Capture, Protocol):
     @property
     def objects(self) -> dict[int, Callable[[], Node]]:
         """The objects of the user's classes among the inputs, by id."""
+
+    @property
+    def given(self) -> dict[int, tuple[Any, Callable[[], Node]]]:
+        """The generators of torch's that stand for those among the inputs, by id."""
 
     @property
     def generators(self) -> dict[int, Any]:

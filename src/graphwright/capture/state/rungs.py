@@ -86,8 +86,8 @@ class Staging(Protocol):
     def anticipate(self, function: Callable[..., Any]) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
 
-    def convert_called(self, function: Callable[..., Any]) -> None:
-        """Have a function of the program converted that gets objects outside of torch: what it calls gets them, too."""
+    def convert_called(self, function: Callable[..., Any]) -> bool:
+        """Have a function of the program converted that gets objects outside of torch; True where it was not before."""
 
 
 class Forking(Protocol):

@@ -36,7 +36,20 @@ class Symbol:
     themselves do it.
     """
 
-    __slots__ = ("_hint", "args", "dim", "function", "is_data", "key", "kind", "name", "recorder", "sample", "site")
+    __slots__ = (
+        "_hint",
+        "args",
+        "dim",
+        "firmness",
+        "function",
+        "is_data",
+        "key",
+        "kind",
+        "name",
+        "recorder",
+        "sample",
+        "site",
+    )
 
     def __init__(
         self,
@@ -66,6 +79,8 @@ class Symbol:
             else:
                 keys.append(id(arg))
         self.key: tuple[Any, ...] = tuple(keys)
+        # Of numbers of modules: 2 where Python gets the example's, 1 where it gets that unless it asks for the order.
+        self.firmness = _firmness(function, args)
 
     @property
     def hint(self) -> Number:
@@ -134,10 +149,27 @@ class Symbol:
     bool_ = int_
 
 
+_ORDERS = frozenset({operator.lt, operator.le, operator.gt, operator.ge, operator.mod})
+
+
+def _firmness(function: Any, args: tuple[Any, ...]) -> int:
+    """That of a number computed from others: plain ones, and those of modules."""
+    if isinstance(function, str):
+        return 2 if function == "constant" else 0
+    least = min([arg.firmness if isinstance(arg, Symbol) else 0 for arg in args], default=0)
+    return 0 if least == 1 and function in _ORDERS else least
+
+
 class _Number:
     """Python's arithmetic on a symbol, for the three kinds of numbers below."""
 
     node: Symbol
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
 
     def __int__(self) -> int:
         return int(self.node.int_())
@@ -166,6 +198,8 @@ class _Number:
 
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
+        if self.node.firmness:
+            return hash(self.node.recorder.numbers.firm(self.node))
         if self.node.is_data:
             self.node.recorder.questions.refusals.refuse_data(self, "as a key")
         self.node.recorder.numbers.hashed(self.node)

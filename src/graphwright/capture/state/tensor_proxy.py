@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import sys
@@ -32,6 +33,16 @@ class Dim:
     """A size that inputs decide: the same object for all tensors that operations give this size."""
 
     hint: int
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """What `copy.deepcopy` gives for a tensor, without data too."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def _shared(tensor: torch.Tensor) -> torch.Tensor:
+    """What `copy.copy` gives for a tensor, without data too."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 class TensorProxy(torch.Tensor):
@@ -107,13 +118,10 @@ class TensorProxy(torch.Tensor):
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        error = CaptureError(
-            "cannot deepcopy a tensor while the program is captured",
-            at=self.recorder.where(),
-            fix="use tensor.clone() in the program",
-        )
-        self.recorder.questions.refusals.refuse(error, "failure")
-        return self.clone()
+        return self.recorder.record("call_function", copy.deepcopy, _copied, (self,), {})
+
+    def __copy__(self) -> Any:
+        return self.recorder.record("call_function", copy.copy, _shared, (self,), {})
 
     @classmethod
     def __torch_function__(

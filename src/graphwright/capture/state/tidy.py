@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 
+import torch
+
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, evaluated, is_attempt, is_loop, transformed
 
@@ -11,8 +13,12 @@ __all__ = ["erase_unused"]
 
 _WITHOUT_EFFECT = frozenset({
     "size", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
-    operator.not_, operator.is_, bool,
+    operator.not_, operator.is_, bool, "is_inference", torch.is_grad_enabled, torch.is_inference_mode_enabled,
 })  # fmt: skip
+
+
+# Attributes of tensors that are read in a call.
+_READ = frozenset({"requires_grad", "is_leaf", "retains_grad", "_version", "output_nr", "grad", "grad_fn"})
 
 
 def erase_unused(graph: Graph) -> None:
@@ -24,7 +30,12 @@ def erase_unused(graph: Graph) -> None:
             _tidy_bodies(node)
         if node.users or node._op in ("placeholder", "output"):
             continue
-        if node._op == "get_attr" or node.target in _WITHOUT_EFFECT or (node.target is cond and _is_empty(node)):
+        if (
+            node._op == "get_attr"
+            or node.target in _WITHOUT_EFFECT
+            or (node.target is cond and _is_empty(node))
+            or (node.target is getattr and node.args[1] in _READ)
+        ):
             graph.erase_node(node)
 
 
@@ -46,7 +57,9 @@ def _tidy_bodies(node: Node) -> None:
 
 
 def _is_empty(node: Node) -> bool:
-    return all(inner.op in ("placeholder", "output") for body in node.args[1:3] for inner in body.nodes)
+    return node.target is cond and all(
+        inner.op in ("placeholder", "output") for body in node.args[1:3] for inner in body.nodes
+    )
 
 
 def _drop_results(node: Node) -> None:

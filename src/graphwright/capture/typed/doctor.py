@@ -27,7 +27,7 @@ from graphwright.capture.state.obstacles import Diagnosis, Obstacles
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.typed.trace import ATTEMPTS, Program, program_of, trace
 from graphwright.ir import Graph
-from graphwright.runtime import entries_of, graph_of
+from graphwright.runtime import entries_of, facts_of_modules, graph_of, said_of_modules
 
 __all__ = ["doctor"]
 
@@ -77,7 +77,7 @@ def doctor(
         if not any(obstacle.is_blocking for obstacle in obstacles.all()):
             obstacles.note_failure(error)  # of stand-ins alone
     for entry in entries_of(graph):
-        if entry.text.rpartition(", with ")[0] not in added:
+        if entry.text.rpartition(", with ")[0] not in added and entry.text != said_of_modules(facts_of_modules(graph)):
             obstacles.add_entry(entry)
     return Diagnosis(program.name, tuple(obstacles.all()), is_complete)
 

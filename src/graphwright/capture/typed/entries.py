@@ -179,7 +179,7 @@ class Subject:
         self._reached: Reached | None = None  # where the root is a function that reaches modules
         if self.root_module is None:
             reached = Reached(root)
-            if reached.holder._modules:
+            if reached.is_any():
                 self._reached, self.root_module = reached, reached.holder
 
     def name(self, entry: str) -> str:
@@ -224,6 +224,8 @@ class Subject:
 
     def module_of(self, entries: list[Entry]) -> GraphModule:
         """Make the captured module."""
+        if self._reached is not None and not self._reached.keep_what_is_used(entry.graph for entry in entries):
+            self.root_module = self._reached = None
         if self.root_module is not None and entries[0].name != "forward":
             where = self.name("forward")
             entries = [Entry("forward", _not_captured(self.signature("forward"), where)), *entries]
@@ -262,8 +264,19 @@ def check_names(
     static: frozenset[str],
     dynamic: frozenset[str],
     inputs: list[tuple[inspect.Signature, list[tuple[tuple[Any, ...], dict[str, Any]]]]],
+    root: nn.Module | None = None,
 ) -> None:
-    """Raise CaptureError for names of inputs that no example has, and for those of `dynamic` that cannot be."""
+    """Raise CaptureError for names of inputs that no example has, and for those of `dynamic` that cannot be.
+
+    `self.layers.0.scale` is an attribute of a module of `root`, a number or truth.
+    """
+    for name in sorted(name for name in dynamic if name.startswith("self.")):
+        if type(_attribute(root, name.removeprefix("self."))) not in (bool, int, float):
+            raise CaptureError(
+                f"dynamic names {name!r}, which is no number or bool that a module has",
+                fix="name it by its path in the model: dynamic=['self.layers.0.scale']",
+            )
+    dynamic = frozenset(name for name in dynamic if not name.startswith("self."))
     if not (static or dynamic):
         return
     known: dict[str, Any] = {}
@@ -292,6 +305,15 @@ def check_names(
             )
 
 
+def _attribute(root: nn.Module | None, path: str) -> Any:
+    """A plain attribute of a module of the program, None for what is none."""
+    *owners, name = path.split(".")
+    value: Any = root
+    for owner in owners:
+        value = getattr(value, "_modules", {}).get(owner)
+    return None if value is None else value.__dict__.get(name)
+
+
 def _paths(name: str, value: Any, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What an input and all that it holds are called."""
     found = {name: value}
@@ -304,7 +326,7 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
     """What a container among the inputs holds, by key, place or field."""
     held = parts(value)
     if held is None:
-        held = attributes_of(value) if is_object(value) and not callable(value) else {}
+        held = attributes_of(value) if is_object(value) else {}
     return list(held.items())
 
 

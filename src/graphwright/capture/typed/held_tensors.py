@@ -38,9 +38,9 @@ class HeldTensors:
         if path is None:
             constants = recorder.root.graph.constants
             path = f"_tensor_constant{len(constants)}"
-            with torch._C.DisableTorchFunction():
-                is_leaf = tensor.requires_grad and tensor.is_leaf  # its gradient is the user's
-                constants[path] = tensor if is_leaf else tensor.detach()
+            is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+            with torch._C.DisableTorchFunction():  # it itself: it may be frozen, and its gradient is the user's
+                constants[path] = tensor.detach() if is_wrapped else tensor
             self._paths[id(tensor)] = path
             recorder.keep.append(tensor)
         known = recorder.region.attributes

@@ -8,13 +8,17 @@ import enum
 import functools
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
+import numpy
 import torch
 
 from graphwright.capture.containers.rows import given
-from graphwright.capture.proxies.objects import Objects, is_object
+from graphwright.capture.effects.held_tables import reads_plainly
+from graphwright.capture.proxies.object_proxy import ObjectProxy
+from graphwright.capture.proxies.objects import Objects, has_methods, hold, is_object
 from graphwright.capture.state.protocol import TypedCapture
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.symbols import as_number
@@ -25,6 +29,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Node, nodes_in
 from graphwright.runtime import (
     Outside,
+    array_facts,
     attribute_names,
     attributes_of,
     expect_kinds,
@@ -32,12 +37,16 @@ from graphwright.runtime import (
     expect_state,
     expect_tensors,
     expect_values,
+    new_object,
 )
-from graphwright.values import is_record, parts, rebuild, sequence
+from graphwright.values import is_record, rebuild, sequence
 
 __all__ = ["Inputs"]
 
-_KNOWN = (str, bytes, enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None), type(...))
+_KNOWN = (
+    str, bytes, complex, enum.Enum, numpy.generic, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    type(None), type(...),
+)  # fmt: skip
 
 
 class _Options(NamedTuple):
@@ -74,7 +83,9 @@ class Inputs:
         self._kinds: dict[str, tuple[Callable[[], Node], type]] = {}
         self._last: Node | None = None
         self._head: Node | None = None  # while the checks are written: what the next node comes after
+        self._inside: dict[int, Any] = {}  # the objects whose attributes are being opened, by id: what stands for them
         self.objects = Objects(recorder)
+        self.has_arrays = False
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Make placeholders for all parameters; return the arguments to run the program with.
@@ -184,19 +195,26 @@ class Inputs:
                 return self.objects.remember(kind(), make)
             self._take(f"keys_{path}", self._call(list, make()), list(value))
             held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
-            return self.objects.remember(rebuild(value, held), make)
-        if is_record(value):
-            fields = {
-                name: inner(name, item, self._field_maker(make, name)) for name, item in (parts(value) or {}).items()
-            }
-            return self.objects.remember(rebuild(value, fields), make)
-        if is_object(value) and not callable(value):
-            own = attributes_of(value)
-            self._take(f"names_{path}", self._call(attribute_names, make()), list(own))
-            held = {name: inner(name, item, self._field_maker(make, name)) for name, item in own.items()}
-            return self.objects.stand_in(value, make, held)
-        if callable(value) and not isinstance(value, torch.nn.Module):
+            same = rebuild(value, held)
+            self._class_matters(path, kind)
+            return self.objects.remember(self._with_attributes(path, value, same, make, inner), make)
+        if is_object(value):
+            return self._object(path, value, make, inner)
+        if kind is functools.partial:
+            return self._partial(path, value, make, inner)
+        if isinstance(value, numpy.ndarray):
+            self._recorder.ledger.asked.setdefault(path, set()).add("class")
+            facts = self._call(array_facts, make())
+            self._take(f"array_{path}", facts, array_facts(value))
+            self.has_arrays = True
+            return ObjectProxy(self._recorder, value, make())
+        if isinstance(value, torch.Generator):
+            return self._generator(value, make)
+        if callable(value) or isinstance(value, slice):
             self._kinds.pop(path, None)
+            self._take(path, make(), value)
+            return value
+        if self._inside:  # of an object: what the program does not use is no obstacle
             self._take(path, make(), value)
             return value
         error = CaptureError(
@@ -205,6 +223,57 @@ class Inputs:
         )
         self._recorder.questions.refusals.refuse(error, "argument")
         return value
+
+    def _object(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+        """An object of the same class, whose attributes are those of the example as the program is to have them."""
+        known = self._inside.get(id(value))
+        if known is not None:  # it is inside of itself
+            return known
+        own = attributes_of(value)
+        is_whole = is_record(value) and [*own] == [field.name for field in dataclasses.fields(value)]
+        if not is_whole:
+            self._take(f"names_{path}", self._call(attribute_names, make()), list(own))
+        self._class_matters(path, type(value))
+        made = self._inside[id(value)] = new_object(type(value))
+        try:
+            self._with_attributes(path, value, made, make, inner)
+        finally:
+            del self._inside[id(value)]
+        return self.objects.remember(made, make)
+
+    def _with_attributes(
+        self, path: str, value: Any, same: Any, make: Callable[[], Node], inner: Callable[..., Any]
+    ) -> Any:
+        """What stands for an object, or for a container of a class of its own, with the attributes of that."""
+        if isinstance(value, dict) and is_record(value):
+            return same  # an output class of transformers, whose attributes are its items
+        for name, item in attributes_of(value).items():
+            held = item() if type(item) is weakref.ref else None
+            if id(held) in self._inside:
+                mine: Any = weakref.ref(self._inside[id(held)])
+            else:
+                mine = inner(name, item, self._field_maker(make, name, reads_plainly(value, name)))
+            hold(same, name, mine)
+        return same
+
+    def _partial(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+        """A partial function of what the program is to have in place of its arguments."""
+        args = inner("args", value.args, self._field_maker(make, "args"))
+        named = inner("keywords", value.keywords, self._field_maker(make, "keywords"))
+        self._take(f"{path}_func", self._call(getattr, make(), "func"), value.func)
+        self._recorder.ledger.asked.setdefault(path, set()).add("class")
+        return functools.partial(value.func, *args, **named)
+
+    def _generator(self, value: torch.Generator, make: Callable[[], Node]) -> torch.Generator:
+        """A generator in the state of the example's: the graph draws from that of the call."""
+        same = value.clone_state()
+        self._recorder.given[id(same)] = same, make
+        return same
+
+    def _class_matters(self, path: str, kind: type) -> None:
+        """Check in a call that an object is of the very class whose methods the program may have called."""
+        if has_methods(kind):
+            self._recorder.ledger.asked.setdefault(path, set()).add("class")
 
     def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
         """A set or deque with what the program is to have in place of its items; of a set these have no order."""
@@ -221,8 +290,10 @@ class Inputs:
     def _item_maker(self, make: Callable[[], Node], key: Hashable) -> Callable[[], Node]:
         return made_once(lambda: self._call(operator.getitem, make(), key))
 
-    def _field_maker(self, make: Callable[[], Node], name: str) -> Callable[[], Node]:
-        return made_once(lambda: self._call(getattr, make(), name))
+    def _field_maker(self, make: Callable[[], Node], name: str, is_plain: bool = True) -> Callable[[], Node]:
+        if is_plain:
+            return made_once(lambda: self._call(getattr, make(), name))
+        return made_once(lambda: self._call(operator.getitem, self._call(attributes_of, make()), name))
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Node:
         graph = self._recorder.root.graph
@@ -281,6 +352,10 @@ class Inputs:
         ledger.reads.clear()
         if asked.follows_autocast:
             self._take_autocast()
+        for path in (path for path, facts in asked.found.items() if "device" in facts and path in self._tensors):
+            held = self._tensors[path]
+            read = functools.partial(self._call, getattr, held.make(), "device")
+            ledger.take(f"{path}.device", held.example.device, read, f"{path}.device")
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
 
@@ -297,7 +372,7 @@ class Inputs:
         facts = {}
         for name, held in self._tensors.items():
             asked = self._recorder.ledger.asked.get(name)
-            if asked:
+            if asked and asked != {"device"}:
                 dtype = held.example.dtype if "dtype" in asked else None
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))

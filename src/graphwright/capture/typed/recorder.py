@@ -23,6 +23,8 @@ from graphwright.capture.calls.answers import asked, data_of, measure, read_prop
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
+from graphwright.capture.calls.gradients import on_any_way
+from graphwright.capture.calls.modes import stand_ins
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -31,6 +33,7 @@ from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
 from graphwright.capture.flow.loops import Loops
@@ -67,6 +70,7 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
+from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
@@ -100,6 +104,7 @@ class Recorder:
         self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
+        self.reads: ModuleReads | None = None  # what the program reads of its modules
         self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.pending: BaseException | None = None
         self.states: list[State] = []  # of the branches whose sides are being captured
@@ -120,6 +125,7 @@ class Recorder:
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
+        self.given: dict[int, tuple[Any, Callable[[], Node]]] = {}  # generators among the inputs, by id
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self.is_finishing = False
@@ -137,13 +143,17 @@ class Recorder:
         """What to enter to write to a region."""
         return Writing(self, region)
 
+    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is."""
+        self._tensors.note(tensor, path)
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
-            with capturing(self), _RecordingMode(self):
+            with capturing(self), standing_in(stand_ins(function)), _RecordingMode(self):
                 result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
@@ -168,6 +178,7 @@ class Recorder:
     def own_tensors(self, shells: Shells) -> None:
         """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
         self.shells = shells
+        self.reads = ModuleReads(self, shells)
         for module, shell in shells.all():
             path = shells.path(module)
             prefix = f"{path}." if path else ""
@@ -226,6 +237,8 @@ class Recorder:
             self.questions.optionals.admit(shell.forward, args, kwargs)
         for state in self.states:
             state.watch(shell)
+        if self.reads is not None:
+            self.reads.entered(module, path)
         self.scope = Scope(path, type(module), count, outer)
         try:
             result = nn.Module._call_impl(shell, *args, **kwargs)
@@ -286,7 +299,7 @@ class Recorder:
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
                 if known is not None:
                     self.numbers.node_of_symbol(known)
-        return self.record("call_method", name, function, args, kwargs)
+        return self.record("call_method", name, on_any_way(name, function), args, kwargs)
 
     # ---- nodes
 
@@ -505,6 +518,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
+        if kind is torch.Generator and id(value) in self.given:
+            return self.given[id(value)][1]()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
@@ -26,6 +27,7 @@ from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
@@ -47,7 +49,17 @@ from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
-from graphwright.runtime import Entry, GraphModule, Shells, copy_tensors, keep_facts
+from graphwright.runtime import (
+    Entry,
+    GraphModule,
+    Shells,
+    buffers_of,
+    copy_tensors,
+    facts_of_modules,
+    keep_buffers,
+    keep_facts,
+    keep_modules,
+)
 
 __all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
 
@@ -89,8 +101,9 @@ def trace(
 
     `control_flow`: "stage" as above; "follow" takes the example's way at every question of data, with a TracerWarning
     at each; "error" refuses every question of data, size and flag.
-    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open. What
-    a container holds is called `past_0_1` or `config_key`, and belongs to its container's name, too.
+    `static`: names of inputs whose numbers and sizes are the example's; `dynamic`: names of bools that stay open, and
+    of numbers and bools that modules have: `self.layers.0.scale`. What a container holds is called `past_0_1` or
+    `config_key`, and belongs to its container's name, too.
     `leaf_modules`: classes, class names, dotted paths or patterns of paths (`"layers.*"`) of modules to keep as one
     node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
     or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
@@ -125,7 +138,8 @@ def trace(
     is_leaf = leaf_predicate(leaf_modules)
     if control_flow == "follow":
         is_leaf = keeping_regions(is_leaf)
-    check_names(options.static, options.dynamic, [(subject.signature(point.name), point.examples) for point in points])
+    inputs = [(subject.signature(point.name), point.examples) for point in points]
+    check_names(options.static, options.dynamic, inputs, subject.root_module)
     entries = [_entry(subject, point, options, is_leaf) for point in points]
     share_constants(entry.graph for entry in entries)
     module = subject.module_of(entries)
@@ -172,6 +186,13 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
     ]
     share_constants(graphs)
     graph = chosen_by_guards(subject, point.name, graphs) if is_one_of_several else graphs[0]
+    if is_one_of_several:
+        modules: dict[str, dict[str, Any]] = {}
+        for one in graphs:
+            for path, facts in facts_of_modules(one).items():
+                modules[path] = join_facts_of(modules.get(path, {}), dict(facts))
+        keep_modules(graph, modules)
+        keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
     return Entry(point.name, graph, subject.signature(point.name))
 
 
@@ -288,6 +309,9 @@ class Program:
         while drop_unread_items(graph):
             erase_unused(graph)
         graph.lint()
+        if run.recorder.reads is not None:
+            keep_modules(graph, run.recorder.reads.facts(graph))
+            keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 
@@ -332,6 +356,8 @@ class Program:
 
     def _put_back(self) -> None:
         """Leave variables, and the objects that modules hold, as they were before the pass."""
+        if self.recorder is not None and self.recorder.keeping is not None:
+            self.recorder.keeping.put_back()
         self.world.put_back()
         if self.held is not None:
             self.held.put_back()
@@ -344,10 +370,12 @@ class Program:
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
         inputs = Inputs(recorder, signature, self.name)
         args, kwargs = inputs.bind(self.args, self.kwargs)
+        if inputs.has_arrays:
+            self._see_arrays(recorder, function)
+        self.held = HeldObjects(recorder.shells)
         keeping = recorder.keeping = Keeping(recorder, recorder.shells)
         program = self.subject.function(self.subject.root_module, self.method)
         self.world.start([program], self._entered(recorder), keeping, plan.leaves)
-        self.held = HeldObjects(recorder.shells, function)
         recorder.callers.start(function, self.world)
         draws = PythonDraws(recorder)
         with (
@@ -380,8 +408,9 @@ class Program:
             raise recorder.questions.forking.too_many_paths()
         recorder.finish(result, inputs.objects.changes())
         inputs.settle()
-        if self.held is not None:
-            self.held.finish()
+        if recorder.keeping is not None:
+            recorder.keeping.put_back()
+        self.held.finish()
         return _Run(recorder, inputs)
 
     def _entered(self, recorder: Recorder) -> list[nn.Module]:
@@ -389,6 +418,19 @@ class Program:
         shells = recorder.shells
         every = [] if shells is None else [module for module, _ in shells.all()]
         return [module for module in every if shells is None or not self.is_leaf(module, shells.path(module) or "")]
+
+    def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
+        """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""
+        recorder.has_objects = True
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if recorder.questions.staging.convert_called(function):
+            raise Restart("the program gets arrays")
+        if code is None or (code not in recorder.plan.converted and not is_converted(code)):
+            raise CaptureError(
+                f"{self.name} gets an array of NumPy's, and its source cannot be read to see what it does with it",
+                at=self.place,
+                fix="write it as a function of its own, not as one of several lambdas in a line; or pass a tensor",
+            )
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""

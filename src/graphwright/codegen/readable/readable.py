@@ -11,6 +11,7 @@ of evaluation is exactly the order of the nodes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphwright.codegen.python_code import PythonCode
@@ -22,19 +23,29 @@ from graphwright.ir import Graph, Node
 __all__ = ["graph_to_readable_source", "readable_source"]
 
 
-def graph_to_readable_source(graph: Graph, root: str = "self", name: str = "forward", owner: Any = None) -> PythonCode:
+def graph_to_readable_source(
+    graph: Graph,
+    root: str = "self",
+    name: str = "forward",
+    owner: Any = None,
+    first: tuple[Callable[[Any, str], None], str] | None = None,
+) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
-    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`.
+    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. `first` is a
+    function to call with it before anything else, and what else that gets.
     """
     writer = BodyWriter(graph, root, owner)
     writer.make_plan()
     lines = lines_of(writer)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    nodes: list[Node | None] = []
+    nodes: list[Node | None] = [None] if first else []
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
     body = "".join(f"{line.comment}{line.text}\n" for line in lines)
+    if first is not None:
+        called = "" if first[1] == "forward" else f", {first[1]!r}"
+        body = f"    {writer.names.function(first[0])}({writer.root}{called})\n{body}"
     return PythonCode(
         f"{header}{body or '    pass'}",
         writer.names.values,

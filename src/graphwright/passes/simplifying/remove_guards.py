@@ -8,7 +8,7 @@ from torch import nn
 
 from graphwright.ir import Node
 from graphwright.ops import is_impure
-from graphwright.runtime import CAPTURE, Guard, graph_of, guards_of
+from graphwright.runtime import CAPTURE, Guard, forget_modules, graph_of, guards_of
 
 __all__ = ["remove_guards"]
 
@@ -26,8 +26,14 @@ def remove_guards(module: nn.Module, wanted: Callable[[Guard], bool] = lambda gu
     (1, 1, 0)
     """
     removed = 0
-    for guard in guards_of(graph_of(module)):
+    graph = graph_of(module)
+    for guard in guards_of(graph):
         node = guard.node
+        if node is None:
+            if wanted(guard):
+                removed += 1
+                forget_modules(graph)
+            continue
         if CAPTURE in node.meta or not wanted(guard):
             continue
         removed += 1

@@ -189,4 +189,4 @@ def _is_private(name: str) -> bool:
 _MAPPED = frozenset({list, dict, set, tuple, MethodType})
 # The attributes of every module: its tables are replaced when the shell is made.
 _MODULE_TABLES = frozenset(nn.Module().__dict__)
-_COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict) and name != "_modules"]
+_COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]

@@ -10,6 +10,7 @@ from torch import nn
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.members.shells import Shells
+from graphwright.runtime.premises import buffers_of
 
 __all__ = ["captured_module", "users_names"]
 
@@ -47,6 +48,9 @@ def captured_module(
         module.__dict__.pop(entry.name, None)
         for constant, value in entry.graph.constants.items():
             module.register_buffer(constant, value, persistent=False)
+        for path, is_persistent in buffers_of(entry.graph).items():
+            owner, _, buffer = path.rpartition(".")
+            module.get_submodule(owner).register_buffer(buffer, None, is_persistent)
     if not is_instance:
         for table, value in nn.Module().__dict__.items():
             if table.endswith("hooks"):

@@ -178,10 +178,10 @@ def entries_of(graph: Graph, place: str = "") -> list[ReportEntry]:
     """
 
     def at(guard: Guard) -> str:
-        has_line = ":" in guard.at or CAPTURE in (guard.node._meta or {})
+        has_line = ":" in guard.at or (guard.node is not None and CAPTURE in (guard.node._meta or {}))
         return guard.at if has_line else place or guard.at
 
-    guards = [ReportEntry("guard", guard.what, at(guard)) for guard in guards_of(graph)]
+    guards = dict.fromkeys([ReportEntry("guard", guard.what, at(guard)) for guard in guards_of(graph)])
     return [*guards, *[entry for node in graph.all_nodes() if (entry := _entry(node)) is not None]]
 
 

@@ -15,10 +15,11 @@ from torch.nn.utils import parametrize
 
 from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import write_attribute
+from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.modules.captured import users_names
+from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, holds_module, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
@@ -229,31 +230,34 @@ def _is_called_with_parameters(node: Node) -> bool:
     )
 
 
-def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) -> None:
+def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) -> Any:
     """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
     value: Any = module
     for atom in path.split("."):
         if isinstance(value, nn.Module):
             parametrizations = value._modules.get("parametrizations")
             if parametrizations is not None and atom in parametrizations._modules:
-                return  # a tensor, computed when it is read
+                return None  # a tensor, computed when it is read
             tables = (value._modules, value._parameters, value._buffers, value.__dict__)
             table = next((table for table in tables if atom in table), None)
             if table is None or (atom in MODULE_TABLES and atom != "training") or atom == _STATE:
                 raise damaged(f"there is no {path!r}")
             value = table[atom]
+        elif atom in attributes_of(value) and may_set_attribute(value, atom):
+            value = attributes_of(value)[atom]
         elif atom.startswith("_"):
             raise LoadError(f"a file may not read {path!r}", fix="load files only from those you trust")
         else:
             value = getattr(value, atom)
     if is_called and isinstance(value, nn.Module):
-        return
+        return value
     if op == "get_attr" and holds_module(value):  # whose methods and tables would be within reach
         raise LoadError(
             f"a file may not use the module {path!r} as a value of its graph", fix="call it, or its tensors"
         )
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")
+    return value
 
 
 def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -262,9 +266,11 @@ def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:
         raise damaged("a write of an attribute does not name it")
     path = args[0]
     owner, _, name = path.rpartition(".")
-    if owner:
-        _check_path(module, owner, "call_module")
-    held = module.get_submodule(owner)
+    held = _check_path(module, owner, "") if owner else module
+    if not isinstance(held, nn.Module):
+        if not may_set_attribute(held, name):
+            raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+        return
     tables = (held._parameters, held._buffers, held.__dict__)
     is_known = name == "training" or any(name in table for table in tables) or not hasattr(type(held), name)
     if not name.isidentifier() or name.startswith("__") or not is_known or name in _NEVER_WRITTEN:

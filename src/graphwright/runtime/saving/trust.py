@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import copy
 import functools
 import hashlib
 import importlib
@@ -109,8 +110,9 @@ _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, 
 _RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
-    getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context, raise_error, generated,
-    write_attribute, set_attribute, delete_attribute, evaluated, torch.utils.checkpoint.checkpoint,
+    copy.copy, copy.deepcopy, getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context,
+    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated,
+    torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,

@@ -78,6 +78,7 @@ def call(
         method = type(callee.value).__call__
         return _reference(c, method, [callee, *args], kwargs, node, named)
     if isinstance(callee, Runtime) and resolved(callee.kind) is ANY:
+        c.attributes.run([])
         return c.make("call_method", "__call__", (callee, *args), ANY, node, kwargs, named=named)
     return c.problem(f"a value of type {callee.type} cannot be called", node)
 
@@ -189,6 +190,7 @@ def _constructed(
     if kind.__module__.partition(".")[0] == "torch":
         return _torch(c, kind, args, kwargs, node, named)
     if _is_python(kind) and modifier_of(kind) != "ignore" and kind.__module__ != "builtins":
+        c.attributes.run([kind.__init__])
         return c.make("call_function", kind, args, ObjectType(kind), node, kwargs, named=named)
     return c.problem(f"{kind.__name__} cannot be made in a scripted program", node)
 

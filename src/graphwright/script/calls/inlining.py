@@ -8,6 +8,7 @@ import inspect
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture import why_no_definition
 from graphwright.ops import exit_context, raise_error
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import wrap
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["inline", "inline_closure", "modifier_of"]
 
 _MOST_CALLS = 24  # of one function inside itself
+_MOST_RECURSIONS = 1_000  # calls of functions inside themselves, in one program
 _MARK = "_graphwright_script"
 
 
@@ -67,7 +69,7 @@ def inline(
         return c.problem(f"{function.__qualname__} is a coroutine", node, "write an ordinary function")
     code = code_of(function)
     if code is None:
-        return c.problem(f"{function.__qualname__} has no source", node, "mark it by `ignore`, to call it as it is")
+        return c.problem(why_no_definition(function), node, "mark it by `ignore`, to call it as it is")
     defaults = _defaults(c, function, code, node)
     return _call(c, code, defaults, args, kwargs, node, scope, None, function)
 
@@ -100,7 +102,9 @@ def _call(
 ) -> Value:
     if any(isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in own_nodes(code.body)):
         return c.problem(f"{code.qualname} is a generator or a coroutine", node, "append to a list and return it")
-    if sum(frame.code.definition is code.definition for frame in c.frame.calls()) >= _MOST_CALLS:
+    inside = sum(frame.code.definition is code.definition for frame in c.frame.calls())
+    c.recursions += inside > 0
+    if inside >= _MOST_CALLS or c.recursions > _MOST_RECURSIONS:
         return c.problem(f"{code.qualname} calls itself without an end that is known", node, "write a loop")
     bound = _bind(c, code, defaults, args, kwargs, node)
     if bound is None:
@@ -221,6 +225,7 @@ def _marked(
     named: str,
 ) -> Value:
     """A function that stays a call of Python's, or raises when it is called."""
+    c.attributes.run([function])
     declared = function.__annotations__.get("return")
     kind = type_from_annotation(declared) if declared is not None and not isinstance(declared, str) else None
     if mark == "unused":

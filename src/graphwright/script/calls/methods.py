@@ -22,6 +22,7 @@ from graphwright.script.program.values import (
     ModuleRef,
     Reference,
     Value,
+    is_outside,
 )
 from graphwright.script.tensors import method_result, tensor_attribute
 from graphwright.script.types import (
@@ -63,6 +64,8 @@ def call_method(
     c: Context, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
 ) -> Value:
     """Compile the call of a method of a value."""
+    if is_outside(owner) and name not in _READING:
+        return c.changes_outside(owner, node)
     if isinstance(owner, Const) and owner.fixed and all(isinstance(arg, Const) for arg in args) and not kwargs:
         try:
             return wrap(c, getattr(owner.value, name)(*[arg.value for arg in args]), node)  # type: ignore[attr-defined]
@@ -80,6 +83,8 @@ def call_method(
     if odd is not None:
         return c.problem(f"{name!r} is given a function or a module", node, "give it plain values or tensors")
     kind = resolved(owner.type)
+    if kind is ANY or isinstance(kind, ObjectType):
+        c.attributes.run([getattr(kind.kind, name, None)] if isinstance(kind, ObjectType) else [])
     result = _result(c, kind, name, args, kwargs, node)
     if result is None:
         return BAD
@@ -87,6 +92,14 @@ def call_method(
         item = Display(tuple([(None, arg) for arg in args]), False)
         return c.make("call_method", "update", (owner, item), NONE, node)
     return c.make("call_method", name, (owner, *args), result, node, kwargs, named=named)
+
+
+# Methods of lists, dicts and sets that change nothing.
+_READING = frozenset({
+    *("copy", "count", "difference", "get", "index", "intersection", "isdisjoint", "issubset", "issuperset", "items"),
+    *("keys", "most_common", "symmetric_difference", "total", "union", "values"),
+    *("__contains__", "__getitem__", "__len__"),
+})  # fmt: skip
 
 
 def _known(c: Context, owner: Value, name: str, args: Sequence[Value]) -> Value | None:

@@ -13,9 +13,9 @@ from graphwright.runtime import GraphModule, graph_of, is_compiled
 from graphwright.script.calls.inlining import inline, modifier_of
 from graphwright.script.expressions.lookups import child, wrap
 from graphwright.script.program.frames import Scope
-from graphwright.script.program.values import Bound, Const, Group, ModuleRef, Value, constant
+from graphwright.script.program.values import Bound, Group, ModuleRef, Value, constant
 from graphwright.script.tensors import annotated_method_result
-from graphwright.script.types import ANY, TENSOR, TupleType, Type, optional
+from graphwright.script.types import ANY, NONE, TENSOR, OptionalType, TupleType, Type, optional, resolved
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
@@ -37,7 +37,9 @@ def call_module(
     forward: Any = module.__dict__.get("forward", getattr(type(module), "forward", None))
     is_whole = is_compiled(module) or isinstance(module, GraphModule) or modifier_of(forward) == "ignore"
     if is_whole or c.is_leaf(module, ref.path):
-        return c.make("call_module", ref.path, args, _result(module), node, kwargs, named=named)
+        return _whole(c, ref, args, kwargs, node, named, _result(module))
+    if _has_backward_hooks(module):  # which torch calls around the module's own call only
+        return _whole(c, ref, args, kwargs, node, named, annotated_method_result(type(module), "forward") or ANY)
     if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
         value = args[0]
         children = list(module._modules)
@@ -48,7 +50,8 @@ def call_module(
     if forward is nn.Module.forward:
         return c.problem(f"a {type(module).__name__} cannot be called", node, "call the modules in it")
     if _has_hooks(module):
-        return _with_hooks(c, ref, args, kwargs, node)
+        made = _compiled_with_hooks(c, ref, args, kwargs, node)
+        return made if made is not None else _whole(c, ref, args, kwargs, node, named, ANY)
     return _enter(c, ref, forward, args, kwargs, node)
 
 
@@ -67,25 +70,74 @@ def _enter(
     return inline(c, forward, [*own, *args], kwargs, node, scope)
 
 
+def _whole(
+    c: Context, ref: ModuleRef, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str, kind: Type
+) -> Value:
+    """Call a module as one node, which runs it with its hooks."""
+    module = ref.module
+    tables = [table for inside in module.modules() for table in _hook_tables(inside)]
+    hooks = [hook for table in tables for hook in table.values()]
+    own = [type(inside).forward for inside in module.modules() if not _is_of_torch(type(inside))]
+    if hooks or own:
+        c.attributes.run([*hooks, *own])
+    return c.make("call_module", ref.path, args, kind, node, kwargs, named=named)
+
+
+def _is_of_torch(kind: type) -> bool:
+    return kind.__module__.startswith("torch.nn.")
+
+
+def _hook_tables(module: nn.Module) -> tuple[dict[int, Any], ...]:
+    return module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks
+
+
 def _has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _has_backward_hooks(module: nn.Module) -> bool:
+    return bool(module._backward_hooks or module._backward_pre_hooks)
+
+
+def _compiled_with_hooks(
+    c: Context, ref: ModuleRef, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """Compile a module and the hooks that are registered on it; None, with nothing written, where that cannot be."""
+    module, graph = ref.module, c.body.graph
+    special = module._forward_hooks_with_kwargs, module._forward_pre_hooks_with_kwargs
+    if any(special) or module._forward_hooks_always_called:
+        return None
+    problems, before, calls = len(c.problems), set(graph.nodes), c.calls_of[ref.path]
+    result = _with_hooks(c, ref, args, kwargs, node)
+    if len(c.problems) == problems:
+        return result
+    del c.problems[problems:]
+    c.calls_of[ref.path] = calls
+    for made in [made for made in reversed(graph.nodes) if made not in before and made.op != "placeholder"]:
+        graph.erase_node(made)
+    return None
 
 
 def _with_hooks(c: Context, ref: ModuleRef, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Value:
     """Call a module with the hooks that are registered on it, as torch calls them."""
     module = ref.module
-    if module._forward_hooks_with_kwargs or module._forward_pre_hooks_with_kwargs:
-        return c.problem(f"hooks of {ref.path!r} take keyword arguments", node, "register them without with_kwargs")
     for hook in module._forward_pre_hooks.values():
         changed = c.parts.call(c, wrap(c, hook, node, "hook"), [ref, Group(tuple(args))], {}, node)
-        if not (isinstance(changed, Const) and changed.value is None):
+        if not _is_nothing(changed):
             args = list(changed.items) if isinstance(changed, Group) else [changed]
     result = _enter(c, ref, module.__dict__.get("forward", type(module).forward), args, kwargs, node)
     for hook in module._forward_hooks.values():
         changed = c.parts.call(c, wrap(c, hook, node, "hook"), [ref, Group(tuple(args)), result], {}, node)
-        if not (isinstance(changed, Const) and changed.value is None):
+        if not _is_nothing(changed):
+            if isinstance(resolved(changed.type), OptionalType) or resolved(changed.type) is ANY:
+                return c.problem("whether this hook returns None is not known before a run", node)
             result = changed
     return result
+
+
+def _is_nothing(value: Value) -> bool:
+    """Tell whether a hook returns None: nothing is changed."""
+    return resolved(value.type) == NONE
 
 
 def _result(module: nn.Module) -> Type:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import attribute
@@ -114,8 +115,31 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         if {list, tuple} <= set(classes):
             return constant(True, True)  # sizes and what torch's functions give are tuples, which no type tells
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    c.take_for_granted(value)
-    return constant(any(_is_of(kind, each) for each in wanted), True)
+    if kind is TENSOR and any(isinstance(each, type) and _is_special_tensor(each) for each in classes):
+        if _is_parameter(c, value):
+            return constant(any(isinstance(each, type) and issubclass(nn.Parameter, each) for each in classes), True)
+        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+    answer = any(_is_of(kind, each) for each in wanted)
+    question = (value, tuple(classes) if len(classes) > 1 else classes[0])
+    if isinstance(kind, ObjectType) and not answer:  # it may be of a class that inherits from the declared one
+        return c.function(isinstance, question, BOOL, node)
+    c.take_for_granted(value, isinstance, question, answer, node)
+    return constant(answer, True)
+
+
+def _is_special_tensor(kind: type) -> bool:
+    """Tell whether some tensors are of a class, and others are not."""
+    return kind is not torch.Tensor and (issubclass(kind, torch.Tensor) or type(kind) is not type)
+
+
+def _is_parameter(c: Context, value: Value) -> bool:
+    """Tell whether a value is a parameter of a module of the program, which nobody writes."""
+    node = value.node if isinstance(value, Runtime) else None
+    if node is None or node.op != "get_attr" or c.root is None:
+        return False
+    path, _, name = str(node.target).rpartition(".")
+    module = next((module for module in c.root.modules() if c.paths.get(id(module)) == path), None)
+    return module is not None and name in module._parameters and not c.attributes.is_written(module, name)
 
 
 def _plain_classes(classes: list[Any]) -> list[type]:
@@ -154,12 +178,17 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
     if not isinstance(name, Const) or not isinstance(name.value, str):
         return c.problem("hasattr needs the name of an attribute", node, "write the name out")
     if isinstance(owner, ModuleRef):
-        return constant(hasattr(owner.module, name.value), True)
+        has = hasattr(owner.module, name.value)
+        if not has and c.attributes.is_written(owner.module, name.value):
+            return c.problem(f"whether {name.value!r} is set yet, only a run knows", node, "set it in __init__")
+        if not has:
+            c.attributes.fold(owner.module, name.value)
+        return constant(has, True)
     if isinstance(owner, Reference | Instance | Const):
         return constant(hasattr(owner.value, name.value), True)
     kind = resolved(owner.type)
-    if kind is TENSOR:
-        return constant(hasattr(torch.Tensor, name.value), True)
+    if kind is TENSOR and hasattr(torch.Tensor, name.value):
+        return constant(True, True)
     if isinstance(kind, TupleType):
         return constant(name.value in kind.names or hasattr(tuple, name.value), True)
     return c.function(hasattr, (owner, name), BOOL, node, named)
@@ -174,6 +203,8 @@ def _getattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
         found = _hasattr(c, args[:2], {}, node, "")
         if isinstance(found, Const) and not found.value:
             return args[2]
+        if isinstance(found, Runtime):
+            return c.function(getattr, args, ANY, node, named)
     return attribute(c, args[0], args[1].value, node, named)
 
 

@@ -127,7 +127,7 @@ def is_none(c: Context, value: Value, node: ast.expr, at: ast.AST, negated: bool
     if isinstance(value, Runtime) and kind is ANY:
         return c.function(operator.is_not if negated else operator.is_, (value, None), BOOL, at), ({}, {})
     if not isinstance(value, Runtime) or not isinstance(kind, OptionalType):
-        c.take_for_granted(value)
+        c.take_for_granted(value, operator.is_, (value, None), False, at)
         return constant(negated, True), ({}, {})
     made = c.function(operator.is_not if negated else operator.is_, (value, None), BOOL, at)
     name = node.id if isinstance(node, ast.Name) else node.target.id if isinstance(node, ast.NamedExpr) else ""

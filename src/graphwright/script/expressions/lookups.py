@@ -178,9 +178,15 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
     if kind in (torch.finfo, torch.iinfo):
         return _read(c, owner, name, FLOAT if kind is torch.finfo else INT, node, named)
     static = inspect.getattr_static(kind, name, None)
+    is_property = isinstance(static, property) and kind.__module__.partition(".")[0] != "torch"
+    if isinstance(static, types.FunctionType) or is_property:
+        if _is_open(kind) and not _is_made_here(owner, kind):  # Python finds what the object has
+            return _read(c, owner, name, ANY, node, named) if is_property else Bound(owner, name)
+        if not _is_made_here(owner, kind):
+            c.take_class(owner, kind, node)
     if isinstance(static, types.FunctionType):
         return Bound(owner, static)
-    if isinstance(static, property) and static.fget is not None and kind.__module__.partition(".")[0] != "torch":
+    if isinstance(static, property) and static.fget is not None and is_property:
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)
     try:
         fields = fields_of(kind) if hasattr(kind, "__dataclass_fields__") else _annotated(kind)
@@ -189,6 +195,17 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
     if callable(static):
         return Bound(owner, name)
     return _read(c, owner, name, fields.get(name, ANY), node, named)
+
+
+def _is_open(kind: type) -> bool:
+    """Tell whether an object that is declared as one of a class may well be of another, which inherits from it."""
+    is_interface = getattr(kind, "_is_protocol", False) or hasattr(kind, "__torch_script_interface__")
+    return is_interface or inspect.isabstract(kind) or bool(type.__subclasses__(kind))
+
+
+def _is_made_here(value: Runtime, kind: type) -> bool:
+    """Tell whether the program makes an object itself: its class is known."""
+    return value.node.op == "call_function" and value.node.target is kind
 
 
 def _annotated(kind: type) -> dict[str, Type]:
@@ -206,9 +223,10 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
     module, path = owner.module, c.path_of(owner, name)
     for table in (module._parameters, module._buffers):
         if name in table:
-            if table[name] is None and name not in c.written(module):
+            if table[name] is None and not c.attributes.is_written(module, name):
+                c.take_attribute(owner, name, None, node)
                 return constant(None, fixed=True)
-            kind = TENSOR if table[name] is not None else optional(TENSOR)
+            kind = c.attributes.read(module, name, NONE if table[name] is None else TENSOR)
             return c.make("get_attr", path, (), kind, node, name=named or name)
     if name in module._modules:
         inside = module._modules[name]
@@ -238,17 +256,19 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
     """A plain attribute: a constant, unless a method assigns it or it is a container, which others may change."""
     path = c.path_of(owner, name)
     declared = inspect.get_annotations(type(owner.module)).get(name)
+    is_written = c.attributes.is_written(owner.module, name)
     if isinstance(value, torch.Tensor):
-        return c.make("get_attr", path, (), TENSOR, node, name=named or name)
-    is_mutable = isinstance(value, list | dict | set) and is_plain(value)
-    if is_plain(value) and (is_mutable or name in c.written(owner.module)):
-        kind = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
-        if kind is None:
-            kind = type_of_constant(value)
-            kind = optional(TENSOR) if kind is NONE else kind
+        kind = c.attributes.read(owner.module, name, TENSOR)
         return c.make("get_attr", path, (), kind, node, name=named or name)
-    if name in c.written(owner.module) and not inspect.isroutine(value):
+    is_mutable = isinstance(value, list | dict | set) and is_plain(value)
+    if is_plain(value) and (is_mutable or is_written):
+        wanted = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
+        kind = c.attributes.read(owner.module, name, type_of_constant(value) if wanted is None else wanted)
+        return c.make("get_attr", path, (), kind, node, name=named or name)
+    if is_written and not inspect.isroutine(value):
         return c.make("get_attr", path, (), ANY, node, name=named or name)
+    if is_plain(value):
+        c.take_attribute(owner, name, value, node)
     return wrap(c, value, node, name)
 
 

@@ -3,7 +3,8 @@
 Read values.py first.
 
     context.py           what all parts of the compiler share, and the interface by which they call each other
-    attribute_writes.py  which attributes a program writes
+    attributes.py        attributes of modules: constants, or variables, which the program writes
+    attribute_writes.py  which attributes the methods of classes write
     bodies.py            the graphs that are written: the program's own, and those inside it
     frames.py            the functions that are being compiled, and the call of each that is under way
     values.py            what an expression stands for

@@ -18,7 +18,8 @@ from torch import nn
 from graphwright.errors import Problem
 from graphwright.ir import Node
 from graphwright.ops import raise_error
-from graphwright.script.program.attribute_writes import Written
+from graphwright.runtime import expect, expect_kinds, expect_state
+from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure, Code, Frame
 from graphwright.script.program.values import (
@@ -33,7 +34,19 @@ from graphwright.script.program.values import (
     Runtime,
     Value,
 )
-from graphwright.script.types import ANY, NONE, TENSOR, ListType, TupleType, Type, resolved
+from graphwright.script.types import (
+    ANY,
+    BOOL,
+    NONE,
+    TENSOR,
+    ListType,
+    ObjectType,
+    TupleType,
+    Type,
+    class_of,
+    is_number,
+    resolved,
+)
 
 __all__ = ["Context", "Kinds", "Parts"]
 
@@ -93,32 +106,47 @@ class Context:
         parts: Parts,
         root: nn.Module | None,
         is_leaf: Callable[[nn.Module, str], bool],
-        entries: Sequence[str] = (),
+        attributes: Attributes,
     ) -> None:
         self.parts = parts
         self.root = root
         self.is_leaf = is_leaf
         self.paths = {} if root is None else {id(module): path for path, module in root.named_modules()}
-        modules = [] if root is None else root.modules()
-        self._written = Written([type(module) for module in modules], [*entries, "forward"])
+        self.attributes = attributes
+        self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
         self.problems: list[Problem] = []
         self.body = Body()
         self.frame: Frame
         self._closures: dict[int, Code] = {}
         self.constants: dict[str, Any] = {}
         self.calls_of: Counter[str] = Counter()
+        self.classes: set[tuple[Node, type]] = set()  # that were checked of values
+        self.numbers: dict[str, Type] = {}  # parameters of the program that are numbers
         self.checked: dict[str, Type] = {}  # parameters of the program whose type decided something
         self.named: tuple[ast.expr, str] | None = None  # the right side of an assignment, and the variable on its left
 
         self.ranges_around = 0  # how many loops over known ranges are being compiled
         self.before_list: Node | None = None  # where the list that a comprehension makes comes
         self.catching: list[tuple[type[BaseException], ...]] = []  # what the `try` statements around catch
+        self.recursions = 0  # how many calls of functions inside themselves were compiled
         self.has_raised = False  # an expression that is known to raise what one of them catches has been compiled
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
 
-    def written(self, module: nn.Module) -> frozenset[str]:
-        """The attributes of a module that the program assigns."""
-        return self._written.by(type(module))
+    def changes_outside(self, value: Value, at: ast.AST) -> Bad:
+        """Note that the program changes a container that it has not made."""
+        kind = type(getattr(value, "value", None)).__name__
+        what = f"this changes a {kind} from outside of the program"
+        return self.problem(what, at, "keep it in a module: self.log = []")
+
+    def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
+        """Take a plain attribute of a module, which the program does not write, for a constant: that is checked."""
+        self.attributes.fold(owner.module, name)
+        path = self.path_of(owner, name)
+        if not self.attributes.has_opaque:
+            self.constant_attributes[path] = value
+        elif value == value:
+            now = self.make("get_attr", path, (), ANY, at, name=name)
+            self.function(expect_state, (self.frame.place(), (f"the attribute {path!r}", now, value)), NONE, at)
 
     def code_of_closure(self, closure: Closure) -> Code:
         """The source of a function inside a function."""
@@ -155,10 +183,37 @@ class Context:
             self.problems.append(found)
         return BAD
 
-    def take_for_granted(self, value: Value) -> None:
-        """Have the program check that an argument is of its type, which has decided something."""
-        if isinstance(value, Runtime) and value.node.op == "placeholder" and self.is_input(value.node):
+    def take_for_granted(
+        self, value: Value, question: Callable[..., Any], args: Sequence[Any], answer: bool, at: ast.AST
+    ) -> None:
+        """Have the program check that an argument is of its type, which has answered a question about it.
+
+        A number that is made of others is of the type that follows from theirs.
+        """
+        if not isinstance(value, Runtime):
+            return
+        if value.node.op != "placeholder" or not self.is_input(value.node):
+            if is_number(value.kind):
+                self.checked.update(self.numbers)
+        elif class_of(value.kind) is not None:
             self.checked[str(value.node.target)] = value.kind
+        else:
+            self.take_answer(question, args, answer, at)
+
+    def take_class(self, value: Runtime, kind: type, at: ast.AST) -> None:
+        """Have the program check that an object is of a class, none that inherits from it, whose code is compiled."""
+        if value.node.op == "placeholder" and self.is_input(value.node):
+            self.checked[str(value.node.target)] = ObjectType(kind)
+            return
+        node = self.body.lift(value.node)
+        if (node, kind) not in self.classes:
+            self.classes.add((node, kind))
+            self.make("call_function", expect_kinds, (self.frame.place(),), NONE, at, {node.name: (value, kind)})
+
+    def take_answer(self, question: Callable[..., Any], args: Sequence[Any], answer: bool, at: ast.AST) -> None:
+        """Have the program check the answer to a question about an argument, which its declared type has given."""
+        asked = self.function(question, args, BOOL, at)
+        self.function(expect, (asked, answer, self.frame.place()), NONE, at)
 
     def is_input(self, node: Node) -> bool:
         """Tell whether a node is a parameter of the program."""

@@ -7,10 +7,10 @@ import builtins
 import dataclasses
 import os
 import typing
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
-from graphwright.capture import Source, source_of
+from graphwright.capture import Source, definition_of, source_of
 from graphwright.ir import Origin
 from graphwright.script.program.flow import Liveness, assigned
 from graphwright.script.program.values import Runtime, Value
@@ -70,15 +70,10 @@ class Outside:
 
 
 def code_of(function: FunctionType) -> Code | None:
-    """The source of a function; None where there is none, or more than one function that it may be."""
+    """The source of a function; None where none compiles to the code that it runs."""
     code = function.__code__
-    found = [
-        node
-        for node in source_of(code.co_filename).definitions.get((code.co_name, code.co_firstlineno), ())
-        if _names(node) == code.co_varnames[: len(_names(node))]
-        and (isinstance(node, ast.FunctionDef) or _fits(node, code))
-    ]
-    if len(found) != 1:
+    definition = definition_of(code)
+    if definition is None:
         return None
     cells = {
         name: cell.cell_contents
@@ -86,26 +81,7 @@ def code_of(function: FunctionType) -> Code | None:
         if _is_set(cell)
     }
     qualname = getattr(code, "co_qualname", function.__qualname__)
-    return Code(found[0], code.co_filename, qualname, Outside(cells, function.__globals__))
-
-
-def _names(node: ast.FunctionDef | ast.Lambda) -> tuple[str, ...]:
-    args = node.args
-    starred = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
-    return tuple([arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, *starred)])
-
-
-def _fits(node: ast.Lambda, code: CodeType) -> bool:
-    """Tell whether the instructions of a code object lie inside a lambda: several may stand on one line."""
-    if not hasattr(code, "co_positions"):
-        return True
-    body = node.body
-    start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
-    return all(
-        start <= (line, column) and (end_line, end_column) <= end
-        for line, end_line, column, end_column in code.co_positions()
-        if line is not None and column is not None and (column, end_column) != (0, 0)
-    )
+    return Code(definition, code.co_filename, qualname, Outside(cells, function.__globals__))
 
 
 def _is_set(cell: Any) -> bool:

@@ -6,6 +6,7 @@ now. Tuples are taken apart and put together without a node.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from graphwright.script.types import ANY, DictType, ListType, ObjectType, TupleT
 
 __all__ = [
     "BAD", "Bad", "Bound", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
-    "Unbound", "Value", "common_type", "constant",
+    "Unbound", "Value", "common_type", "constant", "is_outside",
 ]  # fmt: skip
 
 
@@ -157,3 +158,11 @@ class Bad(Value):
 
 
 BAD = Bad()
+
+
+def is_outside(value: Value) -> bool:
+    """Tell whether a value is a list, dict or set that the program has not made itself: a global, a default."""
+    return isinstance(value, Const) and value.fixed and isinstance(value.value, _CHANGEABLE)
+
+
+_CHANGEABLE = (list, dict, set, collections.deque)

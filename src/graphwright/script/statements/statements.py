@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from torch import nn
 
 from graphwright.ops import enter_context, exit_context, raise_error, unpack, write_attribute
 from graphwright.script.annotations import type_from_annotation
@@ -15,6 +18,7 @@ from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
     Bad,
+    Bound,
     Const,
     Display,
     Group,
@@ -24,6 +28,7 @@ from graphwright.script.program.values import (
     Runtime,
     Value,
     constant,
+    is_outside,
 )
 from graphwright.script.statements.attempts import try_statement
 from graphwright.script.statements.branches import branch, continue_unless_left
@@ -326,7 +331,11 @@ def with_type(c: Context, value: Value, wanted: Type, at: ast.AST) -> Value:
 def _augmented(c: Context, node: ast.AugAssign) -> None:
     reading = copy.copy(node.target)
     reading.ctx = ast.Load()
-    value = c.parts.augmented(c, node, c.expression(reading))
+    left = c.expression(reading)
+    if is_outside(left):
+        c.changes_outside(left, node)
+        return
+    value = c.parts.augmented(c, node, left)
     if isinstance(node.target, ast.Attribute) and isinstance(value, Runtime) and _is_in_place(value):
         return  # the tensor itself was changed
     assign(c, node.target, value, node)
@@ -429,6 +438,16 @@ def _assign_attribute(c: Context, target: ast.Attribute, value: Value) -> None:
     if isinstance(owner, Bad) or isinstance(value, Bad):
         return
     if isinstance(owner, ModuleRef):
+        static = inspect.getattr_static(type(owner.module), target.attr, None)
+        if isinstance(static, property) and static.fset is not None:
+            c.parts.call(c, Bound(owner, static.fset), [value], {}, target)
+            return
+        if hasattr(type(static), "__set__"):
+            c.problem(f"{target.attr!r} is a descriptor, whose setter cannot be scripted", target, "set the attribute")
+            return
+        if type(owner.module).__setattr__ is not nn.Module.__setattr__:
+            c.attributes.run([type(owner.module).__setattr__])
+        c.attributes.write(owner.module, target.attr, value.type)
         c.function(write_attribute, (c.path_of(owner, target.attr), value), NONE, target)
     elif (
         isinstance(owner, Runtime)
@@ -446,6 +465,9 @@ def _assign_item(c: Context, target: ast.Subscript, value: Value) -> None:
     if any(isinstance(part, Bad) for part in (owner, key, value)):
         return
     kind = resolved(owner.type)
+    if is_outside(owner):
+        c.changes_outside(owner, target)
+        return
     if isinstance(owner, Group) or kind is STR:
         c.problem(
             f"the items of a {'tuple' if isinstance(owner, Group) else 'str'} cannot be assigned", target, "use a list"
@@ -463,7 +485,11 @@ def _delete(c: Context, node: ast.Delete) -> None:
         if isinstance(target, ast.Name):
             c.frame.names.pop(target.id, None)
         elif isinstance(target, ast.Subscript):
-            c.function(operator.delitem, (c.expression(target.value), c.parts.key(c, target.slice)), NONE, target)
+            owner = c.expression(target.value)
+            if is_outside(owner):
+                c.changes_outside(owner, target)
+                continue
+            c.function(operator.delitem, (owner, c.parts.key(c, target.slice)), NONE, target)
         else:
             c.problem("an attribute cannot be deleted", target, "set it to None")
 

@@ -1,0 +1,149 @@
+"""What a program asks of a tensor's gradient: `x.requires_grad`, `x.is_leaf`, `x.grad is None`, `x.grad_fn`.
+
+It changes from one call to the next: parameters are frozen, evaluation takes no gradients. So it is read where it is
+asked, as a number of the run, and what it decides becomes a branch. What torch's own Python asks is not read by the
+program: it chooses between ways that give the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.conversion.conversion import compares_with_flag, is_converted
+from graphwright.capture.numbers.keys import is_fixed
+from graphwright.capture.proxies.object_proxy import ObjectProxy
+from graphwright.capture.source.origins import is_internal, is_ours, user_frame
+from graphwright.capture.state.running import refusal
+from graphwright.capture.state.symbols import UNKNOWN, as_number
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["is_asked_by_program", "is_read_at_the_call", "on_any_way", "read_at_the_call", "read_mode"]
+
+_ATTRIBUTES = frozenset({"requires_grad", "is_leaf", "retains_grad", "_version", "output_nr"})
+_METHODS = frozenset({"is_inference"})
+_MAY_BE_NONE = frozenset({"grad", "grad_fn"})
+_ALL = _ATTRIBUTES | _METHODS | _MAY_BE_NONE
+# Of these, two reads of a tensor that is not written to between them give the same.
+_LASTS = frozenset({"requires_grad", "is_leaf", "is_inference", "grad_fn"})
+_WANT_GRADIENT = frozenset({"retain_grad", "register_hook", "register_post_accumulate_grad_hook"})
+_LAYERS = os.path.dirname(nn.modules.__file__)
+
+
+class _Backward:
+    """Stands for the example's `grad_fn`: that there is one is known, what it is follows from what came before."""
+
+    def __init__(self, recorder: TypedCapture) -> None:
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        raise refusal(
+            CaptureError(
+                f"the program looks into how a tensor was computed: grad_fn.{name}",
+                at=self._recorder.where(),
+                fix="ask whether it is None only, or make the function that looks a leaf: leaf_functions=[...]",
+            )
+        )
+
+
+def is_asked_by_program(frame: FrameType | None) -> bool:
+    """Tell whether the code that asks is the program's, rather than torch's own for its layers and functions."""
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    filename = frame.f_code.co_filename
+    return not is_internal(filename) and not filename.startswith(_LAYERS)
+
+
+def is_read_at_the_call(name: str) -> bool:
+    """Tell whether the program asks for something of this name that changes from call to call."""
+    return name in _ALL and is_asked_by_program(sys._getframe(2))
+
+
+def read_at_the_call(recorder: TypedCapture, name: str, tensor: torch.Tensor) -> Any:
+    """What a call finds there: a number of the program, or a tensor that may be None."""
+    if name in _METHODS:
+        node = recorder.node("call_method", name, (recorder.argument(tensor),), {}, name)
+    else:
+        node = recorder.node("call_function", getattr, (recorder.argument(tensor), name), {}, name)
+    with torch._C.DisableTorchFunction():
+        value = getattr(recorder.example(tensor), name)
+        value = value() if name in _METHODS else value
+    if name == "grad":
+        return _gradient(recorder, tensor, node, value)
+    key = None
+    if name in _LASTS and isinstance(tensor, TensorProxy):
+        key = name, id(tensor), *recorder.writes.stamp(tensor)
+    if name == "grad_fn":
+        return (
+            None if _is_none(recorder, node, value is None, key) else ObjectProxy(recorder, _Backward(recorder), node)
+        )
+    recorder.keep.append(tensor)  # known by its id
+    return _number(recorder, node, value, key)
+
+
+def read_mode(recorder: TypedCapture, function: Callable[..., bool], value: bool) -> Any:
+    """What a function of torch says of a mode, as a number of the program."""
+    return _number(recorder, recorder.node("call_function", function, (), {}, function.__name__), value)
+
+
+def _number(recorder: TypedCapture, node: Node, value: Any, key: Any = None) -> Any:
+    """The number of the program that a node reads; one that was a key in an earlier pass is the example's."""
+    recorder.keep.append(node)  # known by its id
+    frame = user_frame(sys._getframe(1))
+    if frame is not None and compares_with_flag(frame.f_code):
+        recorder.questions.staging.stage(frame)
+    number = as_number(recorder.numbers.input_symbol(node, value))
+    number.node.site = recorder.site()
+    number.node.key = key or number.node.key
+    return recorder.questions.guards.guard(number.node) if is_fixed(recorder, number.node) else number
+
+
+def on_any_way(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of Tensor, to be run on examples: one that wants a gradient, on a way that the example does not take."""
+    return functools.partial(_wanting_gradient, function) if name in _WANT_GRADIENT else function
+
+
+def _wanting_gradient(function: Callable[..., Any], example: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    taken = example if example.requires_grad else example.detach().requires_grad_()
+    return function(taken, *args, **kwargs)
+
+
+def _gradient(recorder: TypedCapture, tensor: torch.Tensor, node: Node, example: torch.Tensor | None) -> Any:
+    """The gradient of a tensor: None, or one like it. Who asks does so through the runtime, or the program forks."""
+    questions, frame = recorder.questions, user_frame(sys._getframe(1))
+    questions.staging.stage(frame)
+    place = questions.place()
+    way = None if place is None else (*place, "grad")
+    hint = UNKNOWN if recorder.examples.is_real else example is None
+    forks = way is None or way in recorder.plan.ways or frame is None or not is_converted(frame.f_code)
+    if forks and _is_none(recorder, node, hint):
+        return None
+    proxy = TensorProxy.make(recorder, recorder.examples.like(recorder.example(tensor).detach()), node)
+    if not forks:
+        proxy.optional, proxy.is_none = way, None if hint is UNKNOWN else hint
+        questions.optionals.note()
+    return proxy
+
+
+def _is_none(recorder: TypedCapture, node: Node, hint: Any, key: Any = None) -> bool:
+    """Tell whether a node gives None in a call: the program goes both ways."""
+    asked = recorder.node("call_function", operator.is_, (node, None), {}, "is_none")
+    recorder.keep.append(asked)  # known by its id
+    symbol = recorder.numbers.of_node(asked, hint, bool).node
+    symbol.key, symbol.is_data = key or symbol.key, hint is UNKNOWN
+    return bool(recorder.questions.decide(symbol))

@@ -1,0 +1,177 @@
+"""What a program asks of torch's modes: `torch.is_grad_enabled()`, `torch.get_autocast_dtype("cpu")`.
+
+No function mode sees these questions. So while a program is captured, other functions stand under these names, which
+ask the capture of this thread where the program asks, and torch itself where anybody else does. What changes from one
+call to the next is read where it is asked; what dtypes follow from is taken for granted, and checked as a call starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.calls.gradients import is_asked_by_program, read_mode
+from graphwright.capture.source.origins import is_internal
+from graphwright.capture.state.regions import first_operation
+from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import symbol_of
+from graphwright.ir import Node
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture, TypedCapture
+
+__all__ = ["MODES", "mode_asked", "stand_ins", "take_mode"]
+
+
+def _grad_mode(recorder: TypedCapture, function: Callable[..., Any]) -> Any:
+    return recorder.ambient.read_grad_mode(function)
+
+
+def _inference_mode(recorder: TypedCapture, function: Callable[..., Any]) -> Any:
+    recorder.ambient.notice()
+    is_known = recorder.ambient.is_inside("inference")
+    return function() if is_known else read_mode(recorder, function, function())
+
+
+def _autocast(recorder: TypedCapture, function: Callable[..., Any], device: str = "") -> Any:
+    """What autocast does for a kind of device, which regions of the program's own decide."""
+    args = (device,) if device else ()
+    name = device or ("cpu" if "cpu" in function.__name__ else "cuda")
+    if not recorder.ambient.is_inside("autocast", name):
+        take_mode(recorder, function, args)
+    return function(*args)
+
+
+def _default_dtype(recorder: TypedCapture, function: Callable[..., Any]) -> Any:
+    take_mode(recorder, function, ())
+    return function()
+
+
+_ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.is_grad_enabled: _grad_mode, torch.is_inference_mode_enabled: _inference_mode,
+    torch.is_autocast_enabled: _autocast, torch.is_autocast_cpu_enabled: _autocast,
+    torch.get_autocast_dtype: _autocast, torch.get_autocast_cpu_dtype: _autocast,
+    torch.get_autocast_gpu_dtype: _autocast, torch.get_default_dtype: _default_dtype,
+}  # fmt: skip
+_DTYPE = torch.get_autocast_dtype
+_MAKES_AUTOCAST = torch.autocast.__init__.__code__
+
+
+def _is_default_dtype(frame: FrameType, function: Callable[..., Any]) -> bool:
+    """Tell whether a context of autocast is being made that is given no dtype."""
+    return frame.f_code is _MAKES_AUTOCAST and function is _DTYPE
+
+
+def mode_asked(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The answer to a question for one of torch's modes; NotImplemented where torch itself is to give it."""
+    capture = recorder.typed
+    if capture is None or capture.pending is not None or capture.examples.is_running or kwargs:
+        return NotImplemented
+    torchs = _ASKED[function]
+    return _ANSWERS[torchs](capture, torchs, *args)
+
+
+def take_mode(recorder: TypedCapture, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Take what a function of torch says of a mode for granted: that it is so is checked when a call starts."""
+
+    def make() -> Node:
+        graph = recorder.root.graph
+        first = first_operation(graph)
+        with graph.inserting_before(first) if first is not None else graph.inserting_after():
+            return graph.call_function(function, args)
+
+    text = f"torch.{function.__name__}({', '.join(map(repr, args))})"
+    is_enabled = function is torch.is_autocast_enabled and args  # which dtypes may follow from, too
+    recorder.ledger.take(f"autocast_{args[0]}" if is_enabled else text, function(*args), make, text)
+
+
+def _standing(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        recorder, frame = running(), sys._getframe(1)
+        if recorder is None:
+            return function(*args, **kwargs)
+        if is_internal(frame.f_code.co_filename) or not is_asked_by_program(frame):
+            if recorder.typed is not None and _is_default_dtype(frame, function):
+                recorder.typed.ambient.made_without_dtype(frame.f_locals["self"])
+            return function(*args, **kwargs)
+        answer = mode_asked(recorder, ask, args, kwargs)
+        return function(*args, **kwargs) if answer is NotImplemented else answer
+
+    return ask
+
+
+def _set_grad_enabled(enabled: Any) -> None:
+    """`torch._C._set_grad_enabled`, also of a number that only a run knows, which C++ does not take."""
+    recorder, symbol = running(), symbol_of(enabled)
+    if recorder is not None and recorder.typed is not None and symbol is not None:
+        recorder.typed.ambient.flag, enabled = enabled, bool(symbol.sample)
+    _SET_GRAD_ENABLED(enabled)
+
+
+def _inference_mode_of(enabled: Any) -> Any:
+    """`torch._C._InferenceMode`: a context, which is a region where the program enters it."""
+    recorder = running()
+    if recorder is None or recorder.typed is None or recorder.pending is not None or not _is_program_running():
+        return _INFERENCE_MODE(enabled)
+    return recorder.typed.ambient.inference_mode(enabled)
+
+
+def _is_program_running() -> bool:
+    """Tell whether operations come to the capture: not while one is being recorded, or run on examples."""
+    is_on = torch._C._get_torch_function_state() == _ENABLED  # type: ignore[attr-defined]
+    return is_on and torch._C._len_torch_function_stack() > 0
+
+
+_ENABLED = torch._C._TorchFunctionState.ENABLED  # type: ignore[attr-defined]
+_SET_GRAD_ENABLED, _INFERENCE_MODE = torch._C._set_grad_enabled, torch._C._InferenceMode
+_STANDING = {function: _standing(function) for function in _ANSWERS}
+_TORCHS = (
+    *[(vars(torch), function.__name__, standing) for function, standing in _STANDING.items()],
+    (vars(torch._C), "_set_grad_enabled", _set_grad_enabled), (vars(torch._C), "_InferenceMode", _inference_mode_of),
+)  # fmt: skip
+# What may be called is torch's own function, where the program has it under a name of its own, or what stands for it.
+_ASKED = {asked: function for function, standing in _STANDING.items() for asked in (function, standing)}
+MODES = tuple(_ASKED)
+
+
+class _OtherNames:
+    """Where the modules of this process have such a function under a name of their own: `from torch import ...`."""
+
+    def __init__(self) -> None:
+        self._looked_at: set[str] = set()
+        self._count = 0
+        self._found: list[StandIn] = []
+
+    def all(self) -> list[StandIn]:
+        """Look at the modules that were imported since the last time: about 10 ms for two thousand of them."""
+        if len(sys.modules) != self._count:
+            self._count = len(sys.modules)
+            for name, module in list(sys.modules.items()):
+                if name not in self._looked_at and name != "__main__":
+                    self._looked_at.add(name)
+                    is_program = name.partition(".")[0] not in _LIBRARIES
+                    self._found += _found_in(getattr(module, "__dict__", None) or {}) if is_program else []
+        return [(names, name, standing) for names, name, standing in self._found if names.get(name) is _ASKED[standing]]
+
+
+_LIBRARIES = ("torch", __name__.partition(".")[0])
+StandIn = tuple[dict[str, Any], str, Any]
+_OTHERS = _OtherNames()
+
+
+def _found_in(names: dict[str, Any]) -> list[StandIn]:
+    held = [(name, value) for name, value in list(names.items()) if type(value) is BuiltinFunctionType]
+    return [(names, name, _STANDING[value]) for name, value in held if value in _STANDING]
+
+
+def stand_ins(function: Any) -> list[StandIn]:
+    """What stands where while a function is captured: (global variables, name, what stands there)."""
+    spaces = vars(sys.modules["__main__"]), getattr(getattr(function, "__func__", function), "__globals__", {})
+    own = [entry for space in {id(space): space for space in spaces}.values() for entry in _found_in(space)]
+    return [*_TORCHS, *_OTHERS.all(), *own]

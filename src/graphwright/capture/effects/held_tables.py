@@ -1,0 +1,104 @@
+"""What containers and objects hold, as one table for each: by key, by place, or by the name of an attribute."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from typing import Any
+
+from graphwright.capture.effects.variables import Variables
+from graphwright.capture.proxies.objects import is_object, is_plain_object
+from graphwright.ops import set_attribute
+from graphwright.runtime import attributes_of
+
+__all__ = ["Field", "Hidden", "held_by", "is_state", "put", "put_back", "reads_plainly", "sets_plainly"]
+
+_FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
+
+
+class Field(str):
+    """The name of an attribute, as the step from an object to what it holds."""
+
+
+class Hidden(Field):
+    """The name of an attribute that the class of the object answers in its own way."""
+
+
+def is_state(value: Any) -> bool:
+    """Tell whether a value is an object whose attributes are state of the program that holds it."""
+    kind = type(value)
+    if kind.__module__.startswith("graphwright.") or isinstance(value, _FOREIGN):
+        return False
+    return is_object(value)
+
+
+def held_by(container: Any) -> dict[Any, Any]:
+    """What a container or object holds.
+
+    >>> held_by([3, 4]), held_by({"a"})
+    ({0: 3, 1: 4}, {'a': True})
+    """
+    if isinstance(container, dict):
+        return container
+    if isinstance(container, Variables):
+        return container.read()
+    if isinstance(container, set):
+        return dict.fromkeys(container, True)
+    if isinstance(container, list | collections.deque):
+        return dict(enumerate(container))
+    return {Field(name): value for name, value in attributes_of(container).items()}
+
+
+def put(container: Any, key: Any, value: Any) -> None:
+    """Have a list, dict or object hold a value; sets, deques and tuples keep theirs."""
+    if isinstance(key, Field):
+        set_attribute(container, str(key), value)
+    elif type(container) in (list, dict, Variables):
+        container[key] = value
+
+
+def put_back(container: Any, held: dict[Any, Any]) -> None:
+    """Have a container or object hold what it held before."""
+    now = held_by(container)
+    if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
+        return
+    if isinstance(container, dict):
+        dict.clear(container)
+        dict.update(container, held)
+    elif isinstance(container, set):
+        container.clear()
+        container.update(held)
+    elif isinstance(container, list):
+        container[:] = held.values()
+    elif isinstance(container, collections.deque):
+        container.clear()
+        container.extend(held.values())
+    elif is_plain_object(container):
+        vars(container).clear()
+        vars(container).update({str(name): value for name, value in held.items()})
+    else:
+        for name in now.keys() - held.keys():
+            object.__delattr__(container, name)
+        for name, value in held.items():
+            if now.get(name, _MISSING) is not value:
+                set_attribute(container, str(name), value)
+
+
+_MISSING = object()
+
+
+def reads_plainly(owner: Any, name: str) -> bool:
+    """Tell whether `owner.name` gives what the object holds under that name: not what its class makes of it."""
+    kind: Any = type(owner)
+    if kind.__getattribute__ is not object.__getattribute__:
+        return False
+    found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
+    return not hasattr(type(found), "__set__") or type(found).__name__ == "member_descriptor"
+
+
+def sets_plainly(owner: Any) -> bool:
+    """Tell whether `owner.name = value` does no more than that."""
+    kind: Any = type(owner)
+    plain: Any = object.__setattr__
+    return kind.__setattr__ is plain

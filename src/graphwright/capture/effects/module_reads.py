@@ -1,0 +1,373 @@
+"""What a program reads of its modules as plain values: their attributes, what they hold, which of them it enters.
+
+A float that a module has is live: the graph reads it at each call, and so is a whole number that the class of the
+module writes outside of its constructor, where it is compared in order or goes into arithmetic. All else that a program
+reads is taken for granted, and stands in the ledger: numbers, truths, texts and functions; which parameters are None;
+the names in tables that were walked; the class, hooks and forward of modules that were entered.
+
+A shell gives its plain attributes away until the program asks for them, so that those which it does not read stay free:
+`nn.Module.__getattr__` looks for what `__dict__` lacks in the tables of parameters, buffers and submodules, and these
+tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import dis
+import sys
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.source.origins import is_ours
+from graphwright.capture.state.symbols import as_number
+from graphwright.ir import Graph
+from graphwright.ops import written_attributes
+from graphwright.runtime import (
+    HOOKS,
+    GraphModule,
+    class_name,
+    facts_of_modules,
+    is_plain,
+    names_of_hooks,
+    overhear,
+    spelled,
+)
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.runtime import Shells
+
+__all__ = ["ModuleReads", "aside_of"]
+
+_LOOK_UP, _DELETE = nn.Module.__getattr__.__code__, nn.Module.__delattr__.__code__
+_OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
+_PLAIN = frozenset({bool, int, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
+_KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
+
+
+class ModuleReads:
+    """What one run of a program reads of its modules."""
+
+    def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
+        self._recorder = recorder
+        self._shells = shells
+        for module, shell in shells.all():
+            if shell is not module:  # else TorchScript compiled it: one node, whatever it has
+                self._watch(module, shell, shells.path(module) or "")
+
+    def _watch(self, module: nn.Module, shell: nn.Module, path: str) -> None:
+        state = shell.__dict__
+        aside: dict[str, Any] = {}
+        for name, table in _WATCHED.items():
+            state[name] = table(shell, self, path, aside)
+        prefix = f"{path}." if path else ""
+        plan, kind = self._recorder.plan, type(module)
+        uses = _uses(kind)
+        for name, value in module.__dict__.items():
+            what = type(value)
+            if name in _OWN or (prefix + name, ()) in plan.kept:
+                continue
+            is_dynamic, is_state = f"self.{prefix}{name}" in plan.dynamic, name in uses.written
+            if what is float or (what is int and (is_dynamic or is_state)) or (what is bool and is_dynamic):
+                state[name] = as_number(
+                    self._recorder.numbers.attribute_symbol(prefix + name, value, is_dynamic, is_state)
+                )
+            elif what in (list, dict, tuple):
+                if name in uses.mentioned and is_plain(value):
+                    self.value(path, name, value)
+            elif what in _PLAIN and (uses.sees_tables or name in uses.written_in_calls or hasattr(kind, name)):
+                self.value(path, name, value)
+            elif what in _PLAIN and state.get(name) is value:
+                aside[name] = state.pop(name)
+        if isinstance(module, GraphModule):
+            overhear(shell, lambda graph: self._expected(path, graph))
+
+    def _expected(self, path: str, graph: Graph) -> None:
+        """Take for granted what a captured module inside of the program does."""
+        for inner, facts in facts_of_modules(graph).items():
+            self._recorder.ledger.module(".".join(filter(None, (path, inner)))).update(facts)
+
+    # ---- what was read
+
+    def entered(self, module: nn.Module, path: str) -> None:
+        """The program's calls of a module run its forward, and its hooks."""
+        if path:
+            facts = self._recorder.ledger.module(path)
+            facts["class"] = class_name(module)
+            hooks = {name: names_of_hooks(module, name) for name in HOOKS}
+            facts["hooks"] = {name: names for name, names in hooks.items() if names}
+
+    def value(self, path: str, name: str, value: Any) -> None:
+        """A plain attribute was read."""
+        self._recorder.ledger.module(path).setdefault("values", {})[name] = spelled(value)
+
+    def tensor(self, path: str, name: str, value: Any) -> None:
+        """A parameter, buffer or submodule was read that may be None."""
+        self._recorder.ledger.module(path).setdefault("is_none", {})[name] = value is None
+
+    def walked(self, path: str, table: str, names: list[str]) -> None:
+        """A table was walked, or counted."""
+        module = self._module(path)
+        if table != "_modules" or (module is not None and not self._recorder.is_leaf(module, path)):
+            self._recorder.ledger.module(path).setdefault("holds", {}).setdefault(table, names)
+
+    def missed(self, path: str, name: str) -> None:
+        """A name was asked for that the module does not have."""
+        absent = self._recorder.ledger.module(path).setdefault("absent", [])
+        if name not in absent:
+            absent.append(name)
+
+    def is_program(self, frame: FrameType) -> bool:
+        """Tell whether a frame is one of the program, or of what it calls."""
+        recorder = self._recorder
+        return recorder.is_running and not recorder.examples.is_running and not is_ours(frame.f_code.co_filename)
+
+    # ---- what is taken for granted
+
+    def facts(self, graph: Graph) -> dict[str, dict[str, Any]]:
+        """What the ledger has of modules, short of what the program itself writes, and of whose class that is."""
+        kept = {place[0] for place in self._recorder.plan.kept} | written_attributes(graph)
+        found: dict[str, dict[str, Any]] = {}
+        for path in self._owners(graph):
+            self._recorder.ledger.module(path)
+        for path, facts in sorted(self._recorder.ledger.modules.items()):
+            prefix = f"{path}." if path else ""
+            own: dict[str, Any] = {}
+            for fact, held in facts.items():
+                if fact in ("values", "is_none"):
+                    held = {name: value for name, value in held.items() if prefix + name not in kept}
+                elif fact == "absent":
+                    held = [name for name in held if prefix + name not in kept]
+                elif fact == "holds":
+                    written = {each.removeprefix(prefix) for each in kept if each.startswith(prefix)}
+                    held = {table: names for table, names in held.items() if table == "_modules" or not written}
+                if held or fact == "hooks":
+                    own[fact] = held
+            module = self._module(path)
+            if path and module is not None:
+                own["class"] = class_name(module)
+            if own:
+                found[path] = own
+        return found
+
+    def _module(self, path: str) -> nn.Module | None:
+        module: Any = self._shells.root_module
+        for atom in path.split(".") if path else ():
+            module = getattr(module, "_modules", {}).get(atom)
+        return module if isinstance(module, nn.Module) else None
+
+    def _owners(self, graph: Graph) -> Iterator[str]:
+        """The modules, leaves aside, that hold what the graph reads and calls: their code may be part of it."""
+        found: dict[str, None] = {}
+        for node in graph.all_nodes():
+            if node.op in ("call_module", "get_attr"):
+                atoms = str(node.target).split(".")
+                found.update(dict.fromkeys(".".join(atoms[:i]) for i in range(1, len(atoms))))
+        for path in found:
+            module = self._module(path)
+            if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):
+                yield path
+
+
+def aside_of(shell: nn.Module) -> dict[str, Any]:
+    """The attributes of a shell that the program has not asked for."""
+    table = shell.__dict__["_parameters"]
+    return table._aside if isinstance(table, _Watched) else {}
+
+
+class _Watched(dict[str, Any]):
+    """A table of a shell, which tells what the program reads of it."""
+
+    __slots__ = ("_aside", "_is_kept_by_name", "_path", "_reads", "_state")
+    table = ""
+
+    def __init__(self, shell: nn.Module, reads: ModuleReads, path: str, aside: dict[str, Any]) -> None:
+        super().__init__(shell.__dict__[self.table])
+        self._state, self._reads, self._path, self._aside = shell.__dict__, reads, path, aside
+        self._is_kept_by_name = isinstance(shell, _KEPT_BY_NAME)
+
+    def _walked(self, frame: FrameType) -> None:
+        if self._reads.is_program(frame):
+            self._reads.walked(self._path, self.table, list(dict.keys(self)))
+
+    def __iter__(self) -> Iterator[str]:
+        self._walked(sys._getframe(1))
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._walked(sys._getframe(1))
+        return super().__len__()
+
+    def items(self) -> Any:
+        self._walked(sys._getframe(1))
+        return super().items()
+
+    def keys(self) -> Any:
+        self._walked(sys._getframe(1))
+        return super().keys()
+
+    def values(self) -> Any:
+        self._walked(sys._getframe(1))
+        return super().values()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(super().items()),)
+
+
+class _Tensors(_Watched):
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> Any:
+        value = dict.__getitem__(self, name)
+        if self._reads.is_program(sys._getframe(1)):
+            self._reads.tensor(self._path, name, value)
+            if self._is_kept_by_name:
+                self._walked(sys._getframe(1))
+        return value
+
+
+class _Parameters(_Tensors):
+    """The first table in which `nn.Module.__getattr__` looks: it has the attributes that stand aside, too."""
+
+    __slots__ = ()
+    table = "_parameters"
+
+    def __contains__(self, name: object) -> bool:
+        if dict.__contains__(self, name):
+            return True
+        if name not in self._aside:
+            return False
+        code = sys._getframe(1).f_code
+        if code is _DELETE:  # which looks in `__dict__` last
+            self._state[str(name)] = self._aside.pop(str(name))
+        return code is _LOOK_UP
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._aside and not dict.__contains__(self, name):
+            value = self._aside[name]
+            self._reads.value(self._path, name, value)
+            return value
+        return super().__getitem__(name)
+
+
+class _Buffers(_Tensors):
+    __slots__ = ()
+    table = "_buffers"
+
+
+class _Modules(_Watched):
+    """The last table in which `nn.Module.__getattr__` looks: what is not there either is an attribute of nobody's."""
+
+    __slots__ = ()
+    table = "_modules"
+
+    def __contains__(self, name: object) -> bool:
+        if dict.__contains__(self, name):
+            return True
+        frame = sys._getframe(1)
+        if frame.f_code is _LOOK_UP and frame.f_back is not None and self._reads.is_program(frame.f_back):
+            self._reads.missed(self._path, str(name))
+        return False
+
+
+_WATCHED: dict[str, type[_Watched]] = {table.table: table for table in (_Parameters, _Buffers, _Modules)}
+
+
+# ---- classes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Uses:
+    """What a class does with its own attributes, as its code says."""
+
+    written: frozenset[str]  # assigned to `self` outside of the constructor
+    written_in_calls: frozenset[str]  # by what `forward` may reach
+    mentioned: frozenset[str]  # by what `forward` may reach
+    sees_tables: bool  # whether a call may look at attributes past `nn.Module.__getattr__`
+
+
+_known: dict[type, _Uses] = {}
+
+
+def _uses(kind: type) -> _Uses:
+    known = _known.get(kind)
+    if known is None:
+        methods: dict[str, list[CodeType]] = {}
+        for name, code in _methods(kind):
+            methods.setdefault(name, []).append(code)
+        reached = _reached(methods)
+        is_own = kind.__getattr__ not in (nn.Module.__getattr__, GraphModule.__getattr__)  # type: ignore[attr-defined]
+        is_own |= kind.__getattribute__ is not object.__getattribute__
+        every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
+        mentioned = frozenset(name for code in reached for name in _names(code))
+        known = _known[kind] = _Uses(
+            frozenset(name for code in every for name in _assigned(code)),
+            frozenset(name for code in reached for name in _assigned(code)),
+            mentioned,
+            is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
+        )
+    return known
+
+
+def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
+    """The methods of a class written by its user, with their code."""
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] in ("torch", "graphwright", "builtins"):
+            continue
+        for name, value in vars(base).items():
+            found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
+            for function in found:
+                for inner in _wrapped(function):
+                    yield name, inner.__code__
+
+
+def _wrapped(function: Any) -> Iterator[FunctionType]:
+    """A function, and those that it closes over: what a decorator has wrapped."""
+    if isinstance(function, FunctionType):
+        yield function
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # nothing is in it
+                if isinstance(cell.cell_contents, FunctionType) and cell.cell_contents is not function:
+                    yield from _wrapped(cell.cell_contents)
+
+
+def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:
+    """The code of the methods that a call may reach: those that `forward` names, and that these name."""
+    waiting = ["forward", *[name for name in methods if name.startswith("__") and name not in _NOT_CALLED]]
+    reached: dict[str, list[CodeType]] = {}
+    while waiting:
+        name = waiting.pop()
+        if name in methods and name not in reached:
+            reached[name] = methods[name]
+            waiting += [other for code in methods[name] for other in _names(code)]
+    return [code for codes in reached.values() for code in codes]
+
+
+_NOT_CALLED = frozenset({
+    "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
+    "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getattr__", "__getattribute__",
+})  # fmt: skip
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _assigned(code: CodeType) -> Iterator[str]:
+    """The attributes that a method assigns to its first argument."""
+    owner, before = code.co_varnames[:1], None
+    for instruction in dis.get_instructions(code):
+        is_own = before is not None and (
+            before.opname == "SWAP" or (before.opname == "LOAD_FAST" and before.argval in owner)  # `+=` swaps
+        )
+        if is_own and instruction.opname == "STORE_ATTR":
+            yield instruction.argval
+        before = instruction

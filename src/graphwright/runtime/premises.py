@@ -1,0 +1,374 @@
+"""What a capture took for granted of the modules that a program consists of, checked when the captured module runs.
+
+The code of inner modules is part of the captured program: their hooks, their class, their plain attributes and what
+their containers hold were read when it was captured. `expect_modules(self)` at the start of generated code looks
+whether they still are what they were. What it compares with is plain data, by dotted paths, and is kept with the graph:
+it goes where the graph goes. What it looks at in a call is found once for each tree of modules.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from torch import nn
+from torch.nn.modules import module as _torch_module
+
+from graphwright.errors import GuardError
+from graphwright.ir import Graph
+
+__all__ = [
+    "HOOKS",
+    "Bound",
+    "bound",
+    "buffers_of",
+    "class_name",
+    "facts_of_modules",
+    "forget_modules",
+    "is_plain",
+    "keep_buffers",
+    "keep_modules",
+    "names_of_hooks",
+    "said_of_modules",
+    "spelled",
+    "unlike_modules",
+]
+
+_MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
+_BUFFERS = "buffers"
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TABLES = ("_modules", "_parameters", "_buffers")
+_ABSENT: Any = object()
+_CONTAINERS = (list, dict)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
+
+# The facts of one module, each left out where there is none:
+#   class    the name of its class
+#   hooks    it was called: by table, the names of the hooks that it had
+#   values   plain attributes, by name
+#   holds    tables that were walked: by table, the names in it
+#   is_none  parameters, buffers and submodules, by name: whether it is None
+#   absent   names that it did not have
+Facts = Mapping[str, Any]
+
+
+def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
+    """Keep with a graph what its capture took for granted of modules, by path."""
+    if facts:
+        graph.meta[_MODULES] = {path: dict(of_one) for path, of_one in facts.items()}
+
+
+def keep_buffers(graph: Graph, buffers: Mapping[str, bool]) -> None:
+    """Keep with a graph which buffers it registers where it first writes them, by path: whether they persist."""
+    if buffers:
+        graph.meta[_BUFFERS] = dict(buffers)
+
+
+def buffers_of(graph: Graph) -> Mapping[str, bool]:
+    """The buffers that a graph registers, by path: whether they persist."""
+    return (graph._meta or {}).get(_BUFFERS) or {}
+
+
+def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
+    """What the capture of a graph took for granted of modules, by path."""
+    return (graph._meta or {}).get(_MODULES) or {}
+
+
+def forget_modules(graph: Graph) -> None:
+    """Take nothing for granted of modules any more: the code of the graph then does not look at them."""
+    if graph.meta.pop(_MODULES, None) is not None:
+        graph._edited()
+
+
+def said_of_modules(facts: Mapping[str, Facts]) -> str:
+    """Say what is taken for granted of modules, in one sentence; of many modules, what most of it is.
+
+    >>> said_of_modules({"": {"values": {"heads": 4}}, "layers": {"holds": {"_modules": ["0", "1"]}, "hooks": {}}})
+    'self.heads is 4; layers holds 0, 1; the code and hooks of 1 module'
+    """
+    alike: dict[str, list[str]] = {}
+    for path, of_one in facts.items():
+        for name, value in of_one.get("values", {}).items():
+            alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
+    said = [
+        f"{'self.' if len(places) > 1 else places[0].rpartition('.')[0] + '.'}{text}"
+        + (f" in {len(places)} modules" if len(places) > 1 else "")
+        for text, places in alike.items()
+    ]
+    holds = [
+        f"{path or 'self'} holds {', '.join(names) or 'nothing'}"
+        for path, of_one in facts.items()
+        for names in of_one.get("holds", {}).values()
+    ]
+    said = [*_few(said), *_few(holds)]
+    called = sum("hooks" in of_one for of_one in facts.values())
+    said += [f"the code and hooks of {called} module{'s' * (called > 1)}"] if called else []
+    return "; ".join(said) or f"the class of {len(facts)} module{'s' * (len(facts) > 1)}"
+
+
+def _few(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= _MOST else [*texts[:_MOST], f"{len(texts) - _MOST} more"]
+
+
+_MOST = 8  # texts of one kind that a sentence has
+
+
+def _dotted(path: str, name: str) -> str:
+    return f"self.{path}.{name}" if path else f"self.{name}"
+
+
+def _shown(value: Any) -> str:
+    text = value["function"] if type(value) is dict and list(value) == ["function"] else repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+_LONGEST = 80
+
+
+def spelled(value: Any) -> Any:
+    """A plain attribute as data that compares, and that a file holds: functions by their names."""
+    if isinstance(value, _FUNCTIONS):
+        code = getattr(value, "__code__", None)
+        line = "" if code is None else f":{code.co_firstlineno}"
+        return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
+    return copy.deepcopy(value) if isinstance(value, _CONTAINERS) else value
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is a number, text or the like, or a container of nothing else."""
+    if type(value) in (list, tuple):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def names_of_hooks(module: nn.Module, table: str) -> list[str]:
+    """The names of the hooks in one table of a module: other hooks have other names."""
+    names = []
+    for hook in module.__dict__[table].values():
+        told = spelled(getattr(hook, "__func__", hook))
+        names.append(told["function"] if type(told) is dict else type(hook).__qualname__)
+    return names
+
+
+def class_name(module: nn.Module) -> str:
+    """The name of a module's class, and of the module where it is defined."""
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+# ---- what is unlike
+
+
+def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) -> tuple[str, str]:
+    """Say what of the modules is unlike what it was, and what to do about it; two empty texts where nothing is."""
+    for table in _idle_everywhere(facts):
+        if len(table):
+            return "torch has a module hook for all modules now, which inner modules of the program do not run", _AGAIN
+    for path, of_one in facts.items():
+        module = _module_at(root, path)
+        if not _is_bare(module, of_one):
+            for said, fix in _unlike(module, path, of_one, graph):
+                return said, fix
+    return "", ""
+
+
+def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
+    """The tables of torch's hooks for all modules that are to be empty, if the program called modules."""
+    if not any("hooks" in of_one for of_one in facts.values()):
+        return []
+    return [getattr(_torch_module, f"_global{name}") for name in HOOKS if not facts.get("", {}).get(f"_global{name}")]
+
+
+def _is_bare(module: Any, facts: Facts) -> bool:
+    """Tell whether a module only holds what a graph uses, and was made for that."""
+    return type(module) is nn.Module and facts.get("class") != class_name(module)
+
+
+_AGAIN = "capture the model again"
+
+
+def _module_at(root: nn.Module, path: str) -> Any:
+    module: Any = root
+    for atom in path.split(".") if path else ():
+        module = getattr(module, "_modules", {}).get(atom)
+    return module
+
+
+def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tuple[str, str]]:
+    """Iterate over (what is another than it was, what to do about it)."""
+    where = f"module {path!r}" if path else "the module itself"
+    one_node = f"{_AGAIN}, or capture it with leaf_modules=[{path!r}], which keeps the module one node"
+    if not isinstance(module, nn.Module):
+        if any(_is_below(used, path) for used in _used(graph)):
+            yield f"{where} is no more there", _AGAIN
+        return
+    if path and "class" in facts and not _is_of_class(module, facts["class"]):
+        was, now = facts["class"].rpartition(".")[2], type(module).__qualname__
+        yield f"{where} was a {was} when the program was captured; now it is a {now}", one_node
+    for table in HOOKS if "hooks" in facts else ():
+        hooks, now = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
+        if now != hooks:
+            what = "another hook than" if hooks and now else "a hook, and had none" if now else "no hook any more, as"
+            yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
+    if "hooks" in facts and "forward" in module.__dict__:
+        yield f"{where} has a forward of its own now, in the place of its class's", one_node
+    values = {name: spelled(module.__dict__.get(name, _ABSENT)) for name in facts.get("values", {})}
+    for name, was in facts.get("values", {}).items():
+        now = values[name]
+        if type(now) is not type(was) or now != was:
+            held = _held(module, name)
+            kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
+            said = f"now it is {kind if now is _ABSENT else _shown(now)}"
+            what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
+            can_stay_open = type(was) in (bool, int, float)
+            yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
+    for table, names in facts.get("holds", {}).items():
+        yield from _unlike_table(module, path, table, names, graph)
+    for name, was in facts.get("is_none", {}).items():
+        held = _held(module, name)
+        if held is not _ABSENT and (held is None) != was:
+            said = "None" if was else "there"
+            yield f"{_dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
+    for name in facts.get("absent", ()):
+        if _held(module, name) is not _ABSENT:
+            yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+
+
+def _unlike_table(
+    module: nn.Module, path: str, table: str, names: list[str], graph: Graph
+) -> Iterator[tuple[str, str]]:
+    """What has been added to a container, or taken from it: what passes add or remove, the graph uses or does not."""
+    now = list(module.__dict__[table])
+    if now == list(names):
+        return
+    prefix = f"{path}." if path else ""
+    used = _used(graph)
+    more = [name for name in now if name not in names and not any(_is_below(each, prefix + name) for each in used)]
+    fewer = [name for name in names if name not in now and any(_is_below(each, prefix + name) for each in used)]
+    if more or fewer:
+        what = f"has got {', '.join(more)}" if more else f"has lost {', '.join(fewer)}"
+        yield f"{path or type(module).__qualname__} {what} since the program was captured", _AGAIN
+
+
+def _used(graph: Graph) -> set[str]:
+    return {str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")}
+
+
+def _is_below(used: str, path: str) -> bool:
+    return used == path or used.startswith(path + ".")
+
+
+def _held(module: nn.Module, name: str) -> Any:
+    for table in (module.__dict__, *[module.__dict__[name] for name in _TABLES]):
+        if name in table:
+            return table[name]
+    return _ABSENT
+
+
+def _is_of_class(module: nn.Module, name: str) -> bool:
+    """Tell whether a module is of a class, or of one made of it at run time that has the same methods.
+
+    Parametrizations make such a class for their module: `class ParametrizedLinear(Linear)`.
+    """
+    if class_name(module) == name:
+        return True
+    kinds = type(module).__mro__
+    base = next((kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == name), None)
+    return base is not None and base is not nn.Module and type(module).forward is base.forward
+
+
+# ---- what a call looks at
+
+
+class Bound:
+    """The facts of one captured module, as a call looks at them: dicts of its modules, and what is to be in them.
+
+    All comparisons are made in C, without a loop of Python's: about 30 ns a fact.
+    """
+
+    __slots__ = ("_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_tables", "_then", "_values")
+
+    def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
+        self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
+        self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
+        self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
+        self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
+        self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
+        reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
+        filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
+        for path, of_one in facts.items():
+            self._add_path(root, path)
+            module = _module_at(root, path)
+            if isinstance(module, nn.Module) and not _is_bare(module, of_one):
+                self._add(module.__dict__, of_one, reads, filled)
+        self._contents = [copy.deepcopy(table.get(name)) for table, name in self._containers]
+        self._then = [dict(table) for table in self._tables]
+        self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
+        self._values = [table.get(name, _ABSENT) for table, name in reads]
+        self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
+
+    def _add_path(self, root: nn.Module, path: str) -> None:
+        module: Any = root
+        for atom in path.split(".") if path else ():
+            table = getattr(module, "_modules", {})
+            if not any(table is known for known in self._tables):
+                self._tables.append(table)
+            module = table.get(atom)
+
+    def _add(
+        self,
+        state: dict[str, Any],
+        facts: Facts,
+        reads: list[tuple[dict[str, Any], str]],
+        filled: list[tuple[dict[str, Any], str]],
+    ) -> None:
+        if "hooks" in facts:
+            self._own.append(state)
+            for table in HOOKS:
+                (self._tables if facts["hooks"].get(table) else self._idle).append(state[table])
+        for name in facts.get("values", {}):
+            is_filled = isinstance(state.get(name), _CONTAINERS)  # the same one may hold something else
+            (self._containers if is_filled else reads).append((state, name))
+        for table in facts.get("holds", {}):
+            if table != "_modules":
+                self._keys.append((state[table], list(state[table])))
+            elif not any(state[table] is known for known in self._tables):
+                self._tables.append(state[table])
+        for name, is_none in facts.get("is_none", {}).items():
+            held = next((state[each] for each in _TABLES if name in state[each]), state)
+            (reads if is_none else filled).append((held, name))
+        absent = facts.get("absent", ())
+        reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
+
+    def holds(self) -> bool:
+        """Tell whether all is as it was when this was made; what is not may still be as good."""
+        if any(self._idle) or self._tables != self._then:
+            return False
+        if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
+            return False
+        if self._values and not all(map(_IS, map(_GET, *self._now), self._values)):
+            return False
+        if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
+            return False
+        if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
+            return False
+        return not self._keys or not any(list(table) != names for table, names in self._keys)
+
+
+_CONTAINS, _IS = operator.contains, operator.is_
+_GET: Callable[..., Any] = dict.get
+_NONES = repeat(None)
+
+
+def bound(root: nn.Module, graph: Graph) -> Bound:
+    """Check what a graph takes for granted of modules; return what calls look at. Raises GuardError."""
+    facts = facts_of_modules(graph)
+    said, fix = unlike_modules(root, facts, graph)
+    if said:
+        raise GuardError(said, at=type(root).__qualname__, fix=fix)
+    return Bound(root, facts)

@@ -1,0 +1,37 @@
+"""The closed table of what tensors have: a name that torch adds is looked at before it is in a release of ours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphwright import CaptureError, trace
+from graphwright.capture.proxies.spellings import DATA_METHODS, KIND_METHODS, NUMBER_METHODS, TRUTHS
+from graphwright.capture.proxies.tensor_names import Row, row_of
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_each_attribute_and_method_of_a_tensor_is_in_a_row() -> None:
+    missing = [name for name in dir(torch.Tensor) if row_of(name) is None and not is_private(name)]
+    assert missing == [], "look at each, and put it into a row of capture/proxies/tensor_names.py"
+
+
+def test_the_sets_that_the_capture_asks_agree_with_the_table() -> None:
+    assert {row_of(name) for name in DATA_METHODS | NUMBER_METHODS} == {Row.DATA}
+    assert {row_of(name) for name in TRUTHS} == {Row.TRUTH}
+    asked = {row_of(name) for name in KIND_METHODS - {"result_type", "can_cast"}}
+    assert asked <= {Row.FACT, Row.DTYPE, Row.SIZES, Row.GRADIENT}
+
+
+def test_a_name_that_nobody_has_looked_at_is_refused_unless_it_gives_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphwright.capture.proxies import tensor_names
+
+    unknown = {name: row for name, row in tensor_names._ROWS.items() if name not in ("is_sparse", "relu", "q_scale")}
+    monkeypatch.setattr(tensor_names, "_ROWS", unknown)
+    with pytest.raises(CaptureError, match="'is_sparse'") as caught:
+        trace(lambda x: x if x.is_sparse else x + 1, torch.ones(2))
+    assert "test_tensor_names.py" in str(caught.value) and "fix:" in str(caught.value)
+    assert torch.equal(trace(lambda x: x.relu(), torch.ones(2))(-torch.ones(2)), torch.zeros(2))
