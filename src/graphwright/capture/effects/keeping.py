@@ -181,6 +181,7 @@ class Keeping:
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
         self._objects: dict[int, list[_Table]] = {}  # the tables of objects and of what is in them, by id
+        self._kind_of_module: type = nn.Module
         self._own: list[tuple[Any, dict[Any, Any]]] = []  # objects and their containers, and what they held
         self._shared: list[_Table] = []  # those of objects of the module that is being watched, and of others
         self._depth = 0  # how far inside of each other the objects are that are being watched
@@ -208,7 +209,7 @@ class Keeping:
 
     def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
         """Put live values into variables outside of all modules, and note what is in the others."""
-        self._kind_of_module = type(variables)
+        self._kind_of_module, self._depth = Variables, 0
         table = next((table for table in self._tables if table.now is variables), None)
         if table is None:
             table = _Table(Variables, variables.title, variables.path, None, variables, {})
@@ -218,6 +219,11 @@ class Keeping:
             self._outside[variables.path + name] = variables, name
             if name in values:
                 self._watch_value(table, name, values[name])
+
+    def kept_tables(self) -> set[int]:
+        """The objects and containers whose state is the program's, by id; of objects their attributes, too."""
+        held = [container for container, _ in self._own]
+        return {id(each) for each in held} | {id(vars(each)) for each in held if hasattr(each, "__dict__")}
 
     def is_written(self, path: str) -> bool:
         """Tell whether the program writes a variable outside of all modules, or what is in it."""

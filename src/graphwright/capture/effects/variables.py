@@ -89,12 +89,6 @@ class Variables:
         for container, held in self._held:
             refill(container, held)
 
-    def forget(self) -> None:
-        """Note anew what there is when it is asked for again: another pass begins."""
-        names, self._before, self._held = [*self._before], {}, []
-        for name in names:
-            self.watch(name)
-
     def _attribute(self, name: str) -> str:
         return "cell_contents" if type(self.owner) is CellType else name
 

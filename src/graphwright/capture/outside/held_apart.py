@@ -55,10 +55,9 @@ class HeldApart:
     def start(self) -> None:
         """A pass begins."""
         self._positions = [_position(value) for value, *_ in self._iterators]
-        self._states = [_held(value) for value, *_ in self._objects]
 
-    def finish(self) -> None:
-        """Raise CaptureError where the program has changed something."""
+    def finish(self, kept: set[int]) -> None:
+        """Raise CaptureError where the program has changed something; what is kept elsewhere, by id, may change."""
         for (value, subject, name, code), before in zip(self._iterators, self._positions, strict=True):
             if _position(value) != before:
                 raise CaptureError(
@@ -67,7 +66,7 @@ class HeldApart:
                     fix="count in a number: in a global variable, or in an attribute of a module",
                 )
         for (value, subject, name, code), held in zip(self._objects, self._states, strict=True):
-            if not all(is_unchanged(before, content(table)) for table, before in held):
+            if not all(id(table) in kept or is_unchanged(before, content(table)) for table, before in held):
                 raise CaptureError(
                     f"the program changes {subject}, a {type(value).__qualname__}: the captured program could not",
                     at=place_of_name(code, name) or f"{code.co_filename}:{code.co_firstlineno}",

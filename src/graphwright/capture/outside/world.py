@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
@@ -78,7 +79,6 @@ class World:
         self._keeping = keeping
         self._apart.start()
         for variables in self._variables.values():
-            variables.forget()
             keeping.watch_outside(variables)
         for variables, name, first, its_name in self._others:
             variables.watch(name)
@@ -92,7 +92,7 @@ class World:
 
     def finish(self) -> None:
         """The program has ended. Raises CaptureError where it changed what can be neither written nor put back."""
-        self._apart.finish()
+        self._apart.finish(set() if self._keeping is None else self._keeping.kept_tables())
 
     def put_back(self) -> None:
         """Put back what a pass has changed; a second time does no harm."""
@@ -110,7 +110,7 @@ class World:
             variables = self._variables.get(key[0])
             first = self._first.get(id(found.value))
             places = [] if variables is None else [(variables, key[1])]
-            places += [] if first is None else [first]
+            places += [place for place in (first, self._first.get(key[0])) if place is not None]
             if not any(self._keeping.is_written(variables.path + name) for variables, name in places):
                 kept[key] = found
         return kept
@@ -158,7 +158,7 @@ class World:
                 continue
             subject = f"the variable {name!r} of {function.__qualname__}"
             self._value(cell, name, value, subject, code)
-            if name in rebound or type(value) in _TABLES:
+            if name in rebound or _has_state(value):
                 self._watch(cell, cell, function.__qualname__, name, code)
         if not is_decorator:
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
@@ -183,17 +183,17 @@ class World:
 
     def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:
         """Note what is found under a global name, or under attributes of what is found there."""
-        owner, value, subject = names, names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
+        owner: Any = names
+        value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
         for atom in path[1:]:
             owner, value, subject = _attribute(value, atom)
         if value is MISSING or path[-1].startswith("__"):
             return
         self._value(owner, path[-1], value, subject, code)
-        if type(value) in _TABLES and (type(owner) is dict or isinstance(owner, type)):
-            names_of = (owner, owner.__qualname__) if isinstance(owner, type) else (_module_of(owner), _title(owner))
-            self._watch(owner, *names_of, path[-1], code)
-        elif isinstance(owner, type):
+        if isinstance(owner, type):
             self._watch(owner, owner, owner.__qualname__, path[-1], code)
+        elif type(owner) is dict and _has_state(value):
+            self._watch(owner, _module_of(owner), _title(owner), path[-1], code)
 
     def _value(self, owner: Any, name: str, value: Any, subject: str, code: CodeType) -> None:
         """Take what was found for granted, and look where it leads."""
@@ -260,17 +260,22 @@ class World:
         if name in variables.names or any(v.owner is owner and other == name for v, other, *_ in self._others):
             return
         value = variables.value(name)
-        first = self._first.get(id(value)) if type(value) in _TABLES else None
+        first = self._first.get(id(value)) if _has_state(value) else None
         if first is not None:
             other = Variables(owner, argument, title)
             self._others.append((other, name, *first))
             return
-        if type(value) in _TABLES:
+        if _has_state(value):
             self._first[id(value)] = variables, name
             self._keep.append(value)
         variables.watch(name)
         if self._keeping is not None:
             self._keeping.watch_outside(variables, (name,))
+
+
+def _has_state(value: Any) -> bool:
+    """Tell whether a value is a container or an object whose content is state of the program."""
+    return type(value) in _TABLES or (is_state(value) and not is_foreign_class(type(value)))
 
 
 def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:

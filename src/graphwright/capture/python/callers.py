@@ -61,7 +61,7 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
-    def start(self, function: Callable[..., Any], world: World) -> None:
+    def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         self._world = world
         shells = self._recorder.shells
