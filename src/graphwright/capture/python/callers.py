@@ -19,7 +19,7 @@ from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
-from graphwright.capture.outside.world import World
+from graphwright.capture.outside.surroundings import World
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around

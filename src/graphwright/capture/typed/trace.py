@@ -21,7 +21,7 @@ from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.said import logged_once
-from graphwright.capture.outside.world import World
+from graphwright.capture.outside.surroundings import World
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
