@@ -415,6 +415,39 @@ def test_an_object_that_a_function_holds_is_state(make: Callable[[], Any]) -> No
         assert torch.equal(gm(ones(2)), expected(ones(2)))
 
 
+class Configured(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(scale=2.0, mode=Mode.ON, inner=SimpleNamespace(layers=2), unread="text")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(self.config.inner.layers):
+            x = x * self.config.scale
+        return x if self.config.mode is Mode.ON else -x
+
+
+CHANGED: list[Any] = [
+    pytest.param(lambda config: setattr(config, "scale", 3.0), r"self.config.scale was 2.0 .* now it is 3.0"),
+    pytest.param(lambda config: setattr(config, "mode", Mode.OFF), r"config.mode was .*Mode.ON .* .*Mode.OFF"),
+    pytest.param(lambda config: setattr(config.inner, "layers", 1), r"config.inner.layers was 2 .* now it is 1"),
+    pytest.param(lambda config: setattr(config, "unread", 1), ""),
+    pytest.param(lambda config: setattr(config, "inner", SimpleNamespace(layers=2)), ""),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGED)
+def test_plain_values_of_objects_are_taken_for_granted(change: Callable[[Any], Any], message: str) -> None:
+    model = Configured()
+    gm = trace(model, (ones(2),))
+    gm(ones(2))
+    change(model.config)
+    if not message:
+        assert torch.equal(gm(ones(2)), model(ones(2)))
+        return
+    with pytest.raises(GuardError, match=message):
+        gm(ones(2))
+
+
 def test_tensors_of_objects_are_read_when_the_program_runs(tmp_path: Any) -> None:
     model = Holder(Scheduler(), lambda self, x: x * self.o.alphas[0])
     gm = trace(model, (ones(2),))
@@ -423,8 +456,17 @@ def test_tensors_of_objects_are_read_when_the_program_runs(tmp_path: Any) -> Non
     assert not [name for name in gm.state_dict() if "constant" in name]
 
 
+class Bumps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.o = Counter()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.o.bump()
+
+
 def test_what_programs_do_to_objects_reads_as_they_wrote_it(tmp_path: Any) -> None:
-    model = Holder(Counter(), lambda self, x: x * self.o.bump())
+    model = Bumps()
     gm = trace(model, (ones(2),))
     assert "self.o.n = " in gm.code
     other = copy.deepcopy(gm)

@@ -20,7 +20,7 @@ from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
 from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules
-from graphwright.runtime.guards import Guard, guards_of
+from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import Hooks, register
 from graphwright.runtime.members.shells import copy_slots
@@ -241,8 +241,7 @@ class GraphModule(nn.Module):
     @property
     def guards(self) -> list[Guard]:
         """What the capture took for granted, each with the user's line; checked when the module is called."""
-        found = [guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph)]
-        return [*{guard.text: guard for guard in reversed(found)}.values()][::-1]
+        return summed_up(guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph))
 
     @yielding
     def report(self) -> CaptureReport:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy
@@ -30,6 +30,8 @@ __all__ = [
     "expect_values",
     "guards_of",
     "is_guard",
+    "summed_up",
+    "shared",
     "unlike",
     "unlike_inputs",
 ]
@@ -196,6 +198,18 @@ def expect_outside(where: str, outside: Outside) -> None:
         )
 
 
+def shared(**values: Any) -> str:
+    """Say which of some values are one object: 'none', or the names of those that are another one.
+
+    >>> a, b = [], []
+    >>> shared(a=a, b=b), shared(a=a, b=b, c=a)
+    ('none', 'c is a')
+    """
+    first: dict[int, str] = {}
+    found = [(name, first.setdefault(id(value), name)) for name, value in values.items()]
+    return ", ".join(f"{name} is {known}" for name, known in found if name != known) or "none"
+
+
 def _another(captured: Any, value: Any) -> str:
     """Write a value that is not the one of the capture."""
     was, now = _brief(captured), _brief(value)
@@ -249,6 +263,28 @@ def guards_of(graph: Graph) -> list[Guard]:
     facts = facts_of_modules(graph)
     of_modules = [Guard(said, None, said)] if facts and (said := said_of_modules(facts)) else []
     return of_modules + [guard for node in graph.all_nodes() if is_guard(node) for guard in _SAYS[node.target](node)]
+
+
+def summed_up(guards: Iterable[Guard]) -> list[Guard]:
+    """Say each thing that is taken for granted once, and of the arguments of a program that are None all in one.
+
+    >>> graph = Graph()
+    >>> a, b = graph.placeholder("a"), graph.placeholder("b")
+    >>> _ = graph.call_function(expect_values, ("f",), {"a": (a, None), "b": (b, None)})
+    >>> [guard.text for guard in summed_up(guards_of(graph))]
+    ['f: a and b are None']
+    """
+    said: dict[Hashable, list[Guard]] = {}
+    for guard in guards:
+        is_none = bool(guard.name) and guard.what == f"{guard.name} is None"
+        said.setdefault((guard.at, id(guard.node)) if is_none else guard.text, []).append(guard)
+    return [_several(alike) if len({guard.name for guard in alike}) > 1 else alike[0] for alike in said.values()]
+
+
+def _several(guards: list[Guard]) -> Guard:
+    *others, last = [guard.name for guard in guards]
+    what = f"{', '.join(others)} and {last} are None"
+    return dataclasses.replace(guards[0], text=f"{guards[0].at}: {what}", what=what, name="")
 
 
 def _of_one(node: Node) -> list[Guard]:

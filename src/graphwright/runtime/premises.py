@@ -9,6 +9,7 @@ it goes where the graph goes. What it looks at in a call is found once for each 
 from __future__ import annotations
 
 import copy
+import enum
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
@@ -20,6 +21,7 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
+from graphwright.runtime.objects import attributes_of
 
 __all__ = [
     "HOOKS",
@@ -53,6 +55,7 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 #   holds    tables that were walked: by table, the names in it
 #   is_none  parameters, buffers and submodules, by name: whether it is None
 #   absent   names that it did not have
+#   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
 
 
@@ -94,6 +97,9 @@ def said_of_modules(facts: Mapping[str, Facts]) -> str:
     for path, of_one in facts.items():
         for name, value in of_one.get("values", {}).items():
             alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
+        for owner, held in of_one.get("objects", {}).items():
+            for name, value in held["values"].items():
+                alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, f"{owner}.{name}"))
     said = [
         f"{'self.' if len(places) > 1 else places[0].rpartition('.')[0] + '.'}{text}"
         + (f" in {len(places)} modules" if len(places) > 1 else "")
@@ -122,15 +128,18 @@ def _dotted(path: str, name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = value["function"] if type(value) is dict and list(value) == ["function"] else repr(value)
+    text = next(iter(value.values())) if type(value) is dict and list(value) in _NAMED else repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _LONGEST = 80
+_NAMED = (["function"], ["member"])
 
 
 def spelled(value: Any) -> Any:
     """A plain attribute as data that compares, and that a file holds: functions by their names."""
+    if isinstance(value, enum.Enum):
+        return {"member": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
     if isinstance(value, _FUNCTIONS):
         code = getattr(value, "__code__", None)
         line = "" if code is None else f":{code.co_firstlineno}"
@@ -156,8 +165,8 @@ def names_of_hooks(module: nn.Module, table: str) -> list[str]:
     return names
 
 
-def class_name(module: nn.Module) -> str:
-    """The name of a module's class, and of the module where it is defined."""
+def class_name(module: Any) -> str:
+    """The name of the class of a module or object, and of the module where it is defined."""
     return f"{type(module).__module__}.{type(module).__qualname__}"
 
 
@@ -227,6 +236,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
             can_stay_open = type(was) in (bool, int, float)
             yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
+    for inner, of_object in facts.get("objects", {}).items():
+        yield from _unlike_object(_object_at(module, inner), _dotted(path, inner), of_object)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, graph)
     for name, was in facts.get("is_none", {}).items():
@@ -237,6 +248,28 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
             yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+
+
+def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    """What an object has become: of another class, or with another value in an attribute."""
+    if class_name(value) != facts["class"]:
+        was, now = facts["class"].rpartition(".")[2], type(value).__qualname__
+        kind = f"a {now}" if now != was else f"another {now}"
+        yield f"{path} was a {was} when the program was captured; now it is {kind}", _AGAIN
+        return
+    held = attributes_of(value)
+    for name, was in facts["values"].items():
+        now = spelled(held.get(name, _ABSENT))
+        if type(now) is not type(was) or now != was:
+            said = "it is no more there" if now is _ABSENT else f"it is {_shown(now)}"
+            yield f"{path}.{name} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+
+
+def _object_at(module: nn.Module, path: str) -> Any:
+    value: Any = module
+    for atom in path.split("."):
+        value = attributes_of(value).get(atom)
+    return value
 
 
 def _unlike_table(
@@ -291,13 +324,17 @@ class Bound:
     All comparisons are made in C, without a loop of Python's: about 30 ns a fact.
     """
 
-    __slots__ = ("_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_tables", "_then", "_values")
+    __slots__ = (
+        "_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_slots", "_tables", "_then",
+        "_values",
+    )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
         self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
         self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
+        self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
@@ -334,6 +371,8 @@ class Bound:
         for name in facts.get("values", {}):
             is_filled = isinstance(state.get(name), _CONTAINERS)  # the same one may hold something else
             (self._containers if is_filled else reads).append((state, name))
+        for path, of_object in facts.get("objects", {}).items():
+            self._add_object(state, path, of_object, reads)
         for table in facts.get("holds", {}):
             if table != "_modules":
                 self._keys.append((state[table], list(state[table])))
@@ -344,6 +383,24 @@ class Bound:
             (reads if is_none else filled).append((held, name))
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
+
+    def _add_object(
+        self, state: dict[str, Any], path: str, facts: Facts, reads: list[tuple[dict[str, Any], str]]
+    ) -> None:
+        """Look whether the very object is still there, and its values."""
+        *owners, name = path.split(".")
+        for owner in owners:
+            state = getattr(state.get(owner), "__dict__", {})
+        value = state.get(name)
+        if not owners or state:
+            reads.append((state, name))
+        held = getattr(value, "__dict__", {})
+        for each in facts["values"]:
+            if each not in held:
+                self._slots.append((value, each, getattr(value, each, _ABSENT)))
+            else:
+                is_filled = isinstance(held[each], _CONTAINERS)
+                (self._containers if is_filled else reads).append((held, each))
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
@@ -356,6 +413,8 @@ class Bound:
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
             return False
         if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
+            return False
+        if self._slots and any(getattr(value, name, _ABSENT) is not was for value, name, was in self._slots):
             return False
         return not self._keys or not any(list(table) != names for table, names in self._keys)
 

@@ -135,15 +135,19 @@ def asks_identity(code: CodeType) -> bool:
         if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
             definition = definition_of(code)
         known = _identical[code] = definition is not None and any(
-            isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)
+            (isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)) or _is_id(each)
             for each in ast.walk(definition)
         )
     return known
 
 
+def _is_id(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
+
+
 def _has_identity(code: CodeType) -> bool:
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return _IS in code.co_code[::2] or any(map(_has_identity, inner))
+    return _IS in code.co_code[::2] or "id" in code.co_names or any(map(_has_identity, inner))
 
 
 def _is_of_flag(compare: ast.Compare) -> bool:

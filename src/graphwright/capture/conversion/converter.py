@@ -15,6 +15,7 @@ from graphwright.capture.conversion.loop_statements import (
     ITEM,
     RETURNS,
     Lowered,
+    bound_in_loops,
     exit_signal,
     exiting,
     lower,
@@ -75,6 +76,7 @@ class Converter(ast.NodeTransformer):
         self._is_message = False
         self._uses: collections.Counter[str] = collections.Counter()  # of each name, in the function
         self._parameters: set[str] = set()
+        self._looped: set[str] = set()  # variables that have no value where a loop ran no iteration
         self._lists: set[str] = set()  # variables that start as lists
         self._bodies = 0  # of loops around what is being converted
         self._alone: ast.expr | None = None  # the expression that is a statement
@@ -109,19 +111,9 @@ class Converter(ast.NodeTransformer):
                 self._lists.update(target.id for target in node.targets if isinstance(target, ast.Name))
         self._captured |= self._free
         self._uses = uses_of(definition)
+        self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
-        arguments = definition.args
-        parameters = {
-            arg.arg
-            for arg in (
-                *arguments.posonlyargs,
-                *arguments.args,
-                *arguments.kwonlyargs,
-                arguments.vararg,
-                arguments.kwarg,
-            )
-            if arg is not None
-        }
+        parameters = {arg.arg for arg in ast.walk(definition.args) if isinstance(arg, ast.arg)}
         self._parameters = parameters
         start = 1 if ast.get_docstring(definition, clean=False) is not None else 0
         head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
@@ -620,7 +612,8 @@ class Converter(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> Any:
         node.id = self._mangled(node.id)
-        return node
+        is_read = node.id in self._looped and isinstance(node.ctx, ast.Load)
+        return self._call("bound", node, node) if is_read else node
 
     def visit_keyword(self, node: ast.keyword) -> Any:
         self.generic_visit(node)

@@ -16,13 +16,15 @@ import contextlib
 import dataclasses
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.object_reads import mentioned_by, values_of
 from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Graph
@@ -47,6 +49,7 @@ __all__ = ["ModuleReads", "aside_of"]
 _LOOK_UP, _DELETE = nn.Module.__getattr__.__code__, nn.Module.__delattr__.__code__
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
 _PLAIN = frozenset({bool, int, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
+_TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
 
 
@@ -56,6 +59,7 @@ class ModuleReads:
     def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
         self._recorder = recorder
         self._shells = shells
+        self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         for module, shell in shells.all():
             if shell is not module:  # else TorchScript compiled it: one node, whatever it has
                 self._watch(module, shell, shells.path(module) or "")
@@ -72,11 +76,13 @@ class ModuleReads:
             what = type(value)
             if name in _OWN or (prefix + name, ()) in plan.kept:
                 continue
-            is_dynamic, is_state = f"self.{prefix}{name}" in plan.dynamic, name in uses.written
-            if what is float or (what is int and (is_dynamic or is_state)) or (what is bool and is_dynamic):
+            is_dynamic, is_counted = f"self.{prefix}{name}" in plan.dynamic, name in uses.written
+            if what is float or (what is int and (is_dynamic or is_counted)) or (what is bool and is_dynamic):
                 state[name] = as_number(
-                    self._recorder.numbers.attribute_symbol(prefix + name, value, is_dynamic, is_state)
+                    self._recorder.numbers.attribute_symbol(prefix + name, value, is_dynamic, is_counted)
                 )
+            elif what not in _PLAIN and what not in _TABLES and is_state(value):
+                self._objects.append((path, name, value))
             elif what in (list, dict, tuple):
                 if name in uses.mentioned and is_plain(value):
                     self.value(path, name, value)
@@ -129,9 +135,10 @@ class ModuleReads:
 
     # ---- what is taken for granted
 
-    def facts(self, graph: Graph) -> dict[str, dict[str, Any]]:
+    def facts(self, graph: Graph, function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
         """What the ledger has of modules, short of what the program itself writes, and of whose class that is."""
-        kept = {place[0] for place in self._recorder.plan.kept} | written_attributes(graph)
+        kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
+        self._take_objects(function, kept)
         found: dict[str, dict[str, Any]] = {}
         for path in self._owners(graph):
             self._recorder.ledger.module(path)
@@ -154,6 +161,25 @@ class ModuleReads:
             if own:
                 found[path] = own
         return found
+
+    def _take_objects(self, function: Callable[..., Any], kept: set[str]) -> None:
+        """Take for granted what the objects have that modules hold, short of what the program itself writes."""
+        if not self._objects:
+            return
+        places = [place for place in self._recorder.plan.kept if place[1]]
+        state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
+        kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
+        mentioned = mentioned_by(kinds, function)
+        for path, name, value in self._objects:
+            prefix = f"{path}." if path else ""
+            if f"{prefix}{name}" in state or (path and name not in mentioned):
+                continue
+            objects = values_of(name, value, mentioned)
+            for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
+                del objects[inner]
+            for inner, facts in objects.items():
+                values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
+                self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self._shells.root_module

@@ -163,6 +163,9 @@ def is_given(value: Any) -> Any:
 
 def same(left: Any, right: Any) -> Any:
     """`left is right`."""
+    recorder = running()
+    if recorder is not None and recorder.choices.are_open:
+        recorder.choices.ask(left, right)
     return is_same(left, right)
 
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
+from graphwright.capture.calls.identity import told_by
 from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
 from graphwright.capture.outside.surroundings import World
+from graphwright.capture.outside.torch_generators import METHODS
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around
@@ -32,12 +34,14 @@ from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.tensor_proxy import TensorProxy
 
 __all__ = ["Callers"]
 
 _FUNCTIONAL_CALL = torch.func.functional_call.__code__
 _SEEN = frozenset(map(id, {*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set())))
 _CALL = call.__code__
+_METHODS = frozenset({*METHODS, "seed", "getstate", "setstate"})
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
 
@@ -49,7 +53,7 @@ class Callers:
         self._last: FrameType | None = None
         self._globals = Globals()
         self._world = World()
-        self.generators = self._globals.generators
+        self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
         self._looked_at: set[CodeType] = set()
@@ -68,6 +72,9 @@ class Callers:
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
         plain = [getattr(each, "__func__", each) for each in functions]
         for each in {id(each): each for each in plain if type(each) is FunctionType}.values():
+            self._globals.follow(each)
+            if self._touches_generators(each.__code__):
+                self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
             if asks_identity(each.__code__):
@@ -90,12 +97,28 @@ class Callers:
             self._leave_caches(frame)
 
     def _look_for_generators(self, frame: FrameType) -> None:
-        """See which generators of random numbers a function closes over; have one that makes its own converted."""
+        """See which generators of random numbers a function closes over; have one that makes or sets one converted."""
         if frame.f_code.co_freevars:
             held = frame.f_locals
             self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
-        if not MAKERS.isdisjoint(frame.f_code.co_names):
+        if not MAKERS.isdisjoint(frame.f_code.co_names) or self._touches_generators(frame.f_code):
             self._recorder.questions.staging.stage(frame)
+            if "default_generator" in frame.f_code.co_names and not is_converted(frame.f_code):
+                error = CaptureError(
+                    "the program sets torch.default_generator where it cannot be recorded",
+                    at=self._recorder.where(),
+                    fix="call torch.manual_seed, torch.get_rng_state or torch.set_rng_state",
+                )
+                raise refusal(error)
+
+    def _touches_generators(self, code: CodeType) -> bool:
+        """Tell whether a function may call methods of generators that it holds: those of modules are heard of."""
+        if _METHODS.isdisjoint(code.co_names):
+            return False
+        if "default_generator" in code.co_names:
+            self._recorder.plan.sets_torch_state = True
+            return True
+        return bool(self.generators or self._recorder.plan.generators)
 
     def _look_for_identity(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or calls a function that does."""
@@ -178,6 +201,10 @@ class Callers:
             name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
             error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
             raise refusal(error)
+
+    def hashed(self, tensor: TensorProxy) -> None:
+        """A tensor becomes the key of a dict or the item of a set: it is told from other ones."""
+        told_by(tensor)
 
     def follow(self, function: type) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""

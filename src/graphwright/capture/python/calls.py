@@ -18,11 +18,13 @@ from typing import Any
 
 import torch
 
+from graphwright.capture.calls.identity import identity_asked
 from graphwright.capture.calls.modes import MODES, mode_asked
 from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
 from graphwright.capture.python.iterables import (
@@ -64,18 +66,25 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     recorder = running()
     if recorder is None:
         return function(*args, **kwargs)
+    function = original_of(function)
     if type(function) not in _ARE_UNCACHED:
-        function = without_cache(function)
+        uncached = without_cache(function)
+        if uncached is not function:
+            recorder.plan.cached += 1
+            try:
+                return call(uncached, *args, **kwargs)
+            finally:
+                recorder.plan.cached -= 1
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:
-            return value
+            return recorder.choices.after(value)
     other = substitute(recorder, function, args, kwargs)
     if other is not None:
-        return other(*args, **kwargs)
+        return recorder.choices.after(other(*args, **kwargs))
     called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
-        return called(*args, **kwargs)
+        return recorder.choices.after(called(*args, **kwargs))
     except TypeError as error:
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
             if not isinstance(function, type) or not is_refused_number(error):
@@ -117,7 +126,7 @@ _HEAP = functools.partial(heap, call)
 _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
-    bool: (truth,), len: (length,), divmod: (divided,),
+    id: (identity_asked,), bool: (truth,), len: (length,), divmod: (divided,),
     str: (text_of_value, of_error), repr: (text_of_value, of_error),
     isinstance: (of_mixed, of_error), type: (of_mixed, of_error, class_of_value), torch.is_tensor: (of_mixed,),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),

@@ -27,14 +27,18 @@ def listed(
     """`[element(item) for item in iterable if condition(item)]`; `is_tuple`: both take an item's parts."""
     element, condition = _of_items(is_tuple, element, condition)
     recorder = running()
-    if recorder is None or iterable_of(iterable) is None:
-        return [element(item) for item in iterable if condition is None or condition(item)]
+    if recorder is None or (condition is None and iterable_of(iterable) is None):
+        return [element(item) for item in iterable]
     out__gw: list[Any] = []  # in the graph it has the name that the program gives it
 
     def body(item: Any) -> None:
         _where(condition, item, lambda: out__gw.append(element(item)), lambda: None)
 
-    recorder.loops.each(iterable, body, (), (), False, target)
+    if iterable_of(iterable) is not None:
+        recorder.loops.each(iterable, body, (), (), False, target)
+    else:
+        for item in iterable:
+            body(item)
     return out__gw
 
 

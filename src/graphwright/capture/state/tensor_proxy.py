@@ -83,9 +83,10 @@ class TensorProxy(torch.Tensor):
                     TensorProxy, example.shape, dtype=example.dtype, device=example.device,
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
-        proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        proxy.optional, proxy.is_none, proxy.sizes, proxy.loose = None, False, _NOTHING, _NONE
-        proxy.is_mixed, proxy.mixed_at = False, None
+        vars(proxy).update(
+            recorder=recorder, example=example, _node=node, _make=make, optional=None, is_none=False, sizes=_NOTHING,
+            loose=_NONE, is_mixed=False, mixed_at=None,
+        )  # fmt: skip
         return proxy
 
     def node_of(self) -> Node:
@@ -116,6 +117,20 @@ class TensorProxy(torch.Tensor):
             answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
             return str(self.recorder.questions.refusals.refuse_data(self, "as text", answer))
         return repr(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in TensorProxy.__annotations__ or hasattr(torch.Tensor, name):
+            return
+        frame = sys._getframe(1)
+        if user_frame(frame) is frame and running() is self.recorder:
+            self.recorder.writes.attribute(self, name, value)
+
+    def __hash__(self) -> int:
+        frame = sys._getframe(1)
+        if user_frame(frame) is frame and running() is self.recorder:
+            self.recorder.callers.hashed(self)
+        return id(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.recorder.record("call_function", copy.deepcopy, _copied, (self,), {})

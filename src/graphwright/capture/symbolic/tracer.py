@@ -41,7 +41,7 @@ from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import TraceError
 from graphwright.ir import Argument, Graph, Node
-from graphwright.ops import RANDOM_FUNCTIONS, enter_context, exit_context
+from graphwright.ops import draws_alone, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of
 
 __all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
@@ -528,7 +528,7 @@ class _AmbientMode(TorchFunctionMode):
             return tracer.torch_function(function, args, kwargs or {})
         if function is torch._C._set_grad_enabled:
             self._set_grad_mode(*args)
-        if function in RANDOM_FUNCTIONS:
+        if draws_alone(function):
             return self._tracer.torch_function(function, args, kwargs or {})
         return function(*args, **(kwargs or {}))
 

@@ -32,6 +32,7 @@ from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
@@ -40,6 +41,8 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
+from graphwright.capture.outside.python_draws import copied_iterator
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
@@ -82,7 +85,7 @@ from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
-from graphwright.ops import unpack
+from graphwright.ops import draws_alone, unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -113,6 +116,7 @@ class Recorder:
         self.numbers = Numbers(self)
         self.questions = Questions(self, ExampleSubjects())
         self.joining = Joining(self)
+        self.choices = Choices(self)
         self.loops = Loops(self)
         self.attempts = Attempts(self)
         self.writes = Writes(self)
@@ -125,9 +129,10 @@ class Recorder:
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
-        self.given: dict[int, tuple[Any, Callable[[], Node]]] = {}  # generators among the inputs, by id
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self.told_apart: set[int] = set()  # inputs of which the program asks which they are, by id
+        self.hashed: list[TensorProxy] = []  # tensors by which the program knows something
         self.is_finishing = False
         self.log = log  # of the capture, where there is one
         self.ledger = Ledger(log)
@@ -158,6 +163,7 @@ class Recorder:
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
+                self.choices.look()
             is_over = True
         except Raised:
             if self.pending is None:
@@ -191,6 +197,10 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
+                    elif isinstance(value, torch.Generator):
+                        shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
+                    elif hasattr(type(value), "__next__"):
+                        shell.__dict__[name] = copied_iterator(value)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -294,6 +304,7 @@ class Recorder:
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            self.told_apart.add(id(owner))
             owner.sizes = {}
             for dim in range(owner.example.dim()):  # sizes read before are those from before
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
@@ -320,6 +331,10 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
+        if self.plan.cached and draws_alone(
+            target if op == "call_function" else getattr(torch.Tensor, str(target), None)
+        ):
+            raise self.questions.refusals.cached_draw()
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):
@@ -398,6 +413,7 @@ class Recorder:
             return self._create(op, target, args, kwargs, name or part or None)
         self.callers.look(frame)
         self.attempts.look(frame, op, target, args)
+        self.choices.at_node(target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = module_name(target)
@@ -518,8 +534,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
-        if kind is torch.Generator and id(value) in self.given:
-            return self.given[id(value)][1]()
+        if kind is GeneratorProxy:
+            return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):

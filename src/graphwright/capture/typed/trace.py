@@ -19,13 +19,17 @@ from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
+from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
 from graphwright.capture.outside.surroundings import World
+from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
+from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
@@ -288,6 +292,8 @@ class Program:
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
         self.world = World()
+        self.draws: PythonDraws | None = None  # likewise
+        self.standing: StandIns | None = None  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
@@ -310,7 +316,7 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(graph, run.recorder.reads.facts(graph))
+            keep_modules(graph, run.recorder.reads.facts(graph, self.function))
             keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
@@ -355,12 +361,16 @@ class Program:
         return undoing(run, flags.leave, self._put_back)
 
     def _put_back(self) -> None:
-        """Leave variables, and the objects that modules hold, as they were before the pass."""
+        """Leave variables, objects of modules, and generators of random numbers as they were before the pass."""
+        if self.standing is not None:
+            self.standing.leave()
         if self.recorder is not None and self.recorder.keeping is not None:
             self.recorder.keeping.put_back()
         self.world.put_back()
         if self.held is not None:
             self.held.put_back()
+        if self.draws is not None:
+            self.draws.put_back()
 
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
@@ -376,8 +386,14 @@ class Program:
         keeping = recorder.keeping = Keeping(recorder, recorder.shells)
         program = self.subject.function(self.subject.root_module, self.method)
         self.world.start([program], self._entered(recorder), keeping, plan.leaves)
+        watch_world()
+        watch_random_state()
+        watch_process_state()
         recorder.callers.start(function, self.world)
-        draws = PythonDraws(recorder)
+        draws = self.draws = PythonDraws(recorder)
+        overheard = {**plan.overheard, **recorder.callers.overheard}
+        self.standing = StandIns((*stand_ins(), *overheard.values()))
+        self.standing.enter()
         with (
             self._watch(recorder),
             draws.located() if plan.locates_draws else contextlib.nullcontext(),
@@ -386,6 +402,7 @@ class Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
+                draws.failed()
                 keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
                     recorder.questions.raises.write_raise(error)
@@ -398,7 +415,12 @@ class Program:
         keeping.learn()
         self.world.finish()
         recorder.ledger.find(self.world.found())
-        if recorder.callers.generators.keys() - plan.generators.keys():
+        if watch_world():
+            raise Restart("modules that read the world are imported")
+        if recorder.callers.overheard.keys() - overheard.keys():
+            plan.overheard.update(recorder.callers.overheard)
+            raise Restart("the program has functions under names of its own that the capture has to hear of")
+        if recorder.callers.generators.keys() - draws.known:
             plan.generators.update(recorder.callers.generators)
             raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
@@ -406,7 +428,9 @@ class Program:
             raise Restart("random numbers of Python or NumPy are drawn")
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
-        recorder.finish(result, inputs.objects.changes())
+        changes = list(inputs.objects.changes())
+        inputs.tell_apart(value for _, value, *_ in changes)
+        recorder.finish(result, changes)
         inputs.settle()
         if recorder.keeping is not None:
             recorder.keeping.put_back()

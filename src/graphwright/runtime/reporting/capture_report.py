@@ -10,7 +10,7 @@ from typing import Any
 from graphwright.errors import MissingAttributeError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
-from graphwright.runtime.guards import CAPTURE, Guard, guards_of
+from graphwright.runtime.guards import CAPTURE, Guard, guards_of, summed_up
 
 __all__ = [
     "CaptureFacts",
@@ -181,7 +181,7 @@ def entries_of(graph: Graph, place: str = "") -> list[ReportEntry]:
         has_line = ":" in guard.at or (guard.node is not None and CAPTURE in (guard.node._meta or {}))
         return guard.at if has_line else place or guard.at
 
-    guards = dict.fromkeys([ReportEntry("guard", guard.what, at(guard)) for guard in guards_of(graph)])
+    guards = [ReportEntry("guard", guard.what, at(guard)) for guard in summed_up(guards_of(graph))]
     return [*guards, *[entry for node in graph.all_nodes() if (entry := _entry(node)) is not None]]
 
 

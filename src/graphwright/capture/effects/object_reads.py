@@ -1,0 +1,127 @@
+"""Plain values in objects that modules hold: those that a program may read are taken for granted.
+
+Nothing tells when a program reads an attribute of an object of the user's. So what counts is which names the functions
+mention that a call may reach: `forward`, what it names, and so on.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.held_tables import held_by, is_state
+from graphwright.runtime import class_name, is_plain, spelled
+
+__all__ = ["mentioned_by", "values_of"]
+
+_DEPTH = 3
+_PLAIN = (bool, int, float, str, type(None), enum.Enum, torch.dtype)
+_NOT_CALLED = frozenset({
+    "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
+    "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__",
+})  # fmt: skip
+
+
+def values_of(name: str, value: Any, mentioned: frozenset[str]) -> dict[str, dict[str, Any]]:
+    """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name."""
+    found: dict[str, dict[str, Any]] = {}
+    _look(name, value, mentioned, found, set(), 0)
+    return found
+
+
+def _look(
+    path: str, value: Any, mentioned: frozenset[str], found: dict[str, dict[str, Any]], seen: set[int], depth: int
+) -> None:
+    if id(value) in seen or depth > _DEPTH:
+        return
+    seen.add(id(value))
+    values: dict[str, Any] = {}
+    found[path] = {"class": class_name(value), "values": values}
+    for name, item in held_by(value).items():
+        if name not in mentioned:
+            continue
+        if isinstance(item, _PLAIN) or is_plain(item):
+            values[str(name)] = spelled(item)
+        elif not isinstance(item, torch.Tensor | nn.Module) and is_state(item):
+            _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)
+
+
+def mentioned_by(kinds: Iterable[type], function: Callable[..., Any]) -> frozenset[str]:
+    """The names in the functions that a call of a program may reach, whose objects are of some classes."""
+    own = inner if isinstance(inner := getattr(function, "__func__", function), FunctionType) else None
+    return _mentioned(frozenset(kinds), own)
+
+
+@functools.lru_cache(maxsize=64)
+def _mentioned(kinds: frozenset[type], own: FunctionType | None) -> frozenset[str]:
+    methods: dict[str, list[FunctionType]] = {}
+    for kind in kinds:
+        for name, method in _methods(kind):
+            methods.setdefault(name, []).append(method)
+    called = [name for name in methods if name.startswith("__") and name not in _NOT_CALLED]
+    waiting = [method for name in ("forward", *called) for method in methods.get(name, ())]
+    waiting += [] if own is None else _wrapped(own)
+    seen, names = set(), set()
+    while waiting:
+        function = waiting.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        for name in _names(function.__code__):
+            names.add(name)
+            found = function.__globals__.get(name)
+            waiting += methods.get(name, ())
+            waiting += _wrapped(found) if isinstance(found, FunctionType) and not _is_foreign(found) else ()
+    return frozenset(names)
+
+
+def _methods(kind: type) -> Iterator[tuple[str, FunctionType]]:
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] in _FOREIGN:
+            continue
+        for name, value in vars(base).items():
+            found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
+            for function in found:
+                for inner in _wrapped(function):
+                    yield name, inner
+
+
+_FOREIGN = ("torch", "graphwright", "builtins")
+
+
+def _is_foreign(function: FunctionType) -> bool:
+    return str(function.__module__).partition(".")[0] in _FOREIGN
+
+
+def _wrapped(function: Any) -> list[FunctionType]:
+    """A function, and those that it closes over: what a decorator has wrapped."""
+    found: list[FunctionType] = []
+    waiting = [function]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, FunctionType) and each not in found:
+            found.append(each)
+            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_set(cell)]
+    return found
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+        elif isinstance(const, str):
+            yield const
