@@ -297,7 +297,7 @@ class Writer:
         held = owner_of(owner)
         if isinstance(held, type):
             return attribute(self.names.function(held), name, self.getattr)
-        wish = "variable" if isinstance(held, types.CellType) else held.__name__
+        wish = "variable" if isinstance(held, types.CellType) else str(vars(held).get("__name__", "names")).strip("_")
         wish = wish.rpartition(".")[2] if self.names.is_short else wish.replace(".", "_")
         return f"{self.names.add(wish, held)}.{name}"
 

@@ -39,6 +39,7 @@ from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, s
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import (
+    Names,
     delete_attribute,
     may_set_attribute,
     owner_of,
@@ -70,6 +71,7 @@ __all__ = [
     "ArgsKwargsPair",
     "Call",
     "FunctionalForm",
+    "Names",
     "Operator",
     "aliases_of",
     "call_of",

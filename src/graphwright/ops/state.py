@@ -24,6 +24,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, register_writer
 
 __all__ = [
+    "Names",
     "delete_attribute",
     "may_set_attribute",
     "owner_of",
@@ -115,6 +116,28 @@ def _fields(value: Any, name: str) -> dict[str, Any]:
     if type(name) is not str or not name.isidentifier() or name.startswith("__"):
         raise GraphError(f"{name!r} is no attribute that a graph may change")
     return value.__dict__  # type: ignore[no-any-return]
+
+
+class Names:
+    """Global names that no imported module has, those of a text that was executed, as attributes.
+
+    >>> names = {"STEP": 1}
+    >>> write_variable(Names(names), "STEP", 2)
+    >>> names
+    {'STEP': 2}
+    """
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.__dict__ = names
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Names:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise GraphError("the program uses global names of no module: no other process has them")
+
+    def __fx_create_arg__(self, tracer: object) -> Names:
+        return self
 
 
 def owner_of(owner: Any) -> Any:

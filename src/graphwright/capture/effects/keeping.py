@@ -397,14 +397,6 @@ class Keeping:
     def _outside_of(self, path: str) -> tuple[Any, str]:
         """The arguments of a node that reads or writes a variable outside of all modules."""
         variables, name = self._outside[path]
-        if variables.argument is None:
-            raise refusal(
-                CaptureError(
-                    f"the program changes {name!r} of {variables.title}, which the captured program cannot name",
-                    at=variables.place_of_write(name),
-                    fix="keep it in an attribute of a module",
-                )
-            )
         return variables.shown(name)
 
     def _item(self, make: Callable[[], Node], key: Hashable, is_attribute: bool = False) -> Callable[[], Node]:

@@ -18,7 +18,7 @@ _DEPTH = 3  # how far inside of each other the containers are that are put back
 class Variables:
     """Some variables of one owner: a dict of global names, a class, or a cell with its one variable.
 
-    `argument` is the owner as nodes name it, None where they cannot; `title` is what it is called in messages.
+    `argument` is the owner as nodes name it; `title` is what it is called in messages.
     """
 
     def __init__(self, owner: Any, argument: Any, title: str) -> None:

@@ -25,6 +25,7 @@ from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.source.mentions import is_foreign, is_foreign_class, is_foreign_file, mentions
+from graphwright.ops import Names
 from graphwright.runtime import Found, Outside
 
 if TYPE_CHECKING:
@@ -342,10 +343,11 @@ def _content(cell: CellType) -> Any:
         return MISSING
 
 
-def _module_of(names: dict[str, Any]) -> str | None:
+def _module_of(names: dict[str, Any]) -> str | Names:
     """The name of the module whose global names these are."""
     name = names.get("__name__")
-    return name if isinstance(name, str) and vars(sys.modules.get(name, object)) is names else None
+    is_module = isinstance(name, str) and vars(sys.modules.get(name, object)) is names
+    return str(name) if is_module else Names(names)
 
 
 def _title(names: dict[str, Any]) -> str:
