@@ -128,6 +128,7 @@ def test_what_fails_is_passed_by_as_one_node() -> None:
         ("failure", "if x.sum() > 0:"),
         ("failure", "return x * 2 if x.sum() > 0 else x.view(17, 3)"),
         ("data", "return fails_elsewhere(one_sided(x)), str(x.sum())"),
+        ("guard", "def forward(self, x: torch.Tensor) -> Any:"),
         ("opaque", "return x * pickled(x)"),
     ]
     assert "variable 'y' has a value on only one side" in diagnosis.obstacles[1].text
@@ -194,11 +195,12 @@ def test_what_does_not_block_is_listed() -> None:
     assert diagnosis.ok
     assert found(diagnosis) == [
         ("guard", "def noted(x: torch.Tensor, flag: bool = False) -> Any:"),
+        ("guard", "def noted(x: torch.Tensor, flag: bool = False) -> Any:"),
         ("guard", "for i in (0,) * x.size(0):"),
         ("opaque", "x = x * rate(x)"),
         ("fork", "return (x, x) if x.sum() > 0 else x"),
     ]
-    assert str(diagnosis).startswith("noted can be captured, 4 notes\n1. guard: flag is False\n")
+    assert str(diagnosis).startswith("noted can be captured, 5 notes\n1. guard: flag is False\n")
 
 
 @pytest.mark.parametrize("program", [Many(), Fails(), Clean(), noted, one_sided, copied, pickled, fails_elsewhere])

@@ -203,6 +203,11 @@ def test_the_report_lists_what_happened_with_the_users_lines() -> None:
     entries = [entry for entry in report().entries if entry.kind != "restart"]
     assert [(entry.kind, entry.text, entry.at.partition(": ")[2]) for entry in entries] == [
         ("guard", "mask is None", "def reported(x: torch.Tensor, mask: torch.Tensor | None = None) -> Any:"),
+        (
+            "guard",
+            "the global 'smooth' of tests.capture.test_report",
+            "def reported(x: torch.Tensor, mask: torch.Tensor | None = None) -> Any:",
+        ),
         ("guard", "size was 2", "for _ in (0,) * x.size(0):"),
         ("region", "cond on gt", "if x.max() > 3:"),
         ("opaque", "smooth, with 6 torch calls inside", "x = smooth(x)"),

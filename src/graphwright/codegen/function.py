@@ -15,6 +15,7 @@ import inspect
 import keyword
 import math
 import operator
+import types
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +38,7 @@ from graphwright.codegen.spelling.operators import (
 )
 from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
-from graphwright.ops import write_attribute
+from graphwright.ops import owner_of, read_variable, write_attribute, write_variable
 
 __all__ = ["Writer", "attribute", "graph_to_source", "is_plain_name", "last_uses"]
 
@@ -45,6 +46,7 @@ _PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
 _KEEPING = frozenset({"placeholder", "output"})  # free nothing
 _NUMBERS = frozenset({int, float})
 _KEYWORDS = frozenset(keyword.kwlist)
+_WITHOUT_NAME = (operator.setitem, write_attribute, write_variable)
 
 
 def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> PythonCode:
@@ -117,7 +119,7 @@ def last_uses(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
                 if inner not in seen:
                     seen.add(inner)
                     dead.append(inner)
-        if not node.users and not (node._target is operator.setitem or node._target is write_attribute):  # no names
+        if not node.users and not any(node._target is each for each in _WITHOUT_NAME):
             dead.append(node)
         if dead and node._op not in _KEEPING:
             free[node] = dead
@@ -226,6 +228,8 @@ class Writer:
         target = node._target
         if target is write_attribute:
             return self.write(node)
+        if target is write_variable:
+            return self.write_outside(node)
         is_statement = False
         if node._op == "call_function" and not node._kwargs:
             try:
@@ -282,6 +286,20 @@ class Writer:
         if is_plain_name(name):
             return f"{owner}.{name} = {self.value(value)}"
         return f"{self.names.builtin('setattr')}({owner}, {name!r}, {self.value(value)})"
+
+    def write_outside(self, node: Node) -> str:
+        """Write the statement that assigns a variable outside of all modules."""
+        owner, name, value = node._args
+        return f"{self.outside(owner, str(name))} = {self.value(value)}"
+
+    def outside(self, owner: Any, name: str) -> str:
+        """Write a variable outside of all modules: `train.STEP`, `Model.calls`."""
+        held = owner_of(owner)
+        if isinstance(held, type):
+            return attribute(self.names.function(held), name, self.getattr)
+        wish = "variable" if isinstance(held, types.CellType) else str(vars(held).get("__name__", "names")).strip("_")
+        wish = wish.rpartition(".")[2] if self.names.is_short else wish.replace(".", "_")
+        return f"{self.names.add(wish, held)}.{name}"
 
     # ---- expressions
 
@@ -374,6 +392,8 @@ class Writer:
                         f"{self.operand(args[1], COMPARISON + 1)} in {self.operand(args[0], COMPARISON + 1)}",
                         COMPARISON,
                     )
+                if target is read_variable:
+                    return self.outside(*args), PRIMARY
                 if target is getattr and isinstance(args[1], str) and is_plain_name(args[1]):
                     return f"{self.operand(args[0], PRIMARY)}.{args[1]}", PRIMARY
             elif count == 1:

@@ -39,10 +39,14 @@ from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, s
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
 from graphwright.ops.state import (
+    Names,
     delete_attribute,
     may_set_attribute,
+    owner_of,
+    read_variable,
     set_attribute,
     write_attribute,
+    write_variable,
     written_attributes,
 )
 from graphwright.ops.statements import (
@@ -67,6 +71,7 @@ __all__ = [
     "ArgsKwargsPair",
     "Call",
     "FunctionalForm",
+    "Names",
     "Operator",
     "aliases_of",
     "call_of",
@@ -81,6 +86,7 @@ __all__ = [
     "key_of",
     "module_operator",
     "operator_of",
+    "owner_of",
     "operator_of_target",
     "parameters_of",
     "positional_inputs",
@@ -115,6 +121,7 @@ __all__ = [
     "raise_error",
     "required_parameters",
     "schemas_of",
+    "read_variable",
     "may_set_attribute",
     "set_attribute",
     "shared_inputs",
@@ -125,6 +132,7 @@ __all__ = [
     "unpack",
     "while_loop",
     "write_attribute",
+    "write_variable",
     "written_attributes",
 ]
 

@@ -28,7 +28,13 @@ class TorchSpelling:
         self._plain = PlainSpelling((*PlainSpelling().modules, "torch", "graphwright", *modules))
 
     def name_of(self, value: Any) -> str | None:
-        """Return the dotted name under which `value_of` finds this very value, or None."""
+        """Return the dotted name under which `value_of` finds this very value, or None.
+
+        A class may say in `name_in_text` what stands in texts for its objects.
+        """
+        stands_in = getattr(type(value), "name_in_text", None)
+        if isinstance(stands_in, str):
+            return stands_in
         return repr(value) if isinstance(value, _NAMED_BY_REPR) else self._plain.name_of(value)
 
     def value_of(self, name: str) -> Any:

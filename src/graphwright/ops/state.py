@@ -4,10 +4,16 @@
 the module that runs the graph, as call_module and get_attr nodes do, and is printed as the assignment that it is:
 `self.encoder.hidden = hidden`. The path may go on through objects that a module holds. `set_attribute` and
 `delete_attribute` change an object of the user's own classes, and nothing else: a file may name them.
+
+`read_variable` and `write_variable` are for what lies outside of all modules: a global variable (its owner is the name
+of the Python module), an attribute of a class, a variable of the function around one (its cell). They are printed as
+what they are: `train.STEP = train.STEP + 1`.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
 import types
 from typing import Any, NoReturn
 
@@ -17,7 +23,17 @@ from torch import nn
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, register_writer
 
-__all__ = ["delete_attribute", "may_set_attribute", "set_attribute", "write_attribute", "written_attributes"]
+__all__ = [
+    "Names",
+    "delete_attribute",
+    "may_set_attribute",
+    "owner_of",
+    "read_variable",
+    "set_attribute",
+    "write_attribute",
+    "write_variable",
+    "written_attributes",
+]
 
 
 def write_attribute(path: str, value: Any) -> NoReturn:
@@ -100,6 +116,71 @@ def _fields(value: Any, name: str) -> dict[str, Any]:
     if type(name) is not str or not name.isidentifier() or name.startswith("__"):
         raise GraphError(f"{name!r} is no attribute that a graph may change")
     return value.__dict__  # type: ignore[no-any-return]
+
+
+class Names:
+    """Global names that no imported module has, those of a text that was executed, as attributes.
+
+    >>> names = {"STEP": 1}
+    >>> write_variable(Names(names), "STEP", 2)
+    >>> names
+    {'STEP': 2}
+    """
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.__dict__ = names
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Names:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise GraphError("the program uses global names of no module: no other process has them")
+
+    def __fx_create_arg__(self, tracer: object) -> Names:
+        return self
+
+
+def owner_of(owner: Any) -> Any:
+    """What has a variable as its attribute: the module of that name, or the class or cell itself.
+
+    Raises GraphError for a module that cannot be imported.
+
+    >>> owner_of("math").__name__
+    'math'
+    """
+    if type(owner) is not str:
+        return owner
+    found = sys.modules.get(owner)
+    if found is None:
+        try:
+            found = importlib.import_module(owner)
+        except ImportError as error:
+            raise GraphError(
+                f"the program uses a global variable of {owner}, which cannot be imported here: {error}",
+                fix="make the module importable, or capture again without it",
+            ) from error
+    return found
+
+
+def read_variable(owner: Any, name: str) -> Any:
+    """Read a variable of the outside as it is now: `train.STEP`.
+
+    >>> read_variable("math", "pi")
+    3.141592653589793
+    """
+    return getattr(owner_of(owner), name)
+
+
+def write_variable(owner: Any, name: str, value: Any) -> None:
+    """Give a variable of the outside a value: `train.STEP = value`.
+
+    >>> class Counter:
+    ...     calls = 0
+    >>> write_variable(Counter, "calls", 3)
+    >>> Counter.calls
+    3
+    """
+    setattr(owner_of(owner), name, value)
 
 
 def written_attributes(graph: Graph) -> set[str]:

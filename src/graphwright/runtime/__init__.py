@@ -14,6 +14,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     entries.py        the entry points of a captured module
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
+    outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
     objects.py        objects of the user's own classes
     references.py     where an object is found when its module is imported
@@ -30,6 +31,7 @@ from graphwright.runtime.guards import (
     Guard,
     expect,
     expect_kinds,
+    expect_outside,
     expect_state,
     expect_tensors,
     expect_values,
@@ -63,6 +65,7 @@ from graphwright.runtime.modules.loose_parts import BareModule, forward_from_sou
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, new_object
+from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
@@ -100,11 +103,13 @@ __all__ = [
     "CaptureFacts",
     "CaptureReport",
     "Entry",
+    "Found",
     "GraphModule",
     "Graphs",
     "Guard",
     "Interpreter",
     "LazyGraphModule",
+    "Outside",
     "ReportEntry",
     "Shells",
     "Snapshot",
@@ -120,10 +125,12 @@ __all__ = [
     "copy_slots",
     "copy_tensors",
     "delete_attribute",
+    "differs",
     "entries_of",
     "expect",
     "expect_kinds",
     "expect_modules",
+    "expect_outside",
     "expect_state",
     "expect_tensors",
     "expect_values",
@@ -185,6 +192,7 @@ FLOORS = (
     "entries",
     "dispatch",
     "guards",
+    "outside",
     "premises",
     "objects",
     "references",

@@ -16,6 +16,7 @@ import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.outside import Outside
 from graphwright.runtime.premises import facts_of_modules, said_of_modules
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Guard",
     "expect",
     "expect_kinds",
+    "expect_outside",
     "expect_state",
     "expect_tensors",
     "expect_values",
@@ -193,6 +195,26 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
             )
 
 
+def expect_outside(where: str, outside: Outside) -> None:
+    """Raise GuardError unless a program would find outside of itself what it found when it was captured.
+
+    >>> expect_outside("Model.forward", Outside())
+    """
+    if torch.compiler.is_compiling():
+        return
+    changed = outside.changed()
+    if changed is not None:
+        now, what = changed.now(), "has changed since the program was captured"
+        if changed.is_plain():
+            was = changed.value if changed.held is None else changed.held
+            what = f"was {_brief(was)} when the program was captured; now it is {_brief(now)}"
+        raise GuardError(
+            f"{changed.subject} {what}",
+            at=where,
+            fix="put it back, or capture again",
+        )
+
+
 def shared(**values: Any) -> str:
     """Say which of some values are one object: 'none', or the names of those that are another one.
 
@@ -292,6 +314,12 @@ def _of_state(node: Node) -> list[Guard]:
     return [Guard(f"{where}: {what}", node, what, str(where))] if facts else []
 
 
+def _of_outside(node: Node) -> list[Guard]:
+    where, outside = node.args
+    what = ", ".join(outside.what)
+    return [Guard(f"{where}: {what}", node, what, str(where))] if what else []
+
+
 def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
     if more:
         rank, holder = (*more, None)[:2]
@@ -308,5 +336,6 @@ def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
 _SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
     **dict.fromkeys((expect, unlike), _of_one),
     expect_state: _of_state,
+    expect_outside: _of_outside,
     **dict.fromkeys((expect_kinds, expect_values, expect_tensors, unlike_inputs), _of_inputs),
 }

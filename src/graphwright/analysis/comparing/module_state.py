@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis.values import Fact, facts_of
+from graphwright.ops import read_variable, write_variable
+from graphwright.runtime import GraphModule, graphs_of
 
 __all__ = ["ModuleState", "random_facts", "same_randomness", "seed_everything"]
 
@@ -32,6 +34,7 @@ class ModuleState:
         self._attributes: list[tuple[str, nn.Module, dict[str, Any]]] = []
         self._containers: dict[int, tuple[Any, Any]] = {}  # by id: the container itself, and a shallow copy
         self._tensors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # by name: itself, an alias, a copy
+        self._variables: list[tuple[Any, str, Any]] = []  # outside of all modules
         if not isinstance(root, nn.Module):
             return
         for path, module in root.named_modules():
@@ -44,8 +47,23 @@ class ModuleState:
             values = copies.get(id(tensor))
             self._tensors[name] = (tensor, tensor.data, tensor.detach().clone() if values is None else values)
 
+    def include_variables(self, captured: Any) -> None:
+        """Include the variables outside of all modules that a captured module reads and writes."""
+        if not isinstance(captured, GraphModule):
+            return
+        for node in (node for graph in graphs_of(captured) for node in graph.all_nodes()):
+            if node.target is read_variable or node.target is write_variable:
+                owner, name, *_ = node.args
+                value = read_variable(owner, str(name))
+                self._variables.append((owner, str(name), value))
+                if type(value) in _CONTAINERS:
+                    self._containers[id(value)] = (value, value.copy())
+
     def restore(self) -> None:
         """Put everything back that has changed."""
+        for owner, name, value in self._variables:
+            if read_variable(owner, name) is not value:
+                write_variable(owner, name, value)
         for _, module, before in self._attributes:
             now = vars(module)
             for name in [name for name in now if name not in before]:

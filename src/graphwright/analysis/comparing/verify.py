@@ -69,6 +69,8 @@ def verify(
     _refuse_lazy(model)
     original = _Side(model)
     captured = _Side(gm, beside=original.state)
+    for side in (original, captured):
+        side.state.include_variables(gm)
     comparison = _Comparison(original, captured, Tolerance(rtol, atol), seed, grads)
     with same_randomness():
         return VerifyReport(

@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import Any
 
+from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of
@@ -40,6 +41,8 @@ def held_by(container: Any) -> dict[Any, Any]:
     """
     if isinstance(container, dict):
         return container
+    if isinstance(container, Variables):
+        return container.read()
     if isinstance(container, set):
         return dict.fromkeys(container, True)
     if isinstance(container, list | collections.deque):
@@ -51,7 +54,7 @@ def put(container: Any, key: Any, value: Any) -> None:
     """Have a list, dict or object hold a value; sets, deques and tuples keep theirs."""
     if isinstance(key, Field):
         set_attribute(container, str(key), value)
-    elif type(container) in (list, dict):
+    elif type(container) in (list, dict, Variables):
         container[key] = value
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["HookEffects", "contained", "hooks_of"]
+__all__ = ["HookEffects", "contained", "hooks_of", "is_unchanged"]
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
@@ -62,7 +62,7 @@ class HookEffects:
 
     def put_back(self) -> bool:
         """Put everything back; tell whether anything had changed."""
-        is_changed = not all(map(_is_same, self._before, self._state.read()))
+        is_changed = not all(map(is_unchanged, self._before, self._state.read()))
         self._state.restore()
         return is_changed
 
@@ -88,7 +88,8 @@ def _reaches(shells: Shells, hook: Callable[..., Any]) -> bool:
     return any(isinstance(value, nn.Module) and shells.path(value) is not None for value in _known_to(hook))
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_unchanged(one: Any, other: Any) -> bool:
+    """Tell whether two contents of a container, as `State.read` gives them, are the same."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
     if isinstance(one, list) and isinstance(other, list) and not is_growing(one):

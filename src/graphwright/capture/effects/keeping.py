@@ -39,6 +39,7 @@ from graphwright.capture.effects.held_tables import (
 )
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, is_same, joined
 from graphwright.capture.effects.module_reads import aside_of
+from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -50,7 +51,7 @@ from graphwright.capture.state.symbols import as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
-from graphwright.ops import set_attribute, write_attribute
+from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
 from graphwright.runtime import attributes_of, new_object
 from graphwright.values import (
     MIXED,
@@ -169,9 +170,9 @@ def _is_cache(value: dict[Any, Any]) -> bool:
 
 
 class Keeping:
-    """The attributes of one run of a program: live where the plan says that it writes them."""
+    """The attributes of one run of a program, and variables outside of it: live where the plan says it writes them."""
 
-    def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
+    def __init__(self, recorder: TypedCapture, shells: Shells | None) -> None:
         self._recorder = recorder
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
@@ -180,13 +181,15 @@ class Keeping:
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
         self._objects: dict[int, list[_Table]] = {}  # the tables of objects and of what is in them, by id
+        self._kind_of_module: type = nn.Module
         self._own: list[tuple[Any, dict[Any, Any]]] = []  # objects and their containers, and what they held
         self._shared: list[_Table] = []  # those of objects of the module that is being watched, and of others
         self._depth = 0  # how far inside of each other the objects are that are being watched
+        self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         try:
-            for module, shell in shells.all():
+            for module, shell in [] if shells is None else shells.all():
                 if shell is not module:
-                    self._watch_module(module, shell, shells.path(module) or "")
+                    self._watch_module(module, shell, "" if shells is None else shells.path(module) or "")
         except BaseException:
             self.put_back()
             raise
@@ -204,6 +207,28 @@ class Keeping:
         attributes.before.update(attributes.aside)
         self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
 
+    def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
+        """Put live values into variables outside of all modules, and note what is in the others."""
+        self._kind_of_module, self._depth = Variables, 0
+        table = next((table for table in self._tables if table.now is variables), None)
+        if table is None:
+            table = _Table(Variables, variables.title, variables.path, None, variables, {})
+            self._tables.append(table)
+        values = variables.read()
+        for name in variables.names if names is None else names:
+            self._outside[variables.path + name] = variables, name
+            if name in values:
+                self._watch_value(table, name, values[name])
+
+    def kept_tables(self) -> set[int]:
+        """The objects and containers whose state is the program's, by id; of objects their attributes, too."""
+        held = [container for container, _ in self._own]
+        return {id(each) for each in held} | {id(vars(each)) for each in held if hasattr(each, "__dict__")}
+
+    def is_written(self, path: str) -> bool:
+        """Tell whether the program writes a variable outside of all modules, or what is in it."""
+        return any(place[0] == path and kind is not PLAIN for place, kind in self._live.items())
+
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
@@ -212,20 +237,23 @@ class Keeping:
         if self._depth:
             self._own.append((container, dict(held)))
         for key, value in held:
-            if keys is None and key in _MODULE_ATTRIBUTES and key != "training":
-                table.before[key] = value
-                continue
-            table.before[key] = value
-            place = table.place(key)
-            if type(value) is dict and place not in self._live and _is_cache(value):
-                self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
-            if self._live.get(place, PLAIN) is not PLAIN:
-                table.before[key] = value = self._started(place, table.name(key), value)
-                put(container, key, value)
-            elif isinstance(key, Field) and isinstance(value, torch.Tensor):
-                self._note_tensor(value, *place)
-            self._watch_inside(value, table.name(key), *place)
+            self._watch_value(table, key, value)
         self._tables.append(table)
+
+    def _watch_value(self, table: _Table, key: Any, value: Any) -> None:
+        """Put a live value in the place of one, or note what it is."""
+        table.before[key] = value
+        if table.keys is None and key in _MODULE_ATTRIBUTES and key != "training":
+            return
+        place = table.place(key)
+        if type(value) is dict and place not in self._live and _is_cache(value):
+            self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
+        if self._live.get(place, PLAIN) is not PLAIN:
+            table.before[key] = value = self._started(place, table.name(key), value)
+            put(table.now, key, value)
+        elif isinstance(key, Field) and isinstance(value, torch.Tensor):
+            self._note_tensor(value, *place)
+        self._watch_inside(value, table.name(key), *place)
 
     def _watch_inside(self, value: Any, name: str, path: str, keys: tuple[Any, ...]) -> None:
         kind = type(value)
@@ -248,7 +276,7 @@ class Keeping:
 
     def _note_tensor(self, tensor: torch.Tensor, path: str, keys: tuple[Any, ...]) -> None:
         """Have a tensor of an object read where the object has it, if a dotted path leads there."""
-        if all(type(key) is Field for key in keys):
+        if all(type(key) is Field for key in keys) and path not in self._outside:
             self._recorder.note_tensor(tensor, ".".join((path, *keys)))
 
     def put_back(self) -> None:
@@ -352,16 +380,24 @@ class Keeping:
         """Read an attribute: before the program's branches, for none of them writes it."""
         recorder = self._recorder
         path, keys = place
-        while keys and type(keys[0]) is Field:
+        while keys and type(keys[0]) is Field and path.rpartition(":")[0] == "":
             path, keys = f"{path}.{keys[0]}", keys[1:]
         with recorder.writing(recorder.root):
-            node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
+            if path in self._outside:
+                node = recorder.node("call_function", read_variable, self._outside_of(path), {}, _last_atom(path))
+            else:
+                node = recorder.node("get_attr", path, (), {}, path.rpartition(".")[2].strip("_"))
             for key in keys:
                 read, name = (getattr, str(key)) if isinstance(key, Field) else (operator.getitem, key)
                 if isinstance(key, Hidden):
                     node, read = recorder.node("call_function", attributes_of, (node,), {}, "kept"), operator.getitem
                 node = recorder.node("call_function", read, (node, name), {}, "kept")
         return node
+
+    def _outside_of(self, path: str) -> tuple[Any, str]:
+        """The arguments of a node that reads or writes a variable outside of all modules."""
+        variables, name = self._outside[path]
+        return variables.shown(name)
 
     def _item(self, make: Callable[[], Node], key: Hashable, is_attribute: bool = False) -> Callable[[], Node]:
         """Read an item of a container, or an attribute of an object, in the graph where that is read."""
@@ -478,7 +514,13 @@ class Keeping:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
         is_attribute = table.keys is None or isinstance(key, Field)
         name = str(key) if is_attribute else str(table.keys[-1] if table.keys else table.path.rpartition(".")[2])
-        error = CaptureError(f"the program {what}", at=place_of_write(table.kind, name), fix=fix)
+        path = table.path + name if table.keys is None else table.path
+        if path in self._outside:
+            variables, name = self._outside[path]
+            at = variables.place_of_write(name)
+        else:
+            at = place_of_write(table.kind, name)
+        error = CaptureError(f"the program {what}", at=at, fix=fix)
         self._recorder.questions.refusals.refuse(error, "attribute")
 
     # ---- writes
@@ -496,7 +538,10 @@ class Keeping:
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
             path = table.dotted(key)
-            if path:
+            if isinstance(table.now, Variables):
+                outside = *self._outside_of(table.path + key), value
+                recorder.node("call_function", write_variable, outside, {}, name="write")
+            elif path and table.path not in self._outside:
                 if table.keys is None and key not in table.before and table.transient is not None:
                     recorder.ledger.buffers[path] = key not in table.transient
                 recorder.node("call_function", write_attribute, (path, value), {}, name="write")
@@ -542,6 +587,11 @@ class Keeping:
 def _is_readable(kind: Kind) -> bool:
     """Tell whether a part of an attribute may be read before it is written: None is there for tensors only."""
     return kind is not MIXED and (not isinstance(kind, OptionalKind) or isinstance(kind.item, TensorKind))
+
+
+def _last_atom(path: str) -> str:
+    """The name of a variable, for a value of the program: `step` of `train[7]:STEP`."""
+    return path.rpartition(":")[2].strip("_").lower()
 
 
 def _joined(one: Kind | None, other: Kind) -> Kind:

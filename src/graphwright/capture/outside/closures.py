@@ -8,7 +8,6 @@ model does to its own.
 
 from __future__ import annotations
 
-import dis
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -19,11 +18,12 @@ from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.proxies.objects import is_plain_object
+from graphwright.capture.source.mentions import codes_of, stored_globals
 from graphwright.ir import Graph, Node
 from graphwright.ops import write_attribute
 from graphwright.runtime import facts_of_modules, new_object
 
-__all__ = ["Reached", "stored_globals"]
+__all__ = ["Reached"]
 
 
 class Reached:
@@ -148,24 +148,8 @@ def _is_set(cell: CellType) -> bool:
     return True
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _codes(const)
-
-
 def _global_names(code: CodeType) -> set[str]:
-    return {name for part in _codes(code) for name in part.co_names}
-
-
-def stored_globals(code: CodeType) -> set[str]:
-    """The global variables that a function assigns."""
-    steps = [step for part in _codes(code) if _STORES in part.co_code[::2] for step in dis.get_instructions(part)]
-    return {str(step.argval) for step in steps if step.opname == "STORE_GLOBAL"}
-
-
-_STORES = dis.opmap["STORE_GLOBAL"]
+    return {name for part in codes_of(code) for name in part.co_names}
 
 
 class _Copy:

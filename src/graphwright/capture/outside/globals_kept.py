@@ -1,4 +1,4 @@
-"""Global variables and tables that a program writes to: none of them keeps a value of a capture."""
+"""Global variables and tables that installed packages write to: none of them keeps a value of a capture."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
-from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.overheard import aliases
 from graphwright.capture.outside.python_draws import has_state
+from graphwright.capture.source.mentions import is_installed, stored_globals
 from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 
@@ -38,6 +38,8 @@ class Globals:
             return
         self._codes.add(code)
         self._look_into(names)
+        if not is_installed(code.co_filename):  # what the program itself writes is a part of the captured one
+            return
         for name in stored_globals(code):
             if type(names.get(name)) in _PLAIN:
                 self._counted.setdefault((id(names), name), (names, names[name]))

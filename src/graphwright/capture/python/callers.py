@@ -25,15 +25,16 @@ from graphwright.capture.conversion.conversion import (
     can_convert,
     is_converted,
 )
-from graphwright.capture.outside.closures import stored_globals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
+from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.torch_generators import METHODS
 from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around
+from graphwright.capture.source.mentions import stored_globals
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import BOUNDARIES, refusal
@@ -60,6 +61,7 @@ class Callers:
         self._recorder = recorder
         self._last: FrameType | None = None
         self._globals = Globals()
+        self._world = World()
         self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
@@ -72,8 +74,9 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
-    def start(self, function: Callable[..., Any]) -> None:
+    def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
+        self._world = world
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
         plain = {getattr(each, "__func__", each): getattr(each, "__self__", None) for each in functions}
@@ -161,6 +164,7 @@ class Callers:
                     if asks_kind(code) or (given and any(map(is_input, map(frame.f_locals.get, given)))):
                         self._recorder.ledger.kind_asked()
             if code not in self._uncached:
+                self._world.enter(code, frame.f_globals)
                 is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
                 cache = None if is_avoided else cache_around(frame)
                 codes = (

@@ -10,6 +10,7 @@ It knows nothing of captures. Read origins.py first.
     definitions.py       the definition that running code was compiled from
     syntax.py            what statements hold and bind, and places for new ones
     code_table.py        what is known of code objects, as long as they live
-    attribute_writes.py  where a class writes an attribute of its own instances
+    mentions.py          which global names, attributes and variables a function mentions, and whose code it is
+    attribute_writes.py  where a class writes an attribute of its own instances, and a function a variable
     caches.py            functions behind a `functools` cache
 """

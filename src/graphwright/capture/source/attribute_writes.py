@@ -1,4 +1,4 @@
-"""Where in its source a class writes an attribute of its own instances."""
+"""Where in its source a class writes an attribute of its own instances, and a function a variable."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ast
 import inspect
 import os
 from collections.abc import Iterator
-from types import FunctionType
+from types import CodeType, FunctionType
 
 from torch import nn
 
 from graphwright.capture.source.sources import source_of
 
-__all__ = ["place_of_write"]
+__all__ = ["place_of_name", "place_of_write"]
 
 
 def place_of_write(kind: type, name: str) -> str | None:
@@ -42,6 +42,20 @@ def _uses(function: FunctionType, name: str) -> Iterator[tuple[bool, str]]:
             if isinstance(part, ast.Attribute) and _is_own(part, name, code.co_varnames[:1]):
                 place = f"{os.path.basename(code.co_filename)}:{part.lineno}: {source.line(part.lineno)}"
                 yield isinstance(part.ctx, ast.Store), place
+
+
+def place_of_name(code: CodeType, name: str) -> str | None:
+    """Find the line of a function that assigns or else uses a variable, or an attribute: "file.py:3: text"."""
+    source = source_of(code.co_filename)
+    found: list[tuple[bool, int]] = []
+    for definition in source.definitions.get((code.co_name, code.co_firstlineno), ()):
+        for part in ast.walk(definition):
+            if isinstance(part, ast.Name | ast.Attribute) and name == getattr(part, "id", getattr(part, "attr", "")):
+                found.append((not isinstance(part.ctx, ast.Store), part.lineno))
+    if not found:
+        return None
+    line = min(found)[1]
+    return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
 
 
 def _is_own(node: ast.Attribute, name: str, owner: tuple[str, ...]) -> bool:

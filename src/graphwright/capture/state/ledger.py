@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
     from graphwright.capture.state.tensor_proxy import TensorProxy
     from graphwright.ir import Node
+    from graphwright.runtime import Found
 
 __all__ = ["Ledger", "Read", "Taken", "Unforeseen", "join_facts_of"]
 
@@ -59,6 +60,7 @@ class Ledger:
         self._log = log
         self.taken: dict[str, Taken] = {}
         self.reads: dict[Hashable, Read] = {}
+        self.found: dict[Hashable, Found] = {}
         self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.asks_kinds = False
@@ -72,6 +74,10 @@ class Ledger:
     def tensor(self, tensor: TensorProxy, fact: str, at: str) -> None:
         """Take the "rank" or "dtype" of a tensor for granted: what it follows from is guarded."""
         self.reads.setdefault((id(tensor), fact), Read(tensor, fact, at))
+
+    def find(self, found: dict[Any, Found]) -> None:
+        """Take for granted what was found outside of all modules, by owner and name: it is guarded at the start."""
+        self.found.update(found)
 
     def kind_asked(self) -> None:
         """Take for granted of what kind the inputs are: a function of the program's asks for a class."""
@@ -93,6 +99,7 @@ class Ledger:
     def join(self, other: Ledger) -> None:
         """Take for granted what another way through the program does, too."""
         self.taken = {**other.taken, **self.taken}
+        self.found = {**other.found, **self.found}
         for path, asked in other.asked.items():
             self.asked.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds

@@ -504,7 +504,7 @@ class Callers(Protocol):
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
 
-    def start(self, function: Callable[..., Any]) -> None:
+    def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
 
     def look(self, frame: FrameType) -> None:

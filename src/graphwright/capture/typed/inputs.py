@@ -31,10 +31,12 @@ from graphwright.capture.typed.settling import Settling
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, nodes_in
 from graphwright.runtime import (
+    Outside,
     array_facts,
     attribute_names,
     attributes_of,
     expect_kinds,
+    expect_outside,
     expect_state,
     expect_tensors,
     expect_values,
@@ -385,6 +387,8 @@ class Inputs:
         checks.append((expect_tensors, (), facts))
         state = [(taken.subject, taken.make(), taken.value) for taken in ledger.taken.values() if taken.subject]
         checks.append((expect_state, tuple(state), {}))
+        if ledger.found:
+            checks.append((expect_outside, (Outside(ledger.found.values()),), {}))
         checks = [check for check in checks if check[1] or check[2]]
         graph = self._recorder.root.graph
         last = max([self._last, *nodes_in([check[1:] for check in checks])])

@@ -25,6 +25,7 @@ from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
+from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
@@ -308,6 +309,7 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
+        self.world = World()
         self.draws: PythonDraws | None = None  # likewise
         self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
@@ -382,11 +384,12 @@ class Program:
         return undoing(run, flags.leave, self._put_back)
 
     def _put_back(self) -> None:
-        """Leave the objects that modules hold, and generators of random numbers, as they were before the pass."""
+        """Leave variables, objects of modules, and generators of random numbers, as they were before the pass."""
         for standing in self.standing:
             standing.leave()
         if self.recorder is not None and self.recorder.keeping is not None:
             self.recorder.keeping.put_back()
+        self.world.put_back()
         if self.held is not None:
             self.held.put_back()
         if self.draws is not None:
@@ -403,12 +406,13 @@ class Program:
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
         self.held = HeldObjects(recorder.shells)
-        if recorder.shells is not None:
-            recorder.keeping = Keeping(recorder, recorder.shells)
+        keeping = recorder.keeping = Keeping(recorder, recorder.shells)
+        program = self.subject.function(self.subject.root_module, self.method)
+        self.world.start([program], self._entered(recorder), keeping, plan.leaves)
         watch_world()
         watch_random_state()
         watch_process_state()
-        recorder.callers.start(function)
+        recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
         self.standing = StandIns(stand_ins()), StandIns(overheard.values())
@@ -423,8 +427,7 @@ class Program:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
                 draws.failed()
-                if recorder.keeping is not None:
-                    recorder.keeping.learn()
+                keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
                     recorder.questions.raises.write_raise(error)
                     result = None
@@ -433,8 +436,9 @@ class Program:
                     if why is error:
                         raise
                     raise why from error
-        if recorder.keeping is not None:
-            recorder.keeping.learn()
+        keeping.learn()
+        self.world.finish()
+        recorder.ledger.find(self.world.found())
         if watch_world():
             raise Restart("modules that read the world are imported")
         if recorder.callers.overheard.keys() - overheard.keys():
@@ -456,6 +460,12 @@ class Program:
             recorder.keeping.put_back()
         self.held.finish()
         return _Run(recorder, inputs)
+
+    def _entered(self, recorder: Recorder) -> list[nn.Module]:
+        """The modules that are no leaves."""
+        shells = recorder.shells
+        every = [] if shells is None else [module for module, _ in shells.all()]
+        return [module for module in every if shells is None or not self.is_leaf(module, shells.path(module) or "")]
 
     def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
         """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""

@@ -37,7 +37,7 @@ from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling.arguments import argument
 from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
-from graphwright.ops import cond, evaluated, is_loop, raise_error, transformed, write_attribute
+from graphwright.ops import cond, evaluated, is_loop, raise_error, transformed, write_attribute, write_variable
 
 __all__ = ["BodyWriter"]
 
@@ -329,6 +329,8 @@ class BodyWriter(Writer):
             return f"raise {made}" if cause is None else f"raise {made} from {self.value(cause)}"
         if node._target is write_attribute:
             return self.write(node)
+        if node._target is write_variable:
+            return self.write_outside(node)
         if node._target is evaluated:
             return self.value(node._args[0])
         items = unpacked_items(node)

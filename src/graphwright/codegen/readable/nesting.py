@@ -25,6 +25,7 @@ from graphwright.ops import (
     unpack,
     while_loop,
     write_attribute,
+    write_variable,
 )
 
 __all__ = ["is_statement", "statement_key", "statements_of"]
@@ -219,7 +220,7 @@ def _is_iterator(node: Node, user: Node) -> bool:
 
 _ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
-_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute}
+_OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute, write_variable}
 
 
 def is_statement(node: Node) -> bool:

@@ -19,11 +19,16 @@ from graphwright.ops import (
     enter_context,
     for_loop,
     raise_error,
+    read_variable,
     set_attribute,
     transformed,
     while_loop,
+    write_variable,
 )
+from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.objects import new_object
+from graphwright.runtime.outside import Outside
+from graphwright.runtime.references import describe
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
 from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
 from graphwright.runtime.saving.trust import Trust, source_hash
@@ -56,11 +61,18 @@ class GraphWriter:
 
     def _node(self, node: Node, path: str) -> list[Any]:
         where = f"{path} node {node.name!r}"
+        if node.target is read_variable or node.target is write_variable:
+            owner, name, *_ = node.args
+            raise ExportError(
+                f"cannot save the node {node.name!r}: the program uses {name!r} of {describe(owner)}, outside of it",
+                at=node.origin,
+                fix="keep it in an attribute of a module, or pass it as an argument",
+            )
         try:
             target = node.target if isinstance(node.target, str) else self._values.name(node.target)
             if node.op == "call_function":
                 self._note_source(target, node.target)
-            args = [self._argument(arg, path) for arg in node.args]
+            args = [self._argument(arg, path) for arg in _given(node)]
             kwargs = {key: self._argument(arg, path) for key, arg in node.kwargs.items()}
         except NotPlain as error:
             raise ExportError(
@@ -126,6 +138,11 @@ class GraphWriter:
         return self._places[key]
 
 
+def _given(node: Node) -> tuple[Any, ...]:
+    """The arguments of a node; of what was found outside only what it was called: a file is read in another outside."""
+    return (node.args[0], *node.args[1].what) if node.target is expect_outside else node.args
+
+
 class GraphReader:
     """Reads what `GraphWriter` wrote. Raises LoadError before a graph holds anything that a file may not name."""
 
@@ -146,6 +163,8 @@ class GraphReader:
             elif not isinstance(target, str):
                 raise damaged(f"{target!r} is no target of {op}")
             arguments = tuple([self._argument(arg, nodes) for arg in args])
+            if op == "call_function" and target is expect_outside:
+                arguments = (*arguments[:1], Outside((), [text for text in arguments[1:] if isinstance(text, str)]))
             keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
             self._check_call(op, target, arguments, keywords)
             try:

@@ -92,6 +92,7 @@ _CLOSED_FAMILIES = (
 _CLOSED_NAMES = frozenset({
     "attrgetter", "methodcaller", "call", "from_file", "load_library", "import_ir_module", "compile", "to_folder",
     "from_buffer", "import_ir_module_from_buffer", "tofile", "fromfile", "save", "load", "dump", "dumps", "loads",
+    "read_variable", "write_variable", "owner_of",
     "create_node", "graph", "graphs", "owning_module", "python_code", "recompile", "run_body", "set_codegen",
     "on_generate_code",
     "from_pretrained", "save_pretrained", "push_to_hub", "from_json_file", "to_json_file", "register_for_auto_class",

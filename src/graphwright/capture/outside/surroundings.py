@@ -1,0 +1,361 @@
+"""What the functions of a program reach outside of all modules: global names, classes, variables of other functions.
+
+Python tells nobody that a function reads a global name, but its code says which names it mentions. So functions are
+followed from where the program starts, and from each that is seen at work. What they find is taken for granted; what a
+pass leaves changed is state of the program, which the next pass reads and writes as it does attributes of modules.
+Installed packages are not followed: what they keep to themselves counts as part of their code.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from torch import nn
+
+from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.variables import MISSING, Variables
+from graphwright.capture.outside.held_apart import HeldApart
+from graphwright.capture.proxies.objects import is_object
+from graphwright.capture.source.mentions import is_foreign, is_foreign_class, is_foreign_file, mentions
+from graphwright.ops import Names
+from graphwright.runtime import Found, Outside
+
+if TYPE_CHECKING:
+    from graphwright.capture.effects.keeping import Keeping
+
+__all__ = ["World"]
+
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout)
+_TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
+_TABLES = (list, dict, set)
+_CACHE = type(functools.lru_cache(len))
+_MOST = 256  # items of a container that are compared at each call
+
+
+class World:
+    """What one program reaches, for all passes of its capture."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, str], Found] = {}
+        self._variables: dict[int, Variables] = {}
+        self._first: dict[int, tuple[Variables, str]] = {}  # where a container was met first, by its id
+        self._others: list[tuple[Variables, str, Variables, str]] = []  # other names of it, then the first
+        self._codes: set[tuple[int, int]] = set()
+        self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
+        self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
+        self._settled: set[tuple[type, str]] = set()
+        self._apart = HeldApart()
+        self._keeping: Keeping | None = None
+        self._keep: list[Any] = []  # alive, so that no other object gets its id
+        self._is_started = False
+        self._leaves: tuple[Any, ...] = ()  # functions that are one node
+
+    # ---- passes
+
+    def start(
+        self, functions: Iterable[Any], modules: Iterable[nn.Module], keeping: Keeping, leaves: Iterable[Any] = ()
+    ) -> None:
+        """Begin a pass: look where its functions lead, and put live values where they are state of the program."""
+        self._keeping, self._leaves = None, tuple(leaves)
+        if not self._is_started:
+            for module in modules:
+                if not is_foreign_class(type(module)):
+                    self._class(type(module)).append(module)
+                    for name, value in vars(module).items():
+                        if not name.startswith("_"):
+                            self._apart.note(value, type(module).__name__, name)
+                            self._follow(value)
+            for function in functions:
+                self._follow(function)
+            self._settle()
+            self._is_started = True
+        self._keeping = keeping
+        self._apart.start()
+        for variables in self._variables.values():
+            keeping.watch_outside(variables)
+        for variables, name, first, its_name in self._others:
+            variables.watch(name)
+            variables[name] = first.read()[its_name]
+
+    def enter(self, code: CodeType, names: dict[str, Any]) -> None:
+        """A function of the program is at work: see what it mentions."""
+        if (id(code), id(names)) not in self._codes:
+            self._code(code, names)
+            self._settle()
+
+    def finish(self) -> None:
+        """The program has ended. Raises CaptureError where it changed what can be neither written nor put back."""
+        self._apart.finish(set() if self._keeping is None else self._keeping.kept_tables())
+
+    def put_back(self) -> None:
+        """Put back what a pass has changed; a second time does no harm."""
+        for variables, *_ in self._others:
+            variables.put_back()
+        for variables in self._variables.values():
+            variables.put_back()
+        self._apart.put_back()
+
+    def found(self) -> dict[tuple[int, str], Found]:
+        """What the program took for granted: what it found and does not write itself."""
+        assert self._keeping is not None
+        kept = {}
+        for key, found in self._found.items():
+            variables = self._variables.get(key[0])
+            first = self._first.get(id(found.value))
+            places = [] if variables is None else [(variables, key[1])]
+            places += [place for place in (first, self._first.get(key[0])) if place is not None]
+            if not any(self._keeping.is_written(variables.path + name) for variables, name in places):
+                kept[key] = found
+        return kept
+
+    # ---- functions
+
+    def _follow(self, value: Any) -> None:
+        """Look where a function leads, however it is wrapped; a class to what making an object of it calls."""
+        for _ in range(10):
+            if any(value is leaf for leaf in self._leaves):  # it runs as it is
+                return
+            if isinstance(value, functools.partial):
+                value = value.func
+            elif type(value) in (staticmethod, classmethod, MethodType):
+                value = value.__func__
+            elif type(value) is _CACHE:
+                value = value.__wrapped__
+            else:
+                break
+        if type(value) is FunctionType:
+            self._function(value)
+        elif isinstance(value, property):
+            for function in (value.fget, value.fset):
+                self._follow(function)
+        elif isinstance(value, type) and not is_foreign_class(value):
+            self._class(value)
+        elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
+            self._class(type(value))
+
+    def _function(self, function: FunctionType) -> None:
+        code = function.__code__
+        known = (id(code), id(function)) in self._codes
+        if known:
+            return
+        self._codes.add((id(code), id(function)))
+        self._keep.append(function)
+        is_decorator = is_foreign(code)
+        rebound = frozenset() if is_decorator else mentions(code).rebound
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            value = _content(cell)
+            if name == "__class__":
+                continue
+            if is_decorator:
+                self._follow(value)
+                continue
+            subject = f"the variable {name!r} of {function.__qualname__}"
+            self._value(cell, name, value, subject, code)
+            if name in rebound or _has_state(value):
+                self._watch(cell, cell, function.__qualname__, name, code)
+        if not is_decorator:
+            for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+                if type(value) in _TABLES:
+                    self._apart.note_default(value, function)
+            self._code(code, function.__globals__)
+
+    def _code(self, code: CodeType, names: dict[str, Any]) -> None:
+        if (id(code), id(names)) in self._codes:
+            return
+        self._codes.add((id(code), id(names)))
+        self._keep += [code, names]
+        if is_foreign(code):
+            return
+        mentioned = mentions(code)
+        for path in mentioned.paths:
+            self._path(names, path, code)
+        for name in mentioned.stored:
+            self._watch(names, _module_of(names), _title(names), name, code)
+        for name in (*mentioned.attributes, *mentioned.written):
+            self._attributes.setdefault(name, code)
+
+    def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:
+        """Note what is found under a global name, or under attributes of what is found there."""
+        owner: Any = names
+        value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
+        for atom in path[1:]:
+            owner, value, subject = _attribute(value, atom)
+        if value is MISSING or path[-1].startswith("__"):
+            return
+        self._value(owner, path[-1], value, subject, code)
+        if isinstance(owner, type):
+            self._watch(owner, owner, owner.__qualname__, path[-1], code)
+        elif type(owner) is dict and _has_state(value):
+            self._watch(owner, _module_of(owner), _title(owner), path[-1], code)
+
+    def _value(self, owner: Any, name: str, value: Any, subject: str, code: CodeType) -> None:
+        """Take what was found for granted, and look where it leads."""
+        kind = type(value)
+        if (id(owner), name) in self._found or value is MISSING or holds_values(value):
+            return
+        if isinstance(value, Outside):  # of a captured module that is captured again
+            self._found.update({(id(found.owner), found.name): found for found in value.found})
+            return
+        self._apart.note(value, subject, name, code)
+        is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (kind in (*_TABLES, tuple) and _is_small(value))
+        is_module = isinstance(value, nn.Module)
+        if is_data or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
+            self._keep.append(owner)
+            self._found[id(owner), name] = Found.of(subject, owner, name, value)
+        if kind in (*_TABLES, tuple):
+            for item in value.values() if kind is dict else value:
+                self._follow(item)
+        elif not is_data and not is_module:
+            self._follow(value)
+
+    # ---- classes
+
+    def _class(self, kind: type) -> list[nn.Module]:
+        """A class whose objects the program has: what it reads of anything may be found there."""
+        if kind not in self._classes:
+            self._classes[kind] = []
+            for name in _OF_OBJECTS:
+                self._follow(_of_class(kind, name))
+        return self._classes[kind]
+
+    def _settle(self) -> None:
+        """Look for the attributes that functions mention in the classes of the program, until there is no more."""
+        while True:
+            pairs = {(kind, name) for kind in self._classes for name in self._attributes} - self._settled
+            if not pairs:
+                return
+            self._settled |= pairs
+            for kind, name in pairs:
+                self._in_class(kind, name)
+
+    def _in_class(self, kind: type, name: str) -> None:
+        value, modules = _of_class(kind, name), self._classes[kind]
+        if value is MISSING or name.startswith("__"):
+            return
+        is_own = all(name in vars(module) for module in modules) if modules else name in _fields(kind)
+        if is_own:  # the objects have it themselves
+            return
+        code = self._attributes[name]
+        self._value(kind, name, value, f"{kind.__qualname__}.{name}", code)
+        if isinstance(value, (*_ATOMS, *_TABLES, torch.Tensor)):
+            self._watch(kind, kind, kind.__qualname__, name, code)
+
+    # ---- variables
+
+    def _watch(self, owner: Any, argument: Any, title: str, name: str, code: CodeType) -> None:
+        """See whether a pass changes a variable, or the containers in it."""
+        variables = self._variables.get(id(owner))
+        if variables is None:
+            variables = self._variables[id(owner)] = Variables(owner, argument, title)
+            self._keep.append(owner)
+        if code not in variables.codes:
+            variables.codes.append(code)
+        if name in variables.names or any(v.owner is owner and other == name for v, other, *_ in self._others):
+            return
+        value = variables.value(name)
+        first = self._first.get(id(value)) if _has_state(value) else None
+        if first is not None:
+            other = Variables(owner, argument, title)
+            self._others.append((other, name, *first))
+            return
+        if _has_state(value):
+            self._first[id(value)] = variables, name
+            self._keep.append(value)
+        variables.watch(name)
+        if self._keeping is not None:
+            self._keeping.watch_outside(variables, (name,))
+
+
+def _has_state(value: Any) -> bool:
+    """Tell whether a value is a container or an object whose content is state of the program."""
+    return type(value) in _TABLES or (is_state(value) and not is_foreign_class(type(value)))
+
+
+def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
+    """What has an attribute of a module, class or object of the user's, its value, and what to call it."""
+    if isinstance(value, ModuleType):
+        file = getattr(value, "__file__", None) or ""
+        if file and is_foreign_file(file):
+            return None, MISSING, ""
+        names = vars(value)
+        return names, names.get(name, MISSING), f"the global {name!r} of {value.__name__}"
+    if isinstance(value, nn.Module) or value is MISSING:
+        return None, MISSING, ""
+    if isinstance(value, type):
+        return value, _of_class(value, name), f"{value.__qualname__}.{name}"
+    kind = type(value)
+    if is_object(value) and not is_foreign_class(kind):
+        held = getattr(value, "__dict__", {})
+        if name in held:
+            return value, held[name], f"{name!r} of a {kind.__qualname__}"
+        return kind, _of_class(kind, name), f"{kind.__qualname__}.{name}"
+    return None, MISSING, ""
+
+
+def _of_class(kind: type, name: str) -> Any:
+    """What the user's part of a class has under a name."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return MISSING if is_foreign_class(base) else base.__dict__[name]
+    return MISSING
+
+
+def _fields(kind: type) -> Any:
+    return getattr(kind, "__dataclass_fields__", ())
+
+
+def _is_definition(value: Any) -> bool:
+    return isinstance(value, FunctionType | MethodType | staticmethod | classmethod)
+
+
+def _is_foreign_definition(value: Any) -> bool:
+    function = getattr(value, "__func__", value)
+    return type(function) is not FunctionType or is_foreign(function.__code__)
+
+
+def _is_small(value: Any, most: int = _MOST) -> bool:
+    return _count(value, most) <= most
+
+
+def _count(value: Any, most: int) -> int:
+    if type(value) not in (*_TABLES, tuple):
+        return 1
+    count = len(value)
+    for item in value.values() if type(value) is dict else value:
+        if count > most:
+            break
+        count += _count(item, most - count) - 1
+    return max(count, 1)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _module_of(names: dict[str, Any]) -> str | Names:
+    """The name of the module whose global names these are."""
+    name = names.get("__name__")
+    is_module = isinstance(name, str) and vars(sys.modules.get(name, object)) is names
+    return str(name) if is_module else Names(names)
+
+
+def _title(names: dict[str, Any]) -> str:
+    return str(names.get("__name__", "a module"))
+
+
+_OF_OBJECTS = (
+    "__new__", "__init__", "__post_init__", "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
+    "__setitem__", "__iter__", "__next__", "__len__", "__bool__", "__contains__", "__eq__", "__add__", "__mul__",
+    "__sub__", "__matmul__", "__truediv__", "__radd__", "__rmul__", "forward",
+)  # fmt: skip

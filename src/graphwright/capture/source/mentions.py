@@ -1,0 +1,168 @@
+"""What the code of a function mentions of the world around it: global names, attributes, variables of other functions.
+
+Python tells nobody that a global variable is read. What a code object may read and write stands in its instructions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator
+from types import CodeType
+
+from graphwright.capture.source.code_table import CodeTable
+from graphwright.capture.source.origins import is_internal
+
+__all__ = [
+    "Mentions",
+    "codes_of",
+    "is_foreign",
+    "is_foreign_class",
+    "is_foreign_file",
+    "is_installed",
+    "mentions",
+    "stored_globals",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mentions:
+    """What a function and those inside it mention.
+
+    `paths` are global names with the attributes that are read of them right away: `("config", "SCALE")`. `attributes`
+    are those that are read of anything, `stored` the global names that are assigned, `written` the attributes that are.
+    `free` are the variables of the functions around it, `rebound` those that it assigns.
+    """
+
+    paths: frozenset[tuple[str, ...]]
+    attributes: frozenset[str]
+    stored: frozenset[str]
+    written: frozenset[str]
+    free: frozenset[str]
+    rebound: frozenset[str]
+
+
+_known: CodeTable[Mentions] = CodeTable()
+_stored: CodeTable[frozenset[str]] = CodeTable()
+_STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
+_READS = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+def mentions(code: CodeType) -> Mentions:
+    """Read what a function mentions, once.
+
+    >>> found = mentions((lambda x: x * math.pi).__code__)
+    >>> sorted(found.paths)
+    [('math',), ('math', 'pi')]
+    """
+    known = _known.get(code)
+    if known is None:
+        known = _known[code] = _read(code)
+    return known
+
+
+def stored_globals(code: CodeType) -> frozenset[str]:
+    """The global variables that a function assigns: this is asked of many functions, most of which assign none."""
+    known = _stored.get(code)
+    if known is None:
+        steps = [
+            step for part in codes_of(code) if _STORE_GLOBAL in part.co_code[::2] for step in dis.get_instructions(part)
+        ]
+        names = frozenset(str(step.argval) for step in steps if step.opname == "STORE_GLOBAL")
+        known = _stored[code] = names
+    return known
+
+
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those inside it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from codes_of(const)
+
+
+def _read(code: CodeType) -> Mentions:
+    paths: set[tuple[str, ...]] = set()
+    attributes: set[str] = set()
+    stored: set[str] = set()
+    written: set[str] = set()
+    rebound: set[str] = set()
+    for part in codes_of(code):
+        path: tuple[str, ...] = ()
+        for step in dis.get_instructions(part):
+            name, kind = str(step.argval), step.opname
+            if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
+                path = (name,)
+                paths.add(path)
+            elif kind in _READS:
+                attributes.add(name)
+                if path:
+                    path = (*path, name)
+                    paths.add(path)
+            elif kind not in ("CACHE", "EXTENDED_ARG"):
+                path = ()
+                if kind in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                    stored.add(name)
+                elif kind in ("STORE_ATTR", "DELETE_ATTR"):
+                    written.add(name)
+                elif kind in ("STORE_DEREF", "DELETE_DEREF"):
+                    rebound.add(name)
+    free = frozenset(code.co_freevars)
+    return Mentions(
+        frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound
+    )
+
+
+def _folders() -> tuple[str, ...]:
+    found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found.update(site.getsitepackages() if hasattr(site, "getsitepackages") else ())
+    found.add(os.path.join(os.path.dirname(os.__file__)))
+    return tuple(os.path.join(folder, "") for folder in found if folder)
+
+
+_FOLDERS = _folders()
+_installed: dict[str, bool] = {}
+
+
+def is_installed(filename: str) -> bool:
+    """Tell whether a file belongs to Python itself or to an installed package, rather than to the user's own program.
+
+    >>> is_installed(os.__file__), is_installed(os.path.join(os.sep, "home", "me", "train.py"))
+    (True, False)
+    """
+    known = _installed.get(filename)
+    if known is None:
+        known = _installed[filename] = filename.startswith((*_FOLDERS, "<frozen"))
+    return known
+
+
+def is_foreign_file(filename: str) -> bool:
+    """Tell whether a file is no part of the user's program: Python's, an installed package's, torch's or ours."""
+    return is_installed(filename) or is_internal(filename)
+
+
+def is_foreign(code: CodeType) -> bool:
+    """Tell whether code is no part of the user's program."""
+    return is_foreign_file(code.co_filename)
+
+
+_foreign: dict[str, bool] = {}
+
+
+def is_foreign_class(kind: type) -> bool:
+    """Tell whether a class is no part of the user's program."""
+    name = kind.__module__
+    known = _foreign.get(name)
+    if known is None:
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        if file is None:
+            known = name == "builtins" or (module is not None and name != "__main__")
+        else:
+            known = is_foreign_file(file)
+        _foreign[name] = known
+    return known

@@ -1,0 +1,163 @@
+"""What a program found outside of itself when it was captured: under global names, in classes, in functions.
+
+Kept are the very objects, so nothing of this goes into a file: what another process holds is another outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import CellType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+__all__ = ["NOTHING", "Found", "Outside", "differs", "kept"]
+
+_EXACT = (int, float, bool, str, bytes, complex)
+_SHORT = 60  # how long what a message shows of a container is
+_TABLES = (dict, list, set)
+_MISSING: Any = object()
+
+
+class Found(NamedTuple):
+    """One thing that was found: in a dict of global names, a class or a cell (`owner`), under a name.
+
+    `subject` says what it is, as in "the global 'SCALE' of train"; `held` is what a container held, `code` that of a
+    function with its defaults.
+    """
+
+    subject: str
+    owner: Any
+    name: str
+    value: Any
+    held: Any = None
+    code: Any = None
+
+    @classmethod
+    def of(cls, subject: str, owner: Any, name: str, value: Any) -> Found:
+        """Note what there is now."""
+        return cls(subject, owner, name, value, kept(value), _code(value))
+
+    def __str__(self) -> str:
+        return f"{self.subject} is {self.value!r}" if self.is_plain() else self.subject
+
+    def is_plain(self) -> bool:
+        """Tell whether people know a value by how it is written."""
+        is_short = self.held is not None and len(repr(self.held)) < _SHORT
+        return type(self.value) in _EXACT or self.value is None or is_short
+
+    def now(self) -> Any:
+        """What there is now."""
+        owner = self.owner
+        if type(owner) is dict:
+            return owner.get(self.name, _MISSING)
+        if type(owner) is CellType:
+            try:
+                return owner.cell_contents
+            except ValueError:
+                return _MISSING
+        return getattr(owner, self.name, _MISSING)
+
+    def is_there(self) -> bool:
+        """Tell whether there still is what was found."""
+        now, value = self.now(), self.value
+        if now is not value and not (type(now) in _EXACT and not differs(now, value)):
+            is_method = type(now) is MethodType and type(value) is MethodType
+            if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
+                return False
+        if self.held is not None and differs(now, self.held):
+            return False
+        return self.code is None or _is_code(self.code, _code(now))
+
+
+def kept(value: Any) -> Any:
+    """A copy of what a container holds, with the containers in it; None for what is no container."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return kind(map(_copied, value)) if kind is list or any(type(item) in _TABLES for item in value) else None
+    return set(value) if kind is set else None
+
+
+def _copied(value: Any) -> Any:
+    found = kept(value)
+    return value if found is None else found
+
+
+def differs(now: Any, before: Any) -> bool:
+    """Tell whether a value is another than a copy of it was: containers by what they hold, numbers with their class.
+
+    >>> differs([1, 2], [1, 2]), differs([1, 2], [1, 2.0]), differs({"a": [1]}, {"a": []})
+    (False, True, True)
+    """
+    if now is before:
+        return False
+    kind = type(now)
+    if kind is not type(before):
+        return True
+    if kind is list or kind is tuple:
+        return len(now) != len(before) or any(map(differs, now, before))
+    if kind is dict:
+        return list(now) != list(before) or any(differs(item, before[key]) for key, item in now.items())
+    if kind is set or kind in _EXACT:
+        return bool(now != before) and not (now != now and before != before)
+    return kind.__hash__ is None or kind.__module__ == "torch" or (now == before) is not True
+
+
+def _code(value: Any) -> Any:
+    """The code of a function and its defaults."""
+    value = getattr(value, "__func__", value)
+    if type(value) is not FunctionType:
+        return None
+    named = value.__kwdefaults__
+    return value.__code__, value.__defaults__, None if named is None else dict(named)
+
+
+def _is_code(known: Any, now: Any) -> bool:
+    return now is not None and known[0] is now[0] and known[1] is now[1] and (known[2] == now[2] or known[2] is now[2])
+
+
+class Outside:
+    """What a program found, to be compared with what there is at a call.
+
+    >>> names = {"SCALE": 2}
+    >>> outside = Outside([Found.of("the global 'SCALE' of train", names, "SCALE", 2)])
+    >>> outside.changed() is None
+    True
+    >>> names["SCALE"] = 3
+    >>> outside.changed().subject
+    "the global 'SCALE' of train"
+    """
+
+    name_in_text = "graphwright.runtime.outside.NOTHING"
+
+    def __init__(self, found: Iterable[Found] = (), what: Iterable[str] | None = None) -> None:
+        self.found = tuple(found)
+        self.what = tuple(map(str, self.found) if what is None else what)  # what was found, for people
+
+    def changed(self) -> Found | None:
+        """What is not there any more as it was, if anything."""
+        for found in self.found:
+            if not found.is_there():
+                return found
+        return None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Outside:
+        return self
+
+    def __reduce__(self) -> Any:
+        return Outside, ((), self.what)  # another process has another outside
+
+    def __fx_create_arg__(self, tracer: object) -> Outside:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outside) and (self is other or self.what == other.what)
+
+    def __hash__(self) -> int:
+        return hash(self.what)
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self.what)}>"
+
+
+NOTHING = Outside()  # in texts and packages

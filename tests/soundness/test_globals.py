@@ -1,0 +1,305 @@
+"""What a program reads and writes outside of its modules: a capture agrees with it, or says why it cannot."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import CaptureError, GuardError, errors, trace
+
+HERE = sys.modules[__name__]
+X = torch.tensor([1.0, 2.0])
+NUMBER, FLAG, TEXT, NOTHING = 2, True, "add", None
+TENSOR = torch.ones(2)
+ROW, TABLE, PAIR = [1, 2], {"scale": 2.0, "deep": {"n": 1}}, (1, [2])
+STEP = 0
+TOTAL: Any = None
+LOG: list[Any] = []
+CACHE: dict[str, Any] = {}
+COUNTS = {"calls": 0}
+ALIAS = LOG
+COUNTER = itertools.count()
+SETTINGS = types.ModuleType("settings_of_a_test")
+SETTINGS.scale = 2.0  # type: ignore[attr-defined]
+
+
+class Config:
+    scale = 2.0
+
+    def __init__(self) -> None:
+        self.shift = 1.0
+
+
+CONFIG = Config()
+
+
+def number_of() -> Any:
+    return NUMBER
+
+
+def scaled(x: Tensor, by: float = 2.0, *, shift: float = 1.0) -> Tensor:
+    return x * by + shift
+
+
+def triple(x: Tensor) -> Tensor:
+    return x * 3
+
+
+def factory(k: Any) -> Callable[[Tensor], Tensor]:
+    def inner(x: Tensor) -> Tensor:
+        return x * k
+
+    return inner
+
+
+class Reads(nn.Module):
+    SCALE = 2.0
+    TABLE: ClassVar[dict[str, float]] = {"shift": 1.0}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.through(x) * self.SCALE + type(self).TABLE["shift"]
+
+    def through(self, x: Tensor) -> Tensor:
+        return x + NUMBER
+
+
+INNER = factory(2)
+
+
+def set_cell(function: Any, value: Any) -> None:
+    function.__closure__[0].cell_contents = value
+
+
+READS: list[Any] = [
+    pytest.param(lambda x: x * NUMBER, lambda: setattr(HERE, "NUMBER", 5), id="number"),
+    pytest.param(lambda x: x * NUMBER, lambda: setattr(HERE, "NUMBER", 2.0), id="kind of a number"),
+    pytest.param(lambda x: x if FLAG else -x, lambda: setattr(HERE, "FLAG", False), id="bool"),
+    pytest.param(lambda x: getattr(x, TEXT)(1), lambda: setattr(HERE, "TEXT", "sub"), id="text"),
+    pytest.param(lambda x: x if NOTHING is None else -x, lambda: setattr(HERE, "NOTHING", 1), id="None"),
+    pytest.param(lambda x: x + TENSOR, lambda: setattr(HERE, "TENSOR", X), id="tensor"),
+    pytest.param(lambda x: x * sum(ROW), lambda: ROW.append(3), id="list"),
+    pytest.param(lambda x: x * ROW[0], lambda: setattr(HERE, "ROW", [5]), id="another list"),
+    pytest.param(lambda x: x * TABLE["scale"], lambda: TABLE.update(scale=3.0), id="dict"),
+    pytest.param(lambda x: x * TABLE["deep"]["n"], lambda: TABLE["deep"].update(n=3), id="dict in a dict"),  # type: ignore[index, attr-defined]
+    pytest.param(lambda x: x * PAIR[1][0], lambda: PAIR[1].append(3), id="list in a tuple"),  # type: ignore[index, attr-defined]
+    pytest.param(lambda x: x * number_of(), lambda: setattr(HERE, "NUMBER", 5), id="in a function"),
+    pytest.param(lambda x: x * SETTINGS.scale, lambda: setattr(SETTINGS, "scale", 3.0), id="of another module"),
+    pytest.param(lambda x: x * Config.scale, lambda: setattr(Config, "scale", 3.0), id="of a class"),
+    pytest.param(lambda x: x * CONFIG.scale, lambda: setattr(Config, "scale", 3.0), id="of an object's class"),
+    pytest.param(lambda x: x * CONFIG.shift, lambda: setattr(CONFIG, "shift", 3.0), id="of an object"),
+    pytest.param(Reads(), lambda: setattr(HERE, "NUMBER", 5), id="in a method"),
+    pytest.param(Reads(), lambda: setattr(Reads, "SCALE", 5.0), id="self.SCALE"),
+    pytest.param(Reads(), lambda: Reads.TABLE.update(shift=3.0), id="type(self).TABLE"),
+    pytest.param(Reads(), lambda: setattr(Reads, "through", lambda self, x: x * 7), id="method"),
+    pytest.param(INNER, lambda: set_cell(INNER, 5), id="cell"),
+    pytest.param(lambda x: INNER(x) + 1, lambda: set_cell(INNER, 5), id="cell of a function that is called"),
+    pytest.param(lambda x: scaled(x), lambda: setattr(scaled, "__defaults__", (3.0,)), id="default"),
+    pytest.param(lambda x: scaled(x), lambda: setattr(scaled, "__kwdefaults__", {"shift": 3.0}), id="keyword default"),
+    pytest.param(lambda x: scaled(x), lambda: setattr(scaled, "__code__", triple.__code__), id="code"),
+    pytest.param(lambda x: scaled(x), lambda: setattr(HERE, "scaled", triple), id="function"),
+]
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """Put back what a test does to this file."""
+    names = dict(vars(HERE))
+    tables = [(table, copy.deepcopy(table)) for table in (ROW, TABLE, LOG, CACHE, COUNTS, Reads.TABLE, PAIR[1])]
+    classes = [(kind, dict(vars(kind))) for kind in (Config, Reads)]
+    function, keywords = scaled, (scaled.__code__, scaled.__defaults__, scaled.__kwdefaults__)
+    yield
+    vars(HERE).update(names)
+    for table, before in tables:
+        table.clear()  # type: ignore[attr-defined]
+        table.extend(before) if isinstance(table, list) else table.update(before)  # type: ignore[attr-defined]
+    for kind, held in classes:
+        for name, value in held.items():
+            if not name.startswith("__"):
+                setattr(kind, name, value)
+    SETTINGS.scale, CONFIG.shift = 2.0, 1.0  # type: ignore[attr-defined]
+    function.__code__, function.__defaults__, function.__kwdefaults__ = keywords
+    set_cell(INNER, 2)
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize(("program", "change"), READS)
+def test_what_is_read_is_guarded(program: Any, change: Callable[[], Any]) -> None:
+    gm = trace(program, X)
+    assert torch.equal(gm(X), program(X))
+    assert len(gm.guards) == 1
+    change()
+    with pytest.raises(GuardError, match="put it back, or capture again"):
+        gm(X)
+
+
+def counter(x: Tensor) -> Tensor:
+    global STEP
+    STEP += 1
+    return x * STEP
+
+
+def counter_elsewhere(x: Tensor) -> Tensor:
+    advance()
+    return x * STEP
+
+
+def advance() -> None:
+    global STEP
+    STEP += 1
+
+
+def running_total(x: Tensor) -> Tensor:
+    global TOTAL
+    TOTAL = x if TOTAL is None else TOTAL + x
+    return TOTAL * 2  # type: ignore[no-any-return]
+
+
+def logs(x: Tensor) -> Tensor:
+    LOG.append(x.sum())
+    return x
+
+
+def logs_by_another_name(x: Tensor) -> Tensor:
+    LOG.append(x.sum())
+    ALIAS.append(x * 2)
+    return x
+
+
+def logs_on_a_way(x: Tensor) -> Tensor:
+    if x.sum() > 4:
+        LOG.append(x.sum())
+    return x
+
+
+def counts_on_a_way(x: Tensor) -> Tensor:
+    global STEP
+    if x.sum() > 4:
+        STEP += 1
+    return x * STEP
+
+
+def caches(x: Tensor) -> Tensor:
+    CACHE["last"] = x * 2
+    return x
+
+
+def reads_a_cache(x: Tensor) -> Tensor:
+    if "last" in CACHE:
+        y = CACHE["last"] + 1
+    else:
+        y = x
+    CACHE["last"] = x
+    return y  # type: ignore[no-any-return]
+
+
+def counts(x: Tensor) -> Tensor:
+    COUNTS["calls"] += 1
+    return x * COUNTS["calls"]
+
+
+class Calls(nn.Module):
+    calls, made = 0, 0
+    seen: ClassVar[list[Tensor]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        Calls.calls += 1
+        type(self).made += 2
+        self.seen.append(x)
+        return x * Calls.calls + self.made
+
+
+def with_a_cell() -> Callable[[Tensor], Tensor]:
+    n, seen = 0, []
+
+    def program(x: Tensor) -> Tensor:
+        nonlocal n
+        n += 1
+        seen.append(x)
+        return x * n
+
+    return program
+
+
+def state() -> Any:
+    found = (STEP, TOTAL, LOG, CACHE, COUNTS, Calls.calls, Calls.made, Calls.seen)
+    return copy.deepcopy(found)
+
+
+def set_state(values: Any) -> None:
+    global STEP, TOTAL
+    STEP, TOTAL, LOG[:], cache, numbers, Calls.calls, Calls.made, Calls.seen[:] = copy.deepcopy(values)
+    for table, held in ((CACHE, cache), (COUNTS, numbers)):
+        table.clear()
+        table.update(held)
+
+
+WRITES: list[Any] = [
+    *(counter, counter_elsewhere, running_total, logs, logs_by_another_name, logs_on_a_way, counts_on_a_way, caches),
+    *(reads_a_cache, counts, Calls(), with_a_cell()),
+]
+
+
+@pytest.mark.parametrize("program", WRITES, ids=lambda program: getattr(program, "__qualname__", type(program)))
+def test_what_is_written_is_a_part_of_the_program(program: Any) -> None:
+    before, stories = state(), []
+    gm = trace(program, X)
+    torch.testing.assert_close(state(), before, rtol=0, atol=0)  # the capture changes nothing
+    inputs = [X, X * 2, X * 3, X]
+    cells = getattr(program, "__closure__", None) or ()
+    start = [copy.deepcopy(cell.cell_contents) for cell in cells]
+    for run in (program, gm):
+        results = [run(x) for x in inputs]
+        stories.append((results, state(), [copy.deepcopy(cell.cell_contents) for cell in cells]))
+        set_state(before)
+        for cell, value in zip(cells, start, strict=True):
+            cell.cell_contents = value
+    torch.testing.assert_close(*stories, rtol=0, atol=0)
+
+
+def advances(x: Tensor) -> Tensor:
+    return x * next(COUNTER)
+
+
+def fills(x: Tensor, seen: list[Any] = []) -> Tensor:  # noqa: B006
+    seen.append(1)
+    return x * len(seen)
+
+
+@pytest.mark.parametrize(
+    ("program", "what"),
+    [
+        pytest.param(advances, r"(?s)advances the global 'COUNTER'.*at test_globals\.py:\d+: return", id="iterator"),
+        pytest.param(lambda x: fills(x), "changes a default value of fills", id="default value"),
+    ],
+)
+def test_what_no_graph_can_change_is_refused(program: Any, what: str) -> None:
+    with pytest.raises(CaptureError, match=what):
+        trace(program, X)
+    assert fills.__defaults__ == ([],)
+
+
+def test_code_says_which_variable_it_writes() -> None:
+    code = trace(counter, X).code
+    assert "step = test_globals.STEP" in code and "test_globals.STEP = STEP" in code
+    assert "Calls.calls = " in trace(WRITES[-2], X).code
+
+
+def test_captures_with_variables_are_copied_pickled_and_saved(tmp_path: Any) -> None:
+    reading, writing = trace(lambda x: x * NUMBER, X), trace(counter, X)
+    assert torch.equal(copy.deepcopy(reading)(X), X * NUMBER)
+    assert torch.equal(pickle.loads(pickle.dumps(writing))(X), X)
+    set_state((0, *state()[1:]))
+    graphwright.save(reading, tmp_path / "reading.gw")
+    assert torch.equal(graphwright.load(tmp_path / "reading.gw")(X), X * NUMBER)
+    with pytest.raises(errors.ExportError, match="STEP"):
+        graphwright.save(writing, tmp_path / "writing.gw")
