@@ -22,6 +22,7 @@ from graphwright.ops.effects import (
     DECLARED_IMPURE,
     RANDOM_FUNCTIONS,
     aliases_of,
+    draws_alone,
     has_side_effect,
     is_impure,
     is_inplace,
@@ -44,7 +45,15 @@ from graphwright.ops.state import (
     write_attribute,
     written_attributes,
 )
-from graphwright.ops.statements import enter_context, evaluated, exit_context, generated, raise_error, unpack
+from graphwright.ops.statements import (
+    enter_context,
+    evaluated,
+    exit_context,
+    expect_bound,
+    generated,
+    raise_error,
+    unpack,
+)
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
 __all__ = [
@@ -82,6 +91,7 @@ __all__ = [
     "cond",
     "create_type_hint",
     "delete_attribute",
+    "draws_alone",
     "enter_context",
     "evaluated",
     "exit_context",
@@ -99,6 +109,7 @@ __all__ = [
     "loop_parts",
     "normalize_function",
     "normalize_module",
+    "expect_bound",
     "generated",
     "operator_name",
     "raise_error",

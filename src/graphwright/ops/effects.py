@@ -7,6 +7,7 @@ flag is a value of the graph, the answer is the careful one.
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -14,13 +15,14 @@ from torch import nn
 
 from graphwright.ir import Node, bodies_of
 from graphwright.ops.facts import PYTHON_OPERATORS, WRITING_METHODS
-from graphwright.ops.lookup import operator_of
+from graphwright.ops.lookup import operator_of, operator_of_target
 from graphwright.ops.modules import is_plain_module
 from graphwright.ops.operators import Operator, flag_of, is_on
 from graphwright.ops.regions import is_region
 
 __all__ = [
-    "DECLARED_IMPURE", "RANDOM_FUNCTIONS", "aliases_of", "has_side_effect", "is_impure", "is_inplace", "is_random",
+    "DECLARED_IMPURE", "RANDOM_FUNCTIONS", "aliases_of", "draws_alone", "has_side_effect", "is_impure", "is_inplace",
+    "is_random",
 ]  # fmt: skip
 
 # The functions that draw random numbers though no tensor is passed to them.
@@ -29,6 +31,33 @@ RANDOM_FUNCTIONS = frozenset(
     for name in ("rand", "randn", "randint", "randperm", "normal", "rand_like", "randn_like", "randint_like",
                  "bernoulli", "multinomial", "poisson")
 )  # fmt: skip
+
+
+# What is known of no operator, but touches a random state: that of torch's own generator, or of one of the program's.
+_OF_STATE = frozenset({
+    torch.get_rng_state, torch.set_rng_state, torch.Generator,
+    *(name for name in dir(torch.Generator) if not name.startswith("_") and name != "device"),
+})  # fmt: skip
+_HAS_STATE = (str, type, types.FunctionType)
+
+
+def draws_alone(function: Any) -> bool:
+    """Tell whether calls of a function of torch draw random numbers, whatever values go in.
+
+    >>> draws_alone(torch.rand), draws_alone(torch.ops.aten.rand.default), draws_alone(torch.Tensor.normal_)
+    (True, True, True)
+    >>> draws_alone(torch.ones), draws_alone(torch.ops.aten.ones)
+    (False, False)
+    """
+    if isinstance(function, torch._ops.OpOverload):
+        return torch.Tag.nondeterministic_seeded in function.tags
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return any(draws_alone(getattr(function, name)) for name in function.overloads())
+    if function in RANDOM_FUNCTIONS:
+        return True
+    is_method = type(function) is types.MethodDescriptorType
+    known = operator_of_target(*(("call_method", function.__name__) if is_method else ("call_function", function)))
+    return known is not None and known.random
 
 
 # ---- the questions
@@ -122,6 +151,8 @@ def _writes(node: Node, known: Operator | None) -> bool:
 
 
 def _draws(node: Node, known: Operator | None) -> bool:
+    if known is None:
+        return isinstance(node.target, _HAS_STATE) and node.target in _OF_STATE
     return known is not None and known.random and all(_is_on(node, known, flag) for flag in known.random_if.flags)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphwright.errors import GuardError
 
-__all__ = ["enter_context", "evaluated", "exit_context", "generated", "raise_error", "unpack"]
+__all__ = ["enter_context", "evaluated", "exit_context", "expect_bound", "generated", "raise_error", "unpack"]
 
 
 def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -72,6 +72,17 @@ def raise_error(kind: type[BaseException] | BaseException, *args: Any, cause: Ba
     if cause is not None:
         raise error from cause
     raise error
+
+
+def expect_bound(value: Any, name: str) -> None:
+    """Raise UnboundLocalError where a variable has no value because a loop ran no iteration: its value is None then.
+
+    >>> expect_bound(None, "row")
+    Traceback (most recent call last):
+    UnboundLocalError: cannot access local variable 'row' where it is not associated with a value
+    """
+    if value is None:
+        raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
 
 
 def evaluated(value: Any) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from graphwright.capture import GraphAppendingTracer, Proxy
+from graphwright.capture import GraphAppendingTracer, Proxy, find_tracer
 from graphwright.errors import PatternError
 from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_aggregate, map_arg
+from graphwright.ops import draws_alone
 from graphwright.rewrite import words
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
@@ -71,7 +73,23 @@ class Function:
                 args.append(value)
             else:
                 kwargs[parameter.name] = value
-        return tracer.create_arg(self._function(*args, **kwargs))
+        with _Draws(tracer):
+            return tracer.create_arg(self._function(*args, **kwargs))
+
+
+class _Draws(TorchFunctionMode):
+    """Writes what draws random numbers: a replacement may not draw once, while it is written."""
+
+    def __init__(self, tracer: GraphAppendingTracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(
+        self, function: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if draws_alone(function) and find_tracer(args, kwargs or {}) is None:
+            return self._tracer.create_proxy("call_function", function, args, kwargs or {})
+        return function(*args, **(kwargs or {}))
 
 
 class _Tracer(GraphAppendingTracer):

@@ -35,6 +35,7 @@ from graphwright.runtime.guards import (
     expect_values,
     guards_of,
     is_guard,
+    shared,
     unlike,
     unlike_inputs,
 )
@@ -139,6 +140,7 @@ __all__ = [
     "is_compiled",
     "is_guard",
     "is_plain",
+    "shared",
     "join_facts",
     "keep_buffers",
     "keep_facts",

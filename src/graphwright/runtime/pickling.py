@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import random
 from collections import OrderedDict
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 
@@ -309,6 +311,9 @@ class _RecordWriter:
         return known[1]
 
     def _checked(self, value: Any, node: Node, role: str) -> Any:
+        of_process = _of_process(value)
+        if of_process is not None:
+            return _Named(of_process)
         try:
             pickle.dumps(value)
         except Exception as error:
@@ -324,6 +329,20 @@ class _RecordWriter:
                 fix=fix,
             ) from error
         return value
+
+
+def _of_process(value: Any) -> Reference | None:
+    """Where a generator of random numbers of the process is found, or a method of one; pickle would make a copy."""
+    if value is torch.default_generator:
+        return Reference("torch", "default_generator")
+    home = _HOMES.get(id(getattr(value, "__self__", None)))
+    return None if home is None else Reference(home, value.__name__)
+
+
+_HOMES = {
+    id(getattr(random.random, "__self__", None)): "random",
+    id(getattr(numpy.random.rand, "__self__", None)): "numpy.random",
+}
 
 
 def _is_named_tuple(kind: type) -> bool:

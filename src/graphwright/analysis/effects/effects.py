@@ -13,6 +13,7 @@ from graphwright.analysis.effects.writes import written_values
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, bodies_of, nodes_in
 from graphwright.ops import (
+    expect_bound,
     is_impure,
     is_loop,
     is_plain_module,
@@ -50,7 +51,7 @@ class Place:
 _UNKNOWN = Place("unknown")
 _RANDOM = Place("random")
 _OUTSIDE = ("input", "parameter", "buffer", "attribute")
-_QUIET = (print, raise_error, unpack)  # they act, and write to nothing that a program reads
+_QUIET = (print, raise_error, unpack, expect_bound)  # they act, and write to nothing that a program reads
 
 
 class Effects:

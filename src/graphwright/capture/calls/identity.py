@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.uncertain import asked_for_class
+from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.ops import may_share_memory
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["is_member", "is_same"]
+__all__ = ["identity_asked", "is_equal", "is_member", "is_same", "told_by"]
 
 
 def is_same(left: Any, right: Any) -> Any:
@@ -32,9 +34,11 @@ def is_same(left: Any, right: Any) -> Any:
     for value in left, right:
         if type(value) is TensorProxy and value.is_mixed:
             raise asked_for_class(value)
-    if _is_bool_of_run(left) or _is_bool_of_run(right):  # there is one True and one False
-        return left == right if isinstance(left, bool) and isinstance(right, bool) else False
+    if is_symbolic(left) or is_symbolic(right):
+        return _is_same_number(left, right)
     recorder = _recorder_of_tensors(left, right)
+    if recorder is None:
+        _tell_apart(left, right)
     if recorder is None or not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
         return False
     nodes = recorder.argument(left), recorder.argument(right)
@@ -44,8 +48,70 @@ def is_same(left: Any, right: Any) -> Any:
     return recorder.numbers.of_node(node, UNKNOWN, bool)
 
 
-def _is_bool_of_run(value: Any) -> bool:
-    return is_symbolic(value) and isinstance(value, bool)
+def _tell_apart(*values: Any) -> None:
+    """Note that the program asks whether two objects among its inputs are one."""
+    capture = running()
+    if capture is not None and capture.typed is not None:
+        capture.typed.told_apart.update(map(id, values))
+
+
+def identity_asked(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`id(value)`: it is told from other ones."""
+    for value in args:
+        if type(value) is TensorProxy:
+            told_by(value)
+        else:
+            _tell_apart(value)
+    return NotImplemented
+
+
+def told_by(tensor: TensorProxy) -> None:
+    """A tensor becomes the key of a dict or the item of a set, or its `id` is asked: it is told from other ones.
+
+    Raises what ends the capture where only a run knows whether it is one of those.
+    """
+    recorder = tensor.recorder
+    if any(known is tensor for known in recorder.hashed):
+        return
+    recorder.told_apart.add(id(tensor))
+    for known in recorder.hashed:
+        are_inputs = known._make is not None and tensor._make is not None
+        nodes = recorder.argument(known), recorder.argument(tensor)
+        if not are_inputs and may_share_memory(*nodes, lambda node: None):
+            error = CaptureError(
+                "the program tells tensors apart by their identity, of which only a run knows",
+                at=recorder.where(),
+                fix="use keys that are no tensors",
+            )
+            recorder.questions.refusals.refuse(error, "value")
+    recorder.hashed.append(tensor)
+
+
+def _is_same_number(left: Any, right: Any) -> Any:
+    """`left is right` of numbers: a bool is the only one of its value, and so is a small integer."""
+    kind = left.__class__
+    if kind is not right.__class__ or kind is float:
+        return False
+    if kind is bool or left is right:
+        return left == right
+    most = next((side for side in (left, right) if not is_symbolic(side)), left)
+    is_small = (most >= _SMALL.start) & (most < _SMALL.stop)
+    return (left == right) & is_small
+
+
+_SMALL = range(-5, 257)  # CPython keeps one object for each of these
+
+
+def is_equal(left: Any, right: Any) -> Any:
+    """`left == right` of lists or tuples that hold tensors: each is the same, or equal and a truth.
+
+    NotImplemented where they hold none.
+    """
+    recorder = _recorder_of_tensors(*left, *right)
+    if recorder is None or not all(_is_plain(value) for value in (*left, *right)):
+        return NotImplemented
+    node = recorder.node("call_function", operator.eq, (recorder.argument(left), recorder.argument(right)), {}, "equal")
+    return recorder.numbers.of_node(node, UNKNOWN, bool)
 
 
 def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["OPENABLE", "make_growing"]
+__all__ = ["OPENABLE", "is_held", "make_growing"]
 
 OPENABLE: tuple[type, ...] = (list, set, collections.deque, *DICTS)
 _LOOKS: tuple[type, ...] = (  # what looks into a container as it is when it is asked
@@ -74,7 +74,7 @@ def make_growing(
         items = held.items() if isinstance(held, dict) else enumerate(held)
         for key in [key for key, item in items if item is whole]:
             owner[key] = grown
-    if id(whole) in getattr(recorder, "objects", ()) or _is_held(whole, sys._getframe(1)):
+    if id(whole) in getattr(recorder, "objects", ()) or is_held(whole, sys._getframe(1)):
         raise Unlike(f"{name} gets longer in a loop, and other parts of the program see it")
     held = grown.content()
     refill(whole, _unreadable(whole, Unbound(name, recorder.where(), place)))  # whoever else holds it
@@ -135,7 +135,7 @@ def _put_after_items(node: Node) -> None:
         node._origin = last._origin
 
 
-def _is_held(whole: Any, frame: FrameType | None) -> bool:
+def is_held(whole: Any, frame: FrameType | None) -> bool:
     """Tell whether the program reaches a container by another way than the variables that were given another one.
 
     It would find there what it is not told of: so much as `len` and the truth of it say nothing then.

@@ -25,6 +25,7 @@ from graphwright.capture.source.syntax import (
     PREFIX,
     RUNTIME_MARK,
     SCOPES,
+    assigned,
     falls_through,
     holds,
     may_wait,
@@ -32,7 +33,18 @@ from graphwright.capture.source.syntax import (
     walk_all,
 )
 
-__all__ = ["HIDDEN", "ITEM", "RETURNS", "Lowered", "exit_signal", "exiting", "lower", "private_to", "uses_of"]
+__all__ = [
+    "HIDDEN",
+    "ITEM",
+    "RETURNS",
+    "Lowered",
+    "bound_in_loops",
+    "exit_signal",
+    "exiting",
+    "lower",
+    "private_to",
+    "uses_of",
+]
 
 ITEM = f"{PREFIX}item"  # the parameter of a body
 HIDDEN = "__gw"  # ends the names of variables that conversion makes, before a number
@@ -89,6 +101,27 @@ def private_to(loop: ast.AST, uses: collections.Counter[str]) -> set[str]:
     """The names that a loop uses and nothing around it does, given how often the function uses each."""
     own = uses_of(loop)
     return {name for name, count in own.items() if uses[name] == count}
+
+
+def bound_in_loops(definition: ast.FunctionDef, uses: collections.Counter[str]) -> set[str]:
+    """The variables that loops give their first value, and that the function reads around these, too."""
+    parameters = {arg.arg for arg in ast.walk(definition.args) if isinstance(arg, ast.arg)}
+    found: set[str] = set()
+    known = set(parameters)
+
+    def walk(node: ast.AST, is_inside: bool) -> None:
+        if isinstance(node, ast.For | ast.While):
+            found.update(assigned([node]).keys() - known - private_to(node, uses))
+            is_inside = True
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not is_inside:
+            known.add(node.id)
+        if not isinstance(node, SCOPES):
+            for child in ast.iter_child_nodes(node):
+                walk(child, is_inside)
+
+    for statement in definition.body:
+        walk(statement, False)
+    return found
 
 
 def uses_of(tree: ast.AST) -> collections.Counter[str]:

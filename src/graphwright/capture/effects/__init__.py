@@ -9,6 +9,7 @@ branch_state.py.
     module_reads.py  what a program reads of its modules as plain values
     object_reads.py  plain values in objects that modules hold
     branch_state.py  what sides of a branch and iterations of a loop may change
+    choices.py       lists, dicts, sets and objects of which data chose one
     writes.py        writes in place, and the numbers that were read before them
     hook_effects.py  what the user's forward hooks change
     unread_items.py  items of lists that nothing reads, removed

@@ -13,6 +13,7 @@ import torch
 from graphwright.capture.proxies.spellings import is_setitem, written_argument
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.ir import Target
 from graphwright.values import leaves
 
@@ -55,6 +56,18 @@ class Writes:
                 with recorder.writing(region):
                     recorder.numbers.node_of_symbol(symbol)
         self._reads = [read for read in self._reads if read[1] != memory]
+
+    def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
+        """The program gives a tensor an attribute: it does so in the graph, too."""
+        recorder = self._recorder
+        if recorder.region.outer is not None:  # what is read there afterwards is no value of the branch
+            error = CaptureError(
+                f"the program sets {name!r} of a tensor on a side of a branch or in a loop",
+                at=recorder.where(),
+                fix=f"keep {name!r} in a variable",
+            )
+            recorder.questions.refusals.refuse(error, "value")
+        recorder.node("call_function", setattr, (recorder.argument(tensor), name, recorder.argument(value)), {})
 
     def start_loop(self) -> None:
         """An iteration starts, in which tensors may hold what an earlier one has written."""

@@ -4,6 +4,7 @@ A side or body is captured in a graph of its own, what it leaves in variables is
 all. Read branches.py first, then loops.py and loop_regions.py.
 
     branches.py         both sides of a branch, captured one after the other and joined
+    joined_values.py    two values that become one, and which objects that chooses
     deciding.py         truths in converted functions: conditions, `and`, `or`, `not`, comparisons
     forks.py            two runs that part at one question, as one graph
     loops.py            which loops are regions of the graph, and the others, run

@@ -20,8 +20,9 @@ from graphwright.capture.calls.errors_raised import Errors, errors_of
 from graphwright.capture.calls.refusals import is_refused_number
 from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
-from graphwright.capture.flow.branches import branch, filled_in, leaving
+from graphwright.capture.flow.branches import branch
 from graphwright.capture.flow.caught_errors import is_error
+from graphwright.capture.flow.joined_values import Leaving, filled
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
@@ -179,8 +180,9 @@ class AttemptRegion:
     def _write(self, region: Region, values: list[Any], has_raised: bool) -> tuple[Node, list[Any]]:
         """Write the body's output and the node that runs it; return its error, and what it leaves at its end."""
         recorder, _entry = self._recorder, self._entry
-        leaves: list[tuple[Any, Any]] = []
-        made = [] if has_raised else leaving(recorder, region, values, [EMPTY, *self._state.values_before()], leaves)
+        leaving = Leaving(recorder, region, self._state)
+        made = [] if has_raised else leaving.values(values, [EMPTY, *self._state.values_before()])
+        leaves = leaving.leaves
         with recorder.writing(region):
             outputs = tuple([recorder.lifted(recorder.argument(value)) for value, _ in leaves])
         region.graph.output(outputs)._origin = recorder.site()
@@ -199,7 +201,7 @@ class AttemptRegion:
             for i, name in enumerate(names)
         ]
         given = [self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)]
-        return error, [filled_in(value, given) for value in made]
+        return error, [filled(value, given) for value in made]
 
     def _value(self, value: Any, node: Node) -> Any:
         """A value of the region as the program has it after that."""

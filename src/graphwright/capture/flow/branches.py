@@ -8,7 +8,6 @@ one kind, become values of the branch; what cannot be joined makes the capture s
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 import sys
 from collections.abc import Callable
@@ -17,27 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
 from graphwright.capture.containers.opening import OPENABLE, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
-from graphwright.capture.effects.branch_state import EMPTY, Bound, OneSided, State, content_of, set_cell
+from graphwright.capture.effects.branch_state import EMPTY, State, content_of, set_cell
+from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
+from graphwright.capture.flow.joined_values import Container, Join, Leaving, Slot, filled
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
-from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import Node
 from graphwright.ops import cond
-from graphwright.values import is_record, made, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["branch", "filled_in", "leaving"]
+__all__ = ["branch"]
 
 
 def branch(
@@ -59,6 +57,7 @@ def branch(
     """
     where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
+    mark = recorder.choices.mark()
     while True:
         state = State((then, other), names, alive, unshared=unshared)
         recorder.states.append(state)
@@ -71,13 +70,14 @@ def branch(
             if recorder.plan.max_paths == 1 and recorder.plan.ways.get(place) == "wait" and _share_modules(sides):
                 raise recorder.questions.restart(recorder.plan.change(place, "fork", "both sides call one module"))
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
-                return _joined(recorder, subject, sides, state, place, where)
+                return _joined(recorder, subject, sides, state, place, where, can_wait)
         except Unlike as why:
             raise recorder.questions.forking.differ(place, str(why), can_wait) from None
         except Grows as growth:  # in a loop on one of the sides
             if not state.is_outermost(recorder, growth.content):
                 raise
             state.restore()
+            recorder.choices.cut(mark)
             try:
                 make_growing(recorder, state, growth, place, "fork", can_wait)
             except Unlike as why:
@@ -87,45 +87,56 @@ def branch(
 
 
 def _joined(
-    recorder: Capture, subject: Any, sides: list[_Side], state: State, place: Place | None, where: str | None
+    recorder: Capture,
+    subject: Any,
+    sides: list[_Side],
+    state: State,
+    place: Place | None,
+    where: str | None,
+    can_wait: bool,
 ) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
     going = [side for side in sides if not side.raised]
     if not going:
         _finish(recorder, subject, sides, [])
         raise Raised
+    count = 1 + len(state.names)
+    join: Join | Leaving
     if len(going) == 1:
-        joined = going[0].values
-        leaves: list[tuple[Any, Any]] = []
-        made = _leaves_from(recorder, going[0], joined, [EMPTY, *state.values_before()], leaves)
+        join = Leaving(recorder, going[0].region, state)
+        made = join.values(going[0].values, [EMPTY, *state.values_before()])
     else:
-        leaves = []
         _settle(recorder, subject, sides)
         _write_new_attributes(recorder, sides, state, place, where)
+        containers = [id(now) for now, _ in state._containers]
+        join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
         first, *more = zip(sides[0].values, sides[1].values, strict=True)
-        variables = len(state.names)
-        made = [_join_results(recorder, subject, *first, leaves)]
-        made += [
-            _bound_at_exit(recorder, first, pair, leaves) or _join(recorder, *pair, leaves) for pair in more[:variables]
-        ]
-        for (a, b), (now, _) in zip(more[variables:], state._containers, strict=True):
+        made = [_join_results(recorder, subject, *first, join)]
+        made += [join.bound_at_exit(first, pair) or join.join(*pair) for pair in more[: count - 1]]
+        for (a, b), (now, _) in zip(more[count - 1 :], state._containers, strict=True):
             is_other = type(now) is not list and type(now) in OPENABLE and _keys_of(a) != _keys_of(b)
             if (type(now) is list and len(a) != len(b)) or (is_other and recorder.region.is_in_loop()):
                 raise Grows(now)
-            made.append(_join(recorder, a, b, leaves, may_be_none=False))
+            made.append(join.contents(a, b))
+    leaves = join.leaves
     called: dict[int, str] = {}
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
-        if isinstance(value, _Slot) and name:
+        if isinstance(value, Slot) and name:
             called.setdefault(value.number, name.partition(HIDDEN)[0])
     for table in made[1 + len(state.names) :]:  # attributes
-        for name, value in table.items.items() if isinstance(table, _Container) and table.kind is dict else ():
-            if isinstance(value, _Slot) and isinstance(name, str) and name.isidentifier():
+        for name, value in table.items.items() if isinstance(table, Container) and type(table.like) is dict else ():
+            if isinstance(value, Slot) and isinstance(name, str) and name.isidentifier():
                 called.setdefault(value.number, name)
     for number, pair in enumerate(leaves):
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     values = _finish(recorder, subject, sides, leaves, called)
-    result, *state_values = [_fill(value, values) for value in made]
+    result, *state_values = [filled(value, values) for value in made]
     state.write(state_values, where, place, result)
+    ended = [choice for side in sides for choice in side.choices]
+    recorder.choices.reopen(ended)
+    if isinstance(join, Join):
+        forking, can_wait = recorder.questions.forking, can_wait or not state.names
+        join.note_choices(values, lambda why: forking.differ(place, why, can_wait), ended)
     return result
 
 
@@ -182,13 +193,7 @@ class _Side:
     region: Region
     raised: bool
     values: list[Any]  # the result, then the state afterwards
-
-
-class _Slot:
-    """In joined values, the place of the branch's value with this number."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    choices: list[Choice]  # which objects data chose on it
 
 
 def _run_side(
@@ -202,12 +207,14 @@ def _run_side(
     depth = recorder.ambient.depth
     raised = False
     result = None
+    mark = recorder.choices.mark()
     region.known = region.known | recorder.questions.knowledge.conditions.facts(subject, value)
     with recorder.writing(region):
         bound = _bind(recorder, subject, value, state)
         try:
             result = run()
             recorder.ambient.notice()
+            recorder.choices.look()
         except Raised:
             raised = True
         except (Exception, Refusal) as error:
@@ -227,7 +234,7 @@ def _run_side(
     for cell, content_before in bound:
         set_cell(cell, content_before)
     state.restore()
-    return _Side(region, raised, values)
+    return _Side(region, raised, values, recorder.choices.cut(mark))
 
 
 def _bind(recorder: Capture, subject: Any, value: bool, state: State) -> list[tuple[CellType, Any]]:
@@ -321,14 +328,14 @@ def _is_empty(body: Any) -> bool:
 # ---- joining
 
 
-def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> Any:
+def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, join: Join) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
     if type(a) is bool and type(b) is bool and a is not b:
         return recorder.numbers.truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
     for mine, its, decided in ((a, b, True), (b, a, False)):
         if _is_subject(subject, mine) and type(its) is bool:
             return its if its is decided else mine
-    return _join(recorder, a, b, leaves)
+    return join.join(a, b)
 
 
 def _as_value(subject: Any) -> Any:
@@ -343,166 +350,6 @@ def _is_subject(subject: Any, value: Any) -> bool:
     return symbol is subject or (symbol.function == "truth" and symbol.args[0] is subject)
 
 
-def _join(recorder: Capture, a: Any, b: Any, leaves: list[tuple[Any, Any]], may_be_none: bool = True) -> Any:
-    """Join two values: what holds `_Slot`s for what differs, which goes to `leaves`.
-
-    A tensor and None make a tensor that may be None, but only in variables: whoever reads it there is converted.
-    """
-    if a is b:
-        return a
-    if a is EMPTY or b is EMPTY:
-        return OneSided
-    if a is UNSET or b is UNSET:
-        return _set_on_one_side(recorder, b if a is UNSET else a, leaves, a is UNSET)
-    if isinstance(a, Unbound) or isinstance(b, Unbound):
-        return a if isinstance(a, Unbound) else b
-    if type(a) is type(b) and type(a) in (tuple, list) and len(a) != len(b):
-        a, b = _of_any_length(recorder, a), _of_any_length(recorder, b)
-    if recorder.typed is not None:
-        a, b = recorder.typed.numbers.firm_beside(a, b)
-    verdict = recorder.joining.verdict(a, b, may_be_none)
-    if verdict != "look inside":
-        return _slot(a, b, leaves) if verdict == "join" else a
-    if type(a) is not type(b):
-        raise Unlike(f"{recorder.joining.kind_name(a)} on one side, {recorder.joining.kind_name(b)} on the other")
-    held, its = parts(a), parts(b)
-    if held is None or its is None:
-        if a == b:
-            return a
-        raise Unlike(f"two different objects of class {type(a).__name__}")
-    if list(held) != list(its):
-        is_sequence = isinstance(a, tuple | list)
-        sizes = f"{len(held)} items on one side, {len(its)} on the other"
-        raise Unlike(sizes if is_sequence else "different keys on the two sides")
-    may_be_none = may_be_none or is_record(a)
-    joined = {key: _join(recorder, part, its[key], leaves, may_be_none) for key, part in held.items()}
-    return a if all(joined[key] is held[key] for key in held) else _Container(type(a), joined)
-
-
 def _keys_of(held: Any) -> Any:
     """What tells two contents of one dict, set or deque apart, but for the values."""
     return held if isinstance(held, set) else list(held) if isinstance(held, dict) else len(held)
-
-
-def _of_any_length(recorder: Capture, value: tuple[Any, ...] | list[Any]) -> Any:
-    """A tuple or list as one of which only a run knows how long it is. Raises Unlike for items of different kinds."""
-    kind: Any = LoopTuple if isinstance(value, tuple) else LoopList
-    place = recorder.questions.place()
-    give_up = functools.partial(recorder.plan.change, place, "fork", f"a {type(value).__name__} is read as a whole")
-    return kind(value, recorder, None, "", place, give_up)
-
-
-def _set_on_one_side(recorder: Capture, value: Any, leaves: list[tuple[Any, Any]], is_second: bool) -> Any:
-    """Join a value with none: what of it only a run has is None on the other side."""
-    if recorder.joining.is_open(value) or type(value) in (int, float, bool):
-        return _slot(MISSING, value, leaves) if is_second else _slot(value, MISSING, leaves)
-    held = None if is_record(value) else parts(value)
-    if held is None:
-        return value
-    return _Container(
-        type(value), {key: _set_on_one_side(recorder, item, leaves, is_second) for key, item in held.items()}
-    )
-
-
-def _bound_at_exit(recorder: Capture, results: Any, pair: Any, leaves: list[tuple[Any, Any]]) -> Any:
-    """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
-    if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
-        return None
-    subjects, held = recorder.questions.subjects, []
-    for result, value in zip(results, pair, strict=True):
-        if type(value) is BoundIf:
-            inner, decider = value.parts()
-            is_open = recorder.joining.is_open(result)
-            keys = [subjects.key_of(subjects.subject_of(value)) for value in (result, decider)] if is_open else []
-            if not keys or keys[0] != keys[1]:
-                return None
-            held.append(inner)
-        elif value is EMPTY:
-            if result is not False and result is not None:
-                return None
-            held.append(MISSING)
-        elif isinstance(value, Unbound):
-            return None
-        else:
-            held.append(value)
-    if all(result is False or result is None for result in results):
-        return None
-    a, b = held
-    if a is MISSING or b is MISSING:
-        return Bound(_set_on_one_side(recorder, b if a is MISSING else a, leaves, a is MISSING))
-    return Bound(_join(recorder, a, b, leaves))
-
-
-@dataclasses.dataclass
-class _Container:
-    """In joined values: a container to make of joined items."""
-
-    kind: type
-    items: dict[Any, Any]
-
-
-def _slot(a: Any, b: Any, leaves: list[tuple[Any, Any]]) -> _Slot:
-    for number, (x, y) in enumerate(leaves):
-        if x is a and y is b:
-            return _Slot(number)
-    leaves.append((a, b))
-    return _Slot(len(leaves) - 1)
-
-
-def _leaves_from(
-    recorder: Capture, side: _Side, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
-) -> list[Any]:
-    """The values of the one side that goes on: those computed inside it leave it through the branch.
-
-    What is as it was `before` the branch stays so, where the side is the first to read it, too.
-    """
-
-    def outside(value: Any, was: Any) -> Any:
-        if value is was:
-            return value
-        if type(value) is BoundIf:
-            return value.unbound()
-        if recorder.joining.is_open(value):
-            argument = recorder.joining.node_of(value)
-            if argument is None or argument.graph is side.region.graph or _is_inner(argument, side.region):
-                return _slot(value, value, leaves)
-            return value
-        held = parts(value) if isinstance(value, tuple | list) or type(value) is dict else None
-        if held is None:
-            return value
-        known: dict[Any, Any] = (parts(was) or {}) if type(was) is type(value) else {}
-        now = {key: outside(item, known.get(key, EMPTY)) for key, item in held.items()}
-        return value if all(now[key] is held[key] for key in held) else _Container(type(value), now)
-
-    return [outside(*pair) for pair in zip(values, before, strict=True)]
-
-
-def _is_inner(node: Node, region: Region) -> bool:
-    outer = region.outer
-    while outer is not None:
-        if node.graph is outer.graph:
-            return False
-        outer = outer.outer
-    return True
-
-
-def leaving(
-    recorder: Capture, region: Region, values: list[Any], before: list[Any], leaves: list[tuple[Any, Any]]
-) -> list[Any]:
-    """The values of a region as they are after it: `filled_in` puts the `leaves`, computed inside, in their places."""
-    return _leaves_from(recorder, _Side(region, False, values), values, before, leaves)
-
-
-def filled_in(value: Any, values: list[Any]) -> Any:
-    """A value that `leaving` gave, with the values of the leaves."""
-    return _fill(value, values)
-
-
-def _fill(value: Any, values: list[Any]) -> Any:
-    if isinstance(value, _Slot):
-        return values[value.number]
-    if isinstance(value, Bound):
-        return Bound(_fill(value.value, values))
-    if isinstance(value, _Container):
-        return made(value.kind, {key: _fill(item, values) for key, item in value.items.items()})
-    return value

@@ -23,12 +23,15 @@ from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopTuple
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.open_iterables import OpenIterable
-from graphwright.capture.containers.opening import OPENABLE, make_growing
+from graphwright.capture.containers.opening import OPENABLE, is_held, make_growing
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
+from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.loop_state import Born, BornIf, Slot, Tree, filled, is_same, note
-from graphwright.capture.proxies.unbound import BoundIf, Unbound
+from graphwright.capture.flow.loop_state import Born, BornIf, BornInRun, Slot, Tree, filled, is_same, note
+from graphwright.capture.proxies.contents import changeable
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
@@ -40,7 +43,7 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import for_loop, while_loop
-from graphwright.values import NumberKind, loose_sizes, parts
+from graphwright.values import NumberKind, OptionalKind, loose_sizes, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopRegion", "is_open"]
 
+_RAN = "has_run"  # the value of a loop that tells whether there was an iteration
 _MOST_RUNS = 20  # of a body, until what it changes is known
 _LONGEST_EXAMPLE = 1000  # iterations
 
@@ -113,6 +117,10 @@ class LoopRegion:
             (value, value.content()) for value in held if isinstance(value, Holder) and not isinstance(value, LoopTuple)
         ]
         self._changed = False
+        self._at = recorder.where()
+        self._trees: dict[tuple[int, int], Tree] = {}  # by the objects before an iteration and after it
+        self._left: dict[int, Tree] = {}  # what an object is that an iteration left, by id
+        self._left_by: dict[int, Any] = {}  # and the other way round
 
     def capture(self) -> Any:
         """Write the loop; return whether it was left."""
@@ -159,6 +167,7 @@ class LoopRegion:
             template = [*template, *run.before[len(template) :]]
             names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
             self._changed = grows
+            self._left, self._left_by = {}, {}
             with torch._C.DisableTorchFunction():
                 run.template = template = [
                     self._compared(*values)
@@ -216,6 +225,7 @@ class LoopRegion:
         try:
             run.stop = self._body() if self._items is None else self._body(self._item(run, index))
             recorder.ambient.notice()
+            recorder.choices.look()
             recorder.attempts.flush(run.region)
         except Raised:
             has_raised = True
@@ -241,6 +251,7 @@ class LoopRegion:
         region.is_loop = True
         region.is_data = self._items is None or self._items.is_data
         region.plain_way = self._plain_way()
+        mark = self._recorder.choices.mark()
         with self._recorder.writing(region):
             try:
                 self._enter(template, run, is_first)
@@ -251,6 +262,7 @@ class LoopRegion:
                 raise self._failed(error) from error
             finally:
                 self._state.restore()
+                self._recorder.choices.cut(mark)
 
     def _enter(self, template: list[Any], run: _Run, is_first: bool) -> None:
         """Give the state what an iteration finds: stand-ins, which are inputs of its graph."""
@@ -258,17 +270,27 @@ class LoopRegion:
         recorder.writes.start_loop()
         if self._items is not None:
             run.item = _input(region, self._target if self._target.isidentifier() else "item")
-        values = {}
+        values: dict[Any, Any] = {}
         with torch._C.DisableTorchFunction():
             for slot in self._slots:
                 node = _input(region, slot.name or "value")
                 values[slot] = recorder.joining.stand_in(slot.sample, node, self._place)
         run.entry = [filled(tree, values) for tree in template]
         self._state.write(run.entry, None, self._place)
+        self._note_choices(values, lambda value: is_held(value, sys._getframe(1)))
         for grown, content in self._grown if is_first else ():
             grown.set_content(content)
             if isinstance(grown, LoopDict | LoopSet):
                 grown.is_certain = True
+
+    def _note_choices(self, values: dict[Any, Any], is_held: Callable[[Any], bool] | None) -> None:
+        """Tell `choices` which objects may be the ones from before the loop, or those of the iteration before."""
+        for tree, value in values.items():
+            if tree.of:
+                self._recorder.choices.note(Choice(value, [*tree.of], self._chosen, is_held))
+
+    def _chosen(self, why: str) -> BaseException:
+        return self._given_up(why, None, self._at)
 
     def _repeat_content(self) -> None:
         """Fill the lists that grow with as many items as the example has."""
@@ -349,6 +371,8 @@ class LoopRegion:
             self._changed = True
             called = name.partition(HIDDEN)[0] or joining.source_name(after)
             slot = Slot(initial, joining.sample(entry, after), called, after)
+            if is_growing(entry) != is_growing(after) and not isinstance(entry, tuple):
+                slot.of = (after if is_growing(entry) else entry,)
             self._slots.append(slot)
             return slot
         return self._container_compared(tree, entry, after, name, whole)
@@ -366,7 +390,7 @@ class LoopRegion:
             raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
         before = parts(entry)
         if before is None:
-            if entry == after:
+            if entry == after and (whole is not None or not changeable(entry)):
                 return tree
             if type(entry) is set and (whole is None or type(whole) is set):
                 raise Grows(entry if whole is None else whole, name)
@@ -384,7 +408,22 @@ class LoopRegion:
         compared = {
             key: self._compared(held[key], before[key], its[key], key if isinstance(key, str) else "") for key in before
         }
-        return tree if all(compared[key] is held[key] for key in held) else Tree(type(entry), compared)
+        is_same = all(compared[key] is held[key] for key in held)
+        if whole is not None or not changeable(entry):
+            return tree if is_same else Tree(type(entry), compared)
+        return self._chosen_tree(tree, entry, after, compared, name)
+
+    def _chosen_tree(self, tree: Any, entry: Any, after: Any, items: dict[Any, Any], name: str) -> Tree:
+        """The template of an object in whose place an iteration leaves another one."""
+        made = tree if isinstance(tree, Tree) else self._trees.get((id(entry), id(after)))
+        if made is None:
+            made = self._trees[id(entry), id(after)] = Tree(type(entry), items)
+            self._changed = True
+        first = entry if not made.of else made.of[0]
+        if self._left.setdefault(id(after), made) is not made or self._left_by.setdefault(id(made), after) is not after:
+            raise Unlike(f"{name or 'a value'} is an object that has other names after an iteration than before")
+        made.items, made.of = items, (first, after)
+        return made
 
     # ---- failures
 
@@ -394,7 +433,7 @@ class LoopRegion:
             return None
         return "unroll" if self._items.is_plain else "guard"
 
-    def _given_up(self, why: str, error: BaseException | None) -> BaseException:
+    def _given_up(self, why: str, error: BaseException | None, at: str | None = None) -> BaseException:
         """What to do where the loop cannot be captured so."""
         recorder, questions = self._recorder, self._recorder.questions
         way: Way | None = None
@@ -417,7 +456,7 @@ class LoopRegion:
             else Refusal(
                 kind(
                     f"a loop whose length depends on data cannot be captured: {why}",
-                    at=recorder.where(),
+                    at=at or recorder.where(),
                     fix="have each iteration leave values of the same kinds as it finds",
                 )
             )
@@ -445,6 +484,10 @@ class LoopRegion:
         if self._asks_how and stops:
             broken = Slot(False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
+        self._out: dict[int, Tree] = {}  # objects that are born in the loop, by id
+        self._surely_runs = run.test is True or (
+            self._items is not None and self._items.is_plain and bool(self._items.length())
+        )
         outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
@@ -466,7 +509,7 @@ class LoopRegion:
             node = recorder.make("call_function", while_loop, args, "loop")
         else:
             node = recorder.make("call_function", for_loop, (self._items.argument(recorder), *args), "loop")
-        values = {}
+        values: dict[Any, Any] = {}
         for i, slot in enumerate(slots):
             item = recorder.make("call_function", operator.getitem, (node, i), slot.name or "value")
             sample = recorder.joining.like(slot.sample, slot.last)
@@ -477,10 +520,13 @@ class LoopRegion:
         after = [
             BoundIf(tree.name, where, self._place, filled(tree.tree, values), values[broken])
             if isinstance(tree, BornIf) and broken is not None
+            else BoundIfRun(tree.name, self._at, self._place, filled(tree.tree, values), values[tree.witness])
+            if isinstance(tree, BornInRun)
             else filled(tree, values)
             for tree in outcome
         ]
         self._state.write(after, where, self._place)
+        self._note_choices(values, None)
         return values[broken] if broken is not None else False
 
     def _decision(self, stop: Any) -> Any:
@@ -509,8 +555,11 @@ class LoopRegion:
         if not isinstance(tree, Born):
             return tree
         name = tree.name.partition(HIDDEN)[0]
+        watched = {id(container) for container, _ in self._state._containers}
 
         def out(value: Any, last: Any) -> Any:
+            if id(value) in watched:
+                return value
             if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
                 slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
                 slots.append(slot)
@@ -519,7 +568,9 @@ class LoopRegion:
             if not held:
                 return value
             its = held if its is None or its.keys() != held.keys() else its
-            return Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
+            if id(value) not in self._out:
+                self._out[id(value)] = Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
+            return self._out[id(value)]
 
         if type(tree.after) is BoundIf:
             held, decider = tree.after.parts()
@@ -529,7 +580,28 @@ class LoopRegion:
                 return tree.after.unbound()
             last = tree.last.parts()[0] if type(tree.last) is BoundIf else held
             return BornIf(out(held, last), name)
-        return out(tree.after, tree.after if tree.last is None else tree.last)
+        after, last = tree.after, tree.after if tree.last is None else tree.last
+        if type(after) is BoundIfRun:
+            after, last = after.value(), last.value() if type(last) is BoundIfRun else after.value()
+        elif tree.entry is UNSET or self._surely_runs or HIDDEN in tree.name or not tree.name:
+            return out(after, last)
+        made = out(after, last)
+        return BornInRun(made, name, self._witness(made, slots))
+
+    def _witness(self, tree: Any, slots: list[Slot]) -> Slot:
+        """A slot that is None where no iteration has left a value in it: one of a template, or one for that."""
+        inner = [tree]
+        while inner:
+            part = inner.pop()
+            if isinstance(part, Tree):
+                inner += part.items.values()
+            elif isinstance(part, Slot) and part.initial is MISSING and not isinstance(part.sample, OptionalKind):
+                return part
+        known = next((slot for slot in slots if slot.name == _RAN), None)
+        if known is None:
+            known = Slot(MISSING, NumberKind(bool, True), _RAN, True, True)
+            slots.append(known)
+        return known
 
 
 def _is_filled(cell: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphwright.values import Kind, made, parts
 
-__all__ = ["Born", "BornIf", "Slot", "Tree", "filled", "is_same", "note"]
+__all__ = ["Born", "BornIf", "BornInRun", "Slot", "Tree", "filled", "is_same", "note"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -21,14 +21,16 @@ class Slot:
     after: Any = None
     last: Any = None  # what the last iteration of the example leaves
     result: Any = None  # after the loop
+    of: tuple[Any, ...] = ()  # the list that a list of the run is a copy of
 
 
 @dataclasses.dataclass(eq=False)
 class Tree:
-    """A container with slots in it."""
+    """A container with slots in it; `of` are those that it may be: before the loop, and after an iteration."""
 
     kind: type
     items: dict[Any, Any]
+    of: tuple[Any, ...] = ()
 
 
 @dataclasses.dataclass(eq=False)
@@ -49,15 +51,26 @@ class BornIf:
     name: str
 
 
-def filled(tree: ast.AST, values: dict[Slot, Any]) -> Any:
-    """A value with what each slot in it has."""
+@dataclasses.dataclass(eq=False)
+class BornInRun:
+    """A variable that has a value where the loop ran: its template, and a slot that is None where it did not."""
+
+    tree: Any
+    name: str
+    witness: Slot
+
+
+def filled(tree: Any, values: dict[Any, Any]) -> Any:
+    """A value with what each slot in it has; what is made for a tree is one of the values from then on."""
     if isinstance(tree, Slot):
         return values[tree]
     if isinstance(tree, Born):
         return tree.entry
     if not isinstance(tree, Tree):
         return tree
-    return made(tree.kind, {key: filled(item, values) for key, item in tree.items.items()})
+    if tree not in values:
+        values[tree] = made(tree.kind, {key: filled(item, values) for key, item in tree.items.items()})
+    return values[tree]
 
 
 def note(tree: ast.AST, value: Any) -> None:

@@ -36,7 +36,7 @@ class Forking:
         if region.outer is not None:  # the branch around it forks instead
             while region.outer.outer is not None:
                 region = region.outer
-            why = "a question inside a branch forks"
+            why = capture.plan.reasons.get(place) or "a question inside a branch forks"
             raise questions.restart(capture.plan.change(region.place, "fork", why))
         hint = capture.numbers.hint(subject)
         if self.follows_start():

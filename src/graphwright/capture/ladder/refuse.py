@@ -21,6 +21,7 @@ from graphwright.capture.state.running import Refusal, refusal
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
+from graphwright.ops import draws_alone
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -106,17 +107,32 @@ class Refusals:
         restart = self._around_draw() if code.co_name.startswith("_") else None
         return restart or self.outline(frame, "it draws random numbers")
 
-    def refuse_draw(self, site: CallSite) -> None:
+    def refuse_draw(self, site: CallSite, moved: Any = None) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
         restart = self._around_draw()
         if restart is not None:
             raise self._capture.questions.restart(restart)
-        error = CaptureError(
-            "the program draws random numbers of Python's or NumPy's, which the graph would keep for ever",
-            at=site.line(),
-            fix="draw with torch, or keep the function that draws as one node: leaf_functions=[...]",
-        )
+        what = "draws random numbers of Python's or NumPy's, which the graph would keep for ever"
+        fix = "draw with torch, or keep the function that draws as one node: leaf_functions=[...]"
+        if isinstance(moved, torch.Generator):
+            what = "sets a generator that it holds, where that cannot be recorded"
+        elif hasattr(moved, "__next__"):
+            what = "takes an item of an iterator that goes on from call to call: the graph would keep it for ever"
+            fix = "count in an attribute of the module: self.step += 1"
+        error = CaptureError(f"the program {what}", at=site.line(), fix=fix)
         self.refuse(error, "data")
+
+    def cached_draw(self, op: str, target: Any) -> None:
+        """Refuse a draw in a function behind a `functools` cache: it draws once, a graph would do so in each call."""
+        function = getattr(torch.Tensor, target, None) if op == "call_method" else target
+        if op == "call_module" or not draws_alone(function):
+            return
+        error = CaptureError(
+            "a function behind a functools cache draws random numbers, which it would keep",
+            at=self._capture.where(),
+            fix="keep the numbers in a buffer, or keep the function as one node: leaf_functions=[...]",
+        )
+        raise refusal(error)
 
     def _around_draw(self) -> BaseException | None:
         """Why the capture is to start again where a branch on a flag or size leads to a draw."""

@@ -6,8 +6,13 @@ it. Read closures.py first.
     closures.py         modules that a function reaches
     outside_modules.py  modules that are called and are no part of the captured one
     globals_kept.py     global variables and tables that a program writes to
-    held_objects.py     plain objects that a program holds and writes to
+    held_objects.py     what hooks of a program hold
     said.py             what is printed, logged and warned of
+    overheard.py        functions of other modules that a capture is to hear of: a stand-in for each
+    world.py            the clock, the environment, files: what is read there is said
+    process_state.py    what torch keeps for the whole process: guarded where a program asks for it
+    random_state.py     seeds, states and forks of random numbers: nodes, in order
+    torch_generators.py generators of torch that a program makes or holds
     drawing.py          calls that draw random numbers of Python's or NumPy's, as nodes
-    python_draws.py     other draws: found, since the graph would keep one number for ever
+    python_draws.py     other draws, and items of iterators that are kept: found, and refused
 """

@@ -6,12 +6,15 @@ While a program is captured it draws from copies of the generators, whose own st
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import random
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
+import torch
 
 from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.source.origins import user_frame
@@ -26,29 +29,60 @@ GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
 _MAKER_IDS = frozenset(map(id, _MAKERS))
 MAKERS = frozenset(maker.__name__ for maker in _MAKERS)  # what a function mentions that makes a generator of its own
-_NO_DRAWS = frozenset({"seed", "getstate", "setstate", "get_state", "set_state", "shuffle", "spawn"})
+_NO_DRAWS = frozenset({"shuffle", "spawn"})
+_SEEDS = frozenset({"seed", "setstate", "set_state"})
+_STATES = frozenset({"getstate", "get_state"})
 
 
 def is_draw(function: Callable[..., Any]) -> bool:
-    """Tell whether calling a function draws from a generator of Python's or NumPy's, or makes one."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, GENERATORS):
+    """Tell whether calling a function draws from a generator of Python's or NumPy's, seeds it, or makes one."""
+    if isinstance(_owner(function), GENERATORS):
         return function.__name__ not in _NO_DRAWS
     return id(function) in _MAKER_IDS
 
 
+def _owner(function: Any) -> Any:
+    """The generator that a function belongs to: `numpy.random.seed` does not say it."""
+    return _OF_NUMPY if function in _UNBOUND else getattr(function, "__self__", None)
+
+
+_OF_NUMPY = getattr(numpy.random.rand, "__self__", None)  # before a capture has something stand in its place
+_UNBOUND = (numpy.random.seed, numpy.random.ranf, numpy.random.sample)
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """The example of a state of a generator."""
+
+    value: Any
+
+
+def _no_effect(*args: Any, **kwargs: Any) -> None:
+    """What a seed is to the examples."""
+
+
 def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a draw of numbers. What draws something else, as a layer from a list, is called, and so refused later."""
+    if id(function) in _MAKER_IDS:
+        return record_foreign_call(recorder, function, args, kwargs)
+    if recorder.plan.cached:
+        recorder.questions.refusals.cached_draw("call_function", torch.rand)
+    owner, name = _owner(function), function.__name__
+    generator = recorder.generators.setdefault(id(owner), copy.deepcopy(owner))
+    draw = getattr(generator, name)
+    if name in _STATES:
+        return record_foreign_call(recorder, function, args, kwargs, functools.partial(_State, None))
+    if name in _SEEDS:
+        given = recorder.to_examples(args)
+        if not any(isinstance(leaf, _State) for leaf in leaves(given)):
+            draw(*given, **recorder.to_examples(kwargs))
+        return recorder.record("call_function", function, _no_effect, args, kwargs)
     restart = recorder.questions.refusals.helper_that_draws(user_frame(sys._getframe(1)))
     if restart is not None:
         raise recorder.questions.restart(restart)
-    if id(function) in _MAKER_IDS:
-        return record_foreign_call(recorder, function, args, kwargs)
-    generator = recorder.generators.setdefault(id(function.__self__), copy.deepcopy(function.__self__))
-    draw = getattr(generator, function.__name__)
-    drawn = getattr(copy.deepcopy(generator), function.__name__)(
-        *recorder.to_examples(args), **recorder.to_examples(kwargs)
-    )
+    if name in _NO_DRAWS:
+        return function(*args, **kwargs)
+    drawn = getattr(copy.deepcopy(generator), name)(*recorder.to_examples(args), **recorder.to_examples(kwargs))
     if not all(isinstance(leaf, int | float | numpy.ndarray | numpy.generic) for leaf in leaves(drawn)):
         return function(*args, **kwargs)
     return record_foreign_call(recorder, function, args, kwargs, draw)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.outside.closures import stored_globals
-from graphwright.capture.outside.drawing import GENERATORS
+from graphwright.capture.outside.overheard import aliases
+from graphwright.capture.outside.python_draws import has_state
+from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class Globals:
         self._found: dict[tuple[int, str], tuple[dict[str, Any], Any, Any]] = {}  # names, value, a copy of a table
         self._searched: set[int] = set()  # globals of modules, by id
         self._counted: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # numbers and texts that it assigns
+        self.overheard: dict[tuple[int, str], Any] = {}  # names that functions of the capture's interest have there
         self.generators: dict[int, Any] = {}  # of random numbers, that functions of the program can reach, by id
 
     def note(self, code: CodeType, names: dict[str, Any]) -> None:
@@ -34,9 +37,7 @@ class Globals:
         if code in self._codes:
             return
         self._codes.add(code)
-        if id(names) not in self._searched:
-            self._searched.add(id(names))
-            self.search(names)
+        self._look_into(names)
         for name in stored_globals(code):
             if type(names.get(name)) in _PLAIN:
                 self._counted.setdefault((id(names), name), (names, names[name]))
@@ -46,11 +47,30 @@ class Globals:
                 copied = value.copy() if isinstance(value, _TABLES) and not holds_values(value) else None
                 self._found[id(names), name] = names, value, copied
 
+    def _look_into(self, names: dict[str, Any]) -> None:
+        if id(names) not in self._searched:
+            self._searched.add(id(names))
+            self.search(names)
+            self.overheard.update({(id(names), entry[1]): entry for entry in aliases(names)})
+
+    def follow(self, function: FunctionType) -> None:
+        """Look into the variables of a function's module, and of those whose functions it calls by a name."""
+        waiting, seen = [function], {id(function.__code__)}
+        while waiting:
+            function = waiting.pop()
+            names = function.__globals__
+            if is_internal(function.__code__.co_filename):
+                continue
+            self._look_into(names)
+            for name in function.__code__.co_names:
+                called = names.get(name)
+                if type(called) is FunctionType and id(called.__code__) not in seen:
+                    seen.add(id(called.__code__))
+                    waiting.append(called)
+
     def search(self, values: Mapping[str, Any]) -> None:
         """Note the generators of random numbers among these variables."""
-        self.generators.update(
-            (id(value), value) for value in [*values.values()] if issubclass(type(value), GENERATORS)
-        )
+        self.generators.update((id(value), value) for value in [*values.values()] if has_state(value))
 
     def put_back(self, is_over: bool, log: Log | None) -> None:
         """Take values of the capture out again, and give numbers back, with a TracerWarning for each name."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
+from graphwright.ops import expect_bound
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["BoundIf", "OneSided", "Unbound"]
+__all__ = ["BoundIf", "BoundIfRun", "OneSided", "Unbound", "bound"]
 
 
 class OneSided(CaptureError):
@@ -60,3 +61,43 @@ class BoundIf(Unbound):
     def unbound(self) -> Unbound:
         """The variable as one that nobody knows more of."""
         return Unbound(*object.__getattribute__(self, "_about"))
+
+
+class BoundIfRun(Unbound):
+    """Stands for a variable that has a value where a loop ran: where it is read, the program sees that it does.
+
+    `witness` is a value of the run that is None where no iteration has given the variable one.
+    """
+
+    def __init__(self, name: str, where: str | None, place: Place | None, value: Any, witness: Any) -> None:
+        super().__init__(name, where, place)
+        object.__setattr__(self, "_held", (value, witness))
+        object.__setattr__(self, "_checked", [])  # the regions that begin with knowing it
+
+    def value(self) -> Any:
+        """The value that the last iteration gave it."""
+        return object.__getattribute__(self, "_held")[0]
+
+    def with_value(self, value: Any, witness: Any) -> BoundIfRun:
+        """The same variable, with its value as it is elsewhere."""
+        name, where, place = object.__getattribute__(self, "_about")
+        return BoundIfRun(name, where, place, value, witness)
+
+    def unbound(self) -> Unbound:
+        """The variable as one that nobody knows more of."""
+        return Unbound(*object.__getattribute__(self, "_about"))
+
+    def read(self) -> Any:
+        """The value, where the program reads the variable: a node sees that there is one."""
+        capture, checked = running(), object.__getattribute__(self, "_checked")
+        value, witness = object.__getattribute__(self, "_held")
+        if capture is not None and not any(region in checked for region in capture.region.all()):
+            checked.append(capture.region)
+            name = object.__getattribute__(self, "_about")[0]
+            capture.node("call_function", expect_bound, (capture.argument(witness), name), {}, "", "check")
+        return value
+
+
+def bound(value: Any) -> Any:
+    """What a variable holds that a loop may have given its value."""
+    return value.read() if type(value) is BoundIfRun else value

@@ -22,6 +22,7 @@ from graphwright.capture.flow.deciding import (
     truth,
 )
 from graphwright.capture.outside.said import warn
+from graphwright.capture.proxies.unbound import bound
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.comprehensions import as_dict, as_set, chained, decided, extended, listed
 from graphwright.capture.python.displays import (
@@ -74,6 +75,9 @@ class Runtime:
     suppressed = staticmethod(suppressed)
     each = staticmethod(each)
     repeat = staticmethod(repeat)
+
+    # variables
+    bound = staticmethod(bound)
 
     # calls
     call = staticmethod(call)

@@ -19,6 +19,8 @@ from graphwright.capture.calls.refusals import is_misfit, is_refused_number
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
+from graphwright.capture.outside.overheard import hear
+from graphwright.capture.outside.torch_generators import is_generator_call, record_generator_call
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
@@ -43,9 +45,15 @@ def substitute(
     plan = recorder.plan
     if (plan.leaves and _is_leaf(function, plan.leaves)) or (plan.outlined and _code_of(function) in plan.outlined):
         return functools.partial(_leaf_called, with_examples(recorder), function)
+    stand_in = hear(function)
+    if stand_in is not function:
+        return stand_in  # type: ignore[no-any-return]
     kind = type(function)
-    if kind is not FunctionType and is_draw(function) and recorder.typed is not None:
-        return functools.partial(_drawn, recorder.typed, function)
+    if kind is not FunctionType and recorder.typed is not None:
+        if is_draw(function):
+            return functools.partial(_drawn, recorder.typed, function)
+        if is_generator_call(function):
+            return functools.partial(_generator_called, recorder.typed, function)
     by_type: Callable[..., Substitute] = _BY_TYPE.get(kind, _of_object)
     return recorder.transforms.handler(function) or by_type(recorder, function, args, kwargs)
 
@@ -110,6 +118,10 @@ def _drawn(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, 
     return record_draw(recorder, function, args, kwargs)
 
 
+def _generator_called(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return record_generator_call(recorder, function.__name__, function.__self__, args, kwargs)  # type: ignore[attr-defined]
+
+
 def _of_module(recorder: Capture, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A module: the shell of one of the captured program, or one from outside of it."""
     shells = recorder.shells
@@ -170,7 +182,7 @@ def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: A
 # ---- errors
 
 
-def is_refused(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_refused(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether C++ refused values of the run, where it takes plain numbers: the graph need not."""
     return is_refused_number(error) or (
         is_misfit(error) and any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))

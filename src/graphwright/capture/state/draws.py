@@ -1,4 +1,4 @@
-"""Random numbers of a capture on real values: drawn from generators of its own.
+"""Random numbers of a capture: drawn from generators of its own, and none of the process's is moved.
 
 The generator of the process belongs to every thread. To save its state and put it back would make other threads draw
 the same numbers twice: so that is done for operations alone that take no generator.
@@ -6,13 +6,16 @@ the same numbers twice: so that is done for operations alone that take no genera
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import random
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["OwnDraws"]
+__all__ = ["OwnDraws", "unmoved"]
 
 
 class OwnDraws(TorchDispatchMode):
@@ -49,6 +52,26 @@ class OwnDraws(TorchDispatchMode):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(0)
         return self._generators[device]
+
+
+@contextlib.contextmanager
+def unmoved() -> Iterator[None]:
+    """Have the process's generators be after the block what they were before it: what runs is not looked into."""
+    state, of_numpy, of_torch = random.getstate(), numpy.random.get_state(), torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        with torch._C.DisableTorchFunction():
+            if random.getstate() != state:
+                random.setstate(state)
+            if _numbers(numpy.random.get_state()) != _numbers(of_numpy):
+                numpy.random.set_state(of_numpy)
+            if not torch.equal(torch.default_generator.get_state(), of_torch):
+                torch.default_generator.set_state(of_torch)
+
+
+def _numbers(state: Any) -> tuple[Any, ...]:
+    return state[1].tobytes(), *state[2:]
 
 
 def _takes_generator(function: Any) -> bool:

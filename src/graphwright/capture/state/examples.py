@@ -6,6 +6,7 @@ indexing) fake tensors cannot answer, and copies of the real inputs are used ins
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from graphwright.capture.state.draws import OwnDraws
+from graphwright.capture.state.draws import OwnDraws, unmoved
 from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import stopping
 from graphwright.runtime import copy_slots, is_compiled
@@ -94,7 +95,10 @@ class Examples:
     ) -> Any:
         """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
         self.replays.is_spoiled |= is_opaque
-        return self.run(function, args, kwargs) if self.is_real else self.replays.run(function, args, kwargs, self.run)
+        with unmoved() if is_opaque else contextlib.nullcontext():
+            if self.is_real:
+                return self.run(function, args, kwargs)
+            return self.replays.run(function, args, kwargs, self.run)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""

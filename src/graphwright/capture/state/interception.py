@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ExportFlags", "FilteredLogs", "Unreported", "standing_in", "uncompiled", "watching"]
+__all__ = ["Entry", "ExportFlags", "FilteredLogs", "StandIns", "Unreported", "standing_in", "uncompiled", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -87,7 +87,53 @@ def _export_users() -> tuple[ExportFlags, ...]:
 
 
 _MISSING = object()
-_standing: dict[tuple[int, str], list[Any]] = {}  # (globals, name) -> [how many captures, what was there, stand-in]
+
+
+Entry = tuple[dict[str, Any], str, Any, Any]  # the globals of a module, a name there, what it means, what it is to mean
+_standing: dict[int, set[StandIns]] = {}  # the captures for which a value stands somewhere, by its id
+
+
+class StandIns:
+    """Puts values under names of modules from `enter` to `leave`, shared by the captures that do so at once.
+
+    Other threads that run meanwhile see them too: they must do there what the originals do. What stands there is no
+    longer the original, is left alone. To leave twice, or without having entered, does no harm.
+
+    >>> import math
+    >>> three = StandIns([(vars(math), "pi", math.pi, 3)])
+    >>> three.enter()
+    >>> math.pi
+    3
+    >>> three.leave()
+    >>> math.pi == 3
+    False
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = entries if isinstance(entries, list) else [*entries]
+
+    def enter(self) -> None:
+        """Put the values there."""
+        with _lock:
+            _standing.setdefault(id(self._entries), set()).add(self)
+            for names, name, original, value in self._entries:
+                if names.get(name, _MISSING) is original:
+                    names[name] = value
+
+    def leave(self) -> None:
+        """Put back what was there, as the last that leaves; what somebody defined anew meanwhile stays."""
+        with _lock:
+            users = _standing.get(id(self._entries), set())
+            users.discard(self)
+            if users:
+                return
+            for names, name, original, value in self._entries:
+                if names.get(name) is value:
+                    names[name] = original
+            _standing.pop(id(self._entries), None)
+
+
+_held: dict[tuple[int, str], list[Any]] = {}  # (globals, name) -> [how many captures, what was there, stand-in]
 
 
 @contextlib.contextmanager
@@ -107,21 +153,21 @@ def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[
     try:
         with _lock:
             for names, name, value in entries:
-                standing = _standing.get((id(names), name))
+                standing = _held.get((id(names), name))
                 if standing is not None:
                     standing[0] += 1
                 else:
-                    _standing[id(names), name] = [1, names.get(name, _MISSING), value]
+                    _held[id(names), name] = [1, names.get(name, _MISSING), value]
                     names[name] = value
                 held.append((names, name))
         yield
     finally:
         with _lock:
             for names, name in held:
-                standing = _standing[id(names), name]
+                standing = _held[id(names), name]
                 standing[0] -= 1
                 if standing[0] == 0:
-                    _, before, value = _standing.pop((id(names), name))
+                    _, before, value = _held.pop((id(names), name))
                     if names.get(name) is value:  # else somebody defined it anew meanwhile
                         if before is _MISSING:
                             del names[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.tracer_warnings import warn_tracer
@@ -80,9 +81,12 @@ class Ledger:
         """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""
         return self.modules.setdefault(path, {})
 
-    def say(self, what: str, at: str) -> None:
-        """Say that a value of the outside is the capture's for ever: a TracerWarning, and a line of the report."""
-        warn_tracer(f"at {at}: {what}" if at else what, self._log)
+    def say(self, what: str, at: str, frame: FrameType | None = None) -> None:
+        """Say that a value of the outside is the capture's for ever: a TracerWarning, and a line of the report.
+
+        `frame` is that of the program, where it is not the nearest one.
+        """
+        warn_tracer(f"at {at}: {what}" if at else what, self._log, frame)
         if self._log is not None:
             self._log.note_said(what, at)
 
@@ -93,8 +97,8 @@ class Ledger:
             self.asked.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds
         self.buffers |= other.buffers
-        for path, facts in other.modules.items():
-            self.modules[path] = join_facts_of(self.module(path), facts)
+        for path, of_module in other.modules.items():
+            self.modules[path] = join_facts_of(self.module(path), of_module)
 
 
 def join_facts_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ __all__ = [
     "Transforms",
     "TypedTransforms",
     "Callers",
+    "Choices",
     "Dtypes",
     "Ambient",
     "TypedAmbient",
@@ -291,6 +292,38 @@ class Joining(Protocol):
         """What the source calls a value, if it does."""
 
 
+class Choices(Protocol):
+    """The objects of which data chose one: a copy stands for it until the program changes one of them."""
+
+    @property
+    def are_open(self) -> bool:
+        """Whether there are any."""
+
+    def note(self, choice: Any, known: Iterable[Any] = ()) -> None:
+        """Note that something stands for one of several; `known` are the choices made on the sides."""
+
+    def mark(self) -> int:
+        """How many choices there are, for `cut`."""
+
+    def cut(self, mark: int) -> list[Any]:
+        """The choices noted after a mark, which are open no more."""
+
+    def reopen(self, choices: Iterable[Any]) -> None:
+        """Have choices be open again, with what the objects hold now."""
+
+    def after(self, value: Any) -> Any:
+        """The value of a call of the program, after which no object of a choice may have changed."""
+
+    def look(self) -> None:
+        """See that no object of a choice has changed."""
+
+    def at_node(self, target: Any, args: tuple[Any, ...]) -> None:
+        """See that a node that is to be made changes no object of a choice."""
+
+    def ask(self, one: Any, other: Any) -> None:
+        """The program asks whether two objects are one."""
+
+
 class Loops(Protocol):
     """The loops of one capture."""
 
@@ -418,6 +451,9 @@ class TypedWrites(Writes, Protocol):
     def stamp(self, tensor: TensorProxy) -> Any:
         """What tells the data of a tensor from that at other times."""
 
+    def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
+        """The program gives a tensor an attribute."""
+
 
 class Transforms(Protocol):
     """The calls of transforms in one capture."""
@@ -463,6 +499,7 @@ class Callers(Protocol):
     """Looks for such calls on the stack of one capture."""
 
     generators: dict[int, Any]  # that the program can reach, by id
+    overheard: dict[tuple[int, str], Any]  # stand-ins under names of the program's own, by namespace and name
 
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
@@ -481,6 +518,9 @@ class Callers(Protocol):
 
     def reached_cpp(self, function: object) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
+
+    def hashed(self, tensor: TensorProxy) -> None:
+        """A tensor becomes the key of a dict or the item of a set: it is told from other ones."""
 
     def follow(self, function: type) -> None:
         """Say that an autograd function's own backward is lost: its operations are recorded."""

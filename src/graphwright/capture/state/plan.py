@@ -11,6 +11,7 @@ import dataclasses
 import linecache
 import os
 import time
+from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,7 +98,16 @@ class Plan:
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    in_place: set[tuple[str, str]] = dataclasses.field(
+        default_factory=set
+    )  # attributes that branches write: as they are
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
+    overheard: dict[Any, Any] = dataclasses.field(default_factory=dict)  # stand-ins under names of the program's own
+    cached: int = 0  # how many functions that run are behind a `functools` cache
+    sets: set[str] = dataclasses.field(default_factory=set)  # getters of what this pass has set for the process
+    undo: list[Callable[[], Any]] = dataclasses.field(default_factory=list)  # puts that back
+    sets_torch_state: bool = False  # whether functions of the program may set the state of torch's own generator
+    put_back: Callable[[], None] | None = None  # puts the process's random states back to where they were at first
     locates_draws: bool = False  # whether to look for the line that draws random numbers of Python's
     is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
@@ -110,8 +120,10 @@ class Plan:
     paths: int = 0
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
+    asked_texts: set[Any] = dataclasses.field(default_factory=set)  # where texts are made whose numbers are guarded
     items_grow: bool = False  # whether lists that are items of lists get longer
     further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
+    told_apart: set[type] = dataclasses.field(default_factory=set)  # of inputs: which of them are one object matters
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
@@ -119,6 +131,8 @@ class Plan:
     def start(self, answers: tuple[bool, ...]) -> None:
         """Count one more run of the program, which is to answer its forks so."""
         self.answers = answers
+        self.sets.clear()
+        self.cached = 0
         self.paths += 1
         self.passes += 1
         if self.passes > _MOST_PASSES:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Ambient,
         Attempts,
         Callers,
+        Choices,
         Dtypes,
         ExampleFacts,
         Joining,
@@ -140,6 +141,10 @@ class Capture(Protocol):
     @property
     def joining(self) -> Joining:
         """How values become one."""
+
+    @property
+    def choices(self) -> Choices:
+        """Which objects data chose."""
 
     @property
     def loops(self) -> Loops:
@@ -262,8 +267,12 @@ class TypedCapture(Capture, Protocol):
         """The objects of the user's classes among the inputs, by id."""
 
     @property
-    def given(self) -> dict[int, tuple[Any, Callable[[], Node]]]:
-        """The generators of torch's that stand for those among the inputs, by id."""
+    def told_apart(self) -> set[int]:
+        """The inputs of which the program asks which they are, by id."""
+
+    @property
+    def hashed(self) -> list[TensorProxy]:
+        """The tensors by which the program knows something: keys of dicts, items of sets."""
 
     @property
     def generators(self) -> dict[int, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,10 @@ class TensorProxy(torch.Tensor):
                     TensorProxy, example.shape, dtype=example.dtype, device=example.device,
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
-        proxy.recorder, proxy.example, proxy._node, proxy._make = recorder, example, node, make
-        proxy.optional, proxy.is_none, proxy.sizes, proxy.loose = None, False, _NOTHING, _NONE
-        proxy.is_mixed, proxy.mixed_at = False, None
+        vars(proxy).update(
+            recorder=recorder, example=example, _node=node, _make=make, optional=None, is_none=False, sizes=_NOTHING,
+            loose=_NONE, is_mixed=False, mixed_at=None,
+        )  # fmt: skip
         return proxy
 
     def node_of(self) -> Node:
@@ -99,7 +101,19 @@ class TensorProxy(torch.Tensor):
         rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
         return iter([self[i] for i in range(rows)])
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return torch.Tensor
+
+    def __len__(self) -> int:  # torch's own is on the stack, and no function that asks
+        self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))
+        return operator.index(self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0)))
+
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return self._text(repr) if self.recorder.is_running else self._shown()
+
+    def _shown(self) -> str:
+        """What people see of it: its shape and dtype."""
         example = self.example
         return f"TensorProxy({'x'.join(map(str, example.shape)) or 'scalar'}, {example.dtype})"
 
@@ -115,7 +129,21 @@ class TensorProxy(torch.Tensor):
             self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
             answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
             return str(self.recorder.questions.refusals.refuse_data(self, "as text", answer))
-        return repr(self)
+        return self._shown()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in TensorProxy.__annotations__ or hasattr(torch.Tensor, name):
+            return
+        frame = sys._getframe(1)
+        if user_frame(frame) is frame and running() is self.recorder:
+            self.recorder.writes.attribute(self, name, value)
+
+    def __hash__(self) -> int:
+        frame = sys._getframe(1)
+        if user_frame(frame) is frame and running() is self.recorder:
+            self.recorder.callers.hashed(self)
+        return id(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.recorder.record("call_function", copy.deepcopy, _copied, (self,), {})

@@ -19,13 +19,13 @@ class TracerWarning(UserWarning):
     """The captured program may differ from the original with other data, or leaves out an effect of it."""
 
 
-def warn_tracer(message: str, log: Log | None = None) -> None:
-    """Give a TracerWarning at the nearest line of the user's, once in the captures of a log."""
+def warn_tracer(message: str, log: Log | None = None, frame: FrameType | None = None) -> None:
+    """Give a TracerWarning where a frame is, or at the nearest line of the user's, once in the captures of a log."""
     if log is not None:
         if (message, "") in log.told:
             return
         log.told.add((message, ""))
-    frame = user_frame(sys._getframe(1))
+    frame = frame or user_frame(sys._getframe(1))
     if frame is None:
         warnings.warn(message, TracerWarning, stacklevel=2)
     else:

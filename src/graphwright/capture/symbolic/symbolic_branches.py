@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.containers.loop_holders import check_items
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.choices import Choices
 from graphwright.capture.flow.loops import Loops
 from graphwright.capture.flow.plain_attempts import PlainAttempts
 from graphwright.capture.ladder.questions import Questions
@@ -65,6 +66,7 @@ class SymbolicRecorder:
         self.numbers = UntypedNumbers(tracer, self.writes)
         self.questions = Questions(self, ProxySubjects(self.writes))
         self.joining = UntypedJoining(tracer, plan)
+        self.choices = Choices(self)
         self.loops = Loops(self)
         self.attempts = PlainAttempts()
         self.ambient = TracerAmbient(tracer._grad_regions)
@@ -123,6 +125,7 @@ class SymbolicRecorder:
         try:
             with capturing(self):
                 result = run(function, args, {})
+                self.choices.look()
         except Raised:
             raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
         except (Exception, Refusal) as error:
@@ -182,6 +185,7 @@ class SymbolicRecorder:
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
     ) -> Node:
         """Make a node for the user's running line."""
+        self.choices.at_node(target, args)
         return self.tracer.create_node(op, target, args, kwargs, name or part or None)
 
     def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:

@@ -9,7 +9,7 @@ import functools
 import inspect
 import operator
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy
@@ -17,8 +17,11 @@ import torch
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
+from graphwright.capture.outside.torch_generators import GeneratorProxy
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.objects import Objects, has_methods, hold, is_object
+from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.protocol import TypedCapture
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.symbols import as_number
@@ -36,6 +39,7 @@ from graphwright.runtime import (
     expect_tensors,
     expect_values,
     new_object,
+    shared,
 )
 from graphwright.values import is_record, rebuild, sequence
 
@@ -66,6 +70,20 @@ class _Held(NamedTuple):
         return self.proxy is None
 
 
+class _One(NamedTuple):
+    """A tensor, container or object among the inputs, and what stands for it."""
+
+    path: str
+    make: Callable[[], Node]
+    value: Any
+    stand_in: Any
+
+    @property
+    def kind(self) -> type:
+        """Inputs of the same one may be one object."""
+        return torch.Tensor if isinstance(self.value, torch.Tensor) else type(self.value)
+
+
 class Inputs:
     """Binds example arguments to a signature, makes the placeholders, and collects what the capture takes for granted.
 
@@ -83,6 +101,7 @@ class Inputs:
         self._head: Node | None = None  # while the checks are written: what the next node comes after
         self._inside: dict[int, Any] = {}  # the objects whose attributes are being opened, by id: what stands for them
         self.objects = Objects(recorder)
+        self._apart: list[_One] = []  # what may be one object in a call
         self.has_arrays = False
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -143,6 +162,19 @@ class Inputs:
 
     def _item(
         self, path: str, value: Any, make: Callable[[], Node], options: _Options, may_be_another: bool = True
+    ) -> Any:
+        """What stands for one input: the same for one object, where the plan knows that this matters."""
+        for one in self._apart:
+            if one.value is value and one.kind in self._recorder.plan.told_apart:
+                self._apart.append(one._replace(path=path, make=make))
+                return one.stand_in
+        made = self._stand_in(path, value, make, options, may_be_another)
+        if isinstance(value, torch.Tensor) or is_growing(made) or id(made) in self._recorder.objects:
+            self._apart.append(_One(path, make, value, made))
+        return made
+
+    def _stand_in(
+        self, path: str, value: Any, make: Callable[[], Node], options: _Options, may_be_another: bool
     ) -> Any:
         kind = type(value)
         plan = self._recorder.plan
@@ -207,7 +239,7 @@ class Inputs:
             self.has_arrays = True
             return ObjectProxy(self._recorder, value, make())
         if isinstance(value, torch.Generator):
-            return self._generator(value, make)
+            return GeneratorProxy.make(self._recorder, value.device, make)
         if callable(value) or isinstance(value, slice):
             self._kinds.pop(path, None)
             self._take(path, make(), value)
@@ -262,12 +294,6 @@ class Inputs:
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
         return functools.partial(value.func, *args, **named)
 
-    def _generator(self, value: torch.Generator, make: Callable[[], Node]) -> torch.Generator:
-        """A generator in the state of the example's: the graph draws from that of the call."""
-        same = value.clone_state()
-        self._recorder.given[id(same)] = same, make
-        return same
-
     def _class_matters(self, path: str, kind: type) -> None:
         """Check in a call that an object is of the very class whose methods the program may have called."""
         if has_methods(kind):
@@ -304,18 +330,51 @@ class Inputs:
     def _take(self, name: str, node: Node, value: Any) -> None:
         self._recorder.ledger.take(name, value, lambda: node)
 
+    def tell_apart(self, changed: Iterable[Any]) -> None:
+        """The program has changed these inputs, or asked which they are: others of their kind may be the same object.
+
+        Raises Restart where two of the example are, and the program ran on something else for each.
+        """
+        plan = self._recorder.plan
+        asked = self._recorder.told_apart | {id(value) for value in changed}
+        plan.told_apart |= {one.kind for one in self._apart if id(one.stand_in) in asked}
+        stand_ins: dict[int, Any] = {}
+        for one in self._apart if plan.told_apart else ():
+            if one.kind in plan.told_apart and stand_ins.setdefault(id(one.value), one.stand_in) is not one.stand_in:
+                raise Restart(f"the example passes one {one.kind.__name__} as {one.path} and as another input")
+
+    def _take_identities(self) -> None:
+        """Take for granted which inputs are one object, where the program tells them apart."""
+        groups: dict[type, list[_One]] = {}
+        for one in self._apart:
+            if one.kind in self._recorder.plan.told_apart:
+                groups.setdefault(one.kind, []).append(one)
+        for kind, ones in groups.items():
+            if len(ones) > 1:
+                subject = f"which of the arguments {', '.join(one.path for one in ones)} are one object"
+                value = shared(**{one.path: one.value for one in ones})
+                make = functools.partial(self._shared, {one.path: one.make for one in ones})
+                self._recorder.ledger.take(f"shared {kind.__name__}", value, make, subject)
+
+    def _shared(self, makes: dict[str, Callable[[], Node]]) -> Node:
+        nodes = {path: make() for path, make in makes.items()}
+        with self._recorder.root.graph.inserting_after(max(nodes.values())):
+            return self._recorder.root.graph.call_function(shared, (), nodes)
+
     def guard(self) -> None:
         """Write, before the program's first operation, the checks of what the ledger says was taken for granted."""
         if self._last is None:
             return
         self._head = self._last
+        self._take_identities()
         ledger = self._recorder.ledger
         checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
         facts = self._facts()
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
         kinds: dict[str, tuple[Any, ...]] = {}
         for name, (make, kind) in self._kinds.items():
-            if name not in facts and (asks_all or ledger.asked.get(name, set()) & {"class", "dtype"}):
+            is_asked = asks_all or ledger.asked.get(name, set()) & {"class", "dtype"}
+            if name not in facts and name not in ledger.taken and is_asked:
                 kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}

@@ -32,6 +32,7 @@ from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
@@ -40,6 +41,8 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
+from graphwright.capture.outside.python_draws import has_state, held_stand_in
+from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
@@ -74,7 +77,7 @@ from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import Refusal, capturing, run
+from graphwright.capture.state.running import Refusal, capturing, refusal, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -113,6 +116,7 @@ class Recorder:
         self.numbers = Numbers(self)
         self.questions = Questions(self, ExampleSubjects())
         self.joining = Joining(self)
+        self.choices = Choices(self)
         self.loops = Loops(self)
         self.attempts = Attempts(self)
         self.writes = Writes(self)
@@ -125,9 +129,10 @@ class Recorder:
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
         self._contexts: list[Any] = []
-        self.given: dict[int, tuple[Any, Callable[[], Node]]] = {}  # generators among the inputs, by id
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
+        self.told_apart: set[int] = set()  # inputs of which the program asks which they are, by id
+        self.hashed: list[TensorProxy] = []  # tensors by which the program knows something
         self.is_finishing = False
         self.log = log  # of the capture, where there is one
         self.ledger = Ledger(log)
@@ -147,6 +152,10 @@ class Recorder:
         """Note where in the program a tensor is."""
         self._tensors.note(tensor, path)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        fix = "copy it before it is captured, or use torch.func.functional_call"
+        raise refusal(CaptureError("the program copies a module that is being captured", at=self.where(), fix=fix))
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -158,6 +167,7 @@ class Recorder:
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
+                self.choices.look()
             is_over = True
         except Raised:
             if self.pending is None:
@@ -191,6 +201,8 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
+                    elif has_state(value):
+                        shell.__dict__[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -286,6 +298,8 @@ class Recorder:
             return measure(self, owner, name, args[1:], kwargs)
         if name in KIND_METHODS or name in TRUTHS:
             return asked(self, name, function, "call_method", name, args, kwargs)
+        if name == "new" and len(args) == 2 and type(args[1]) is torch.Size:
+            args = (owner, *args[1])  # a tuple of numbers would be its data
         if name in NUMBER_METHODS:
             owner = self.value(owner)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
@@ -294,6 +308,7 @@ class Recorder:
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
         if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
+            self.told_apart.add(id(owner))
             owner.sizes = {}
             for dim in range(owner.example.dim()):  # sizes read before are those from before
                 known = self.numbers._symbols.pop(("size", id(owner), dim), None)
@@ -320,6 +335,8 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
+        if self.plan.cached:
+            self.questions.refusals.cached_draw(op, target)
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):
@@ -383,6 +400,9 @@ class Recorder:
         try:
             return self.examples.repeat(run, *given, is_opaque)
         except Exception as error:
+            frame = user_frame(sys._getframe(1)) if self.is_running else None
+            if frame is not None:
+                self.callers.look(frame)  # it may fail because of a call around it that was not seen
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
     def node(
@@ -398,6 +418,7 @@ class Recorder:
             return self._create(op, target, args, kwargs, name or part or None)
         self.callers.look(frame)
         self.attempts.look(frame, op, target, args)
+        self.choices.at_node(target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = module_name(target)
@@ -433,6 +454,7 @@ class Recorder:
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
         if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+            self._expect_count(node, len(value))
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
@@ -518,8 +540,8 @@ class Recorder:
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
             return self._tensors.array_node(value)
-        if kind is torch.Generator and id(value) in self.given:
-            return self.given[id(value)][1]()
+        if kind is GeneratorProxy:
+            return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
         if is_named_tuple(kind):

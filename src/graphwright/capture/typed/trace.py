@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy as copying
 import dataclasses
 import inspect
 import time
@@ -19,12 +20,16 @@ from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forks import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
+from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
+from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, Unreported, uncompiled, watching
+from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
@@ -40,10 +45,12 @@ from graphwright.capture.typed.entries import (
     check_names,
     entry_points,
     share_constants,
+    uncompiled_root,
 )
 from graphwright.capture.typed.entries import (
     Examples as ExampleInputs,
 )
+from graphwright.capture.typed.escaping import as_left, refuse_lazy
 from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
@@ -129,6 +136,8 @@ def trace(
     >>> gm.graphs.names
     ['forward_1', 'forward_2']
     """
+    root = uncompiled_root(root)
+    refuse_lazy(root)
     points = entry_points(root, args, kwargs, examples, methods)
     options = _Options(
         control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), progress or _say_nothing
@@ -196,6 +205,19 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
 
 
 def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
+    """Capture a program for one example. What it raises is ours, or what the program itself raises."""
+    try:
+        return _captured(program, options, is_one_of_several)
+    except (CaptureError, Warning):
+        raise
+    except Exception as error:
+        raised = as_left(error, program.copied, (program.args, program.kwargs))
+        if isinstance(raised, CaptureError):
+            raise raised from error
+    raise raised
+
+
+def _captured(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
     """Capture a program for one example, in the first way that works."""
     say = options.progress
     failure: BaseException | None = None
@@ -286,10 +308,17 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.held: HeldObjects | None = None  # likewise
+        self.draws: PythonDraws | None = None  # likewise
+        self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
         self.log = Log()
+
+    def copied(self) -> Callable[..., Any]:
+        """A copy of the program, to be run on what it is captured for."""
+        root = self.subject.root_module
+        return self.function if root is None else self.subject.function(copying.deepcopy(root), self.method)
 
     def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
         """Run the program until the plan needs no more change, along every path that it forks into."""
@@ -353,11 +382,15 @@ class Program:
         return undoing(run, flags.leave, self._put_back)
 
     def _put_back(self) -> None:
-        """Leave the objects that modules hold as they were before the pass."""
+        """Leave the objects that modules hold, and generators of random numbers, as they were before the pass."""
+        for standing in self.standing:
+            standing.leave()
         if self.recorder is not None and self.recorder.keeping is not None:
             self.recorder.keeping.put_back()
         if self.held is not None:
             self.held.put_back()
+        if self.draws is not None:
+            self.draws.put_back()
 
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
@@ -372,8 +405,15 @@ class Program:
         self.held = HeldObjects(recorder.shells)
         if recorder.shells is not None:
             recorder.keeping = Keeping(recorder, recorder.shells)
+        watch_world()
+        watch_random_state()
+        watch_process_state()
         recorder.callers.start(function)
-        draws = PythonDraws(recorder)
+        draws = self.draws = PythonDraws(recorder)
+        overheard = {**plan.overheard, **recorder.callers.overheard}
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values())
+        for standing in self.standing:
+            standing.enter()
         with (
             self._watch(recorder),
             draws.located() if plan.locates_draws else contextlib.nullcontext(),
@@ -382,6 +422,7 @@ class Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
+                draws.failed()
                 if recorder.keeping is not None:
                     recorder.keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
@@ -394,7 +435,12 @@ class Program:
                     raise why from error
         if recorder.keeping is not None:
             recorder.keeping.learn()
-        if recorder.callers.generators.keys() - plan.generators.keys():
+        if watch_world():
+            raise Restart("modules that read the world are imported")
+        if recorder.callers.overheard.keys() - overheard.keys():
+            plan.overheard.update(recorder.callers.overheard)
+            raise Restart("the program has functions under names of its own that the capture has to hear of")
+        if recorder.callers.generators.keys() - draws.known:
             plan.generators.update(recorder.callers.generators)
             raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
@@ -402,7 +448,9 @@ class Program:
             raise Restart("random numbers of Python or NumPy are drawn")
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
-        recorder.finish(result, inputs.objects.changes())
+        changes = list(inputs.objects.changes())
+        inputs.tell_apart(value for _, value, *_ in changes)
+        recorder.finish(result, changes)
         inputs.settle()
         if recorder.keeping is not None:
             recorder.keeping.put_back()

@@ -30,6 +30,7 @@ from graphwright.ops import (
     enter_context,
     evaluated,
     exit_context,
+    expect_bound,
     for_loop,
     generated,
     raise_error,
@@ -106,11 +107,11 @@ _DUNDERS = frozenset({
     "__rshift__", "__rsub__", "__rtruediv__", "__rxor__", "__setitem__", "__sub__", "__truediv__", "__xor__",
 })  # fmt: skip
 _RECEIVERS = (torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, dict, list, tuple, set)
-_RECEIVERS += (frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
+_RECEIVERS += (torch.Generator, frozenset, str, int, float, complex, slice, range, bytes, *_CONTAINERS)  # type: ignore[assignment]
 _NO_METHODS = frozenset({"format_map", "apply_", "map_", "map2_", "register_hook", "module_load", "to_bytes"})
 _ONLY_TARGETS = (
     copy.copy, copy.deepcopy, getattr, hasattr, cond, while_loop, for_loop, transformed, enter_context, exit_context,
-    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated,
+    raise_error, generated, write_attribute, set_attribute, delete_attribute, evaluated, expect_bound,
     torch.utils.checkpoint.checkpoint,
 )  # fmt: skip
 _DEFINITIONS = (
@@ -326,6 +327,8 @@ def _is_arithmetic(value: Any) -> bool:
 
 def _is_draw(value: Any) -> bool:
     """Tell whether a function draws from the generator that the module `random`, or that of NumPy, holds."""
+    if value is numpy.random.seed:  # which does not say whose it is
+        return True
     owner = getattr(value, "__self__", None)
     homes = {random.Random: "random", numpy.random.RandomState: "numpy.random"}
     home = homes.get(type(owner))

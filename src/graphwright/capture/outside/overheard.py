@@ -1,0 +1,181 @@
+"""Functions of other modules that a capture is to hear of when the program calls them: a stand-in for each.
+
+A stand-in does what its original does, except where the program that this thread captures calls it: then the capture
+decides. It stands in the module that has the original while programs are captured, and in modules of the program that
+have it under a name of their own. What torch and the libraries of Python call for their own purposes is not heard of.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.source.origins import is_internal, user_frame
+from graphwright.capture.state.interception import Entry
+from graphwright.capture.state.running import running
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture, TypedCapture
+
+__all__ = [
+    "aliases", "caller_of", "hear", "heard", "hears", "original_of", "overhear", "overhear_class", "stand",
+    "stand_ins",
+]  # fmt: skip
+
+Act = Callable[["TypedCapture", FrameType, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+_by_original: dict[int, tuple[Any, Any]] = {}  # id of an original -> itself, its stand-in
+_originals: dict[int, tuple[Any, Any]] = {}  # id of a stand-in -> the same
+_entries: list[Entry] = []
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_RUNTIME = os.path.join(_OURS, "python", "")  # what converted functions call in place of what the program does
+_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def overhear(
+    module: ModuleType,
+    names: Iterable[str],
+    act: Act,
+    carriers: Iterable[str] = (),
+    inner: tuple[CodeType, ...] = (),
+) -> None:
+    """Have functions of a module heard of.
+
+    `act(capture, frame of the program, original, args, kwargs)` is called in place of them. `carriers` are modules of
+    Python's library through which a program calls them, `inner` the code of functions that count as the program.
+    """
+    for name in names:
+        original = original_of(vars(module).get(name))
+        if original is not None:
+            stand(vars(module), name, original, heard(original, act, carriers, inner))
+
+
+def overhear_class(module: ModuleType, name: str, act: Act | None, methods: dict[str, Act]) -> None:
+    """Have it heard that an object of a class is made (`act`), or that methods of the class itself are called."""
+    original = vars(module)[name]
+    held = {method: heard(getattr(original, method), told) for method, told in methods.items()}
+    made = original if act is None else heard(original, act)
+
+    class Stand(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return made(*args, **kwargs)
+
+        def __getattribute__(cls, attribute: str) -> Any:
+            return held[attribute] if attribute in held else getattr(original, attribute)
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, kind: type) -> bool:
+            return issubclass(kind, original)
+
+        def __eq__(cls, other: object) -> bool:
+            return other is cls or other is original
+
+        def __hash__(cls) -> int:
+            return hash(original)
+
+    stand(vars(module), name, original, Stand(name, (), {}))
+
+
+def stand(names: dict[str, Any], name: str, original: Any, stand_in: Any) -> None:
+    """Have a stand-in stand in the place of an original, in one namespace."""
+    known = _by_original.setdefault(id(original), (original, stand_in))
+    _originals.setdefault(id(known[1]), known)
+    _entries.append((names, name, *known))
+
+
+def heard(
+    original: Any, act: Act, carriers: Iterable[str] = (), inner: tuple[CodeType, ...] = ()
+) -> Callable[..., Any]:
+    """A function that does what another does, and that the capture hears of where its program calls it.
+
+    Functions of torch with one of the codes `inner` count as the program: only their call tells that they run.
+    """
+    files = frozenset(carriers)
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        recorder = running()
+        capture = None if recorder is None else hears(recorder)
+        frame = None if capture is None else caller_of(sys._getframe(1), files)
+        if frame is None and capture is not None and sys._getframe(1).f_code in inner:
+            frame = user_frame(sys._getframe(1))
+            while frame is not None and _library_of(frame.f_code.co_filename) is not None:
+                frame = frame.f_back
+        if capture is None or frame is None:
+            return original(*args, **kwargs)
+        if capture.plan.leaves and any(leaf is original for leaf in capture.plan.leaves):
+            capture.questions.staging.leaf_called(frame)
+            return original(*args, **kwargs)
+        return act(capture, frame, original, args, kwargs)
+
+    if isinstance(original, type):
+        return stand_in
+    return functools.wraps(original)(stand_in)
+
+
+def hears(recorder: Capture) -> TypedCapture | None:
+    """The capture, if its program is what runs now, rather than an operation on its examples.
+
+    One without examples can say what is read, and make nodes: whoever asks it for more looks at `typed` first.
+    """
+    if not recorder.is_running or recorder.pending is not None or recorder.examples.is_running:
+        return None
+    return recorder  # type: ignore[return-value]
+
+
+def caller_of(frame: FrameType | None, carriers: frozenset[str] = frozenset()) -> FrameType | None:
+    """The frame of the program that calls what this frame belongs to; None where something else does.
+
+    A module that is only being imported is no part of the program.
+    """
+    while frame is not None:
+        file = frame.f_code.co_filename
+        is_python = file.startswith("<frozen ") or (file.startswith(_LIBRARY) and not any(p in file for p in _PACKAGES))
+        if (
+            is_python
+            and os.path.basename(file).removeprefix("<frozen ").removesuffix(">").removesuffix(".py") not in carriers
+        ):
+            return None
+        if not is_python and file != __file__ and not file.startswith(_RUNTIME):
+            return None if is_internal(file) or frame.f_code.co_name == "<module>" else frame
+        frame = frame.f_back
+    return None
+
+
+@functools.lru_cache(4096)
+def _library_of(file: str) -> str | None:
+    """The name of the module of Python's library that a file is; None for other files."""
+    if not file.startswith(("<frozen ", _LIBRARY)) or any(part in file for part in _PACKAGES):
+        return None
+    return os.path.basename(file).removeprefix("<frozen ").removesuffix(">").removesuffix(".py")
+
+
+def stand_ins() -> list[Entry]:
+    """Where stand-ins are to stand, whatever the program is."""
+    return _entries
+
+
+def original_of(function: Any) -> Any:
+    """What a stand-in stands for; other functions are answered as they are."""
+    known = _originals.get(id(function))
+    return function if known is None else known[0]
+
+
+def hear(function: Any) -> Any:
+    """The stand-in of a function, where there is one; else the function."""
+    known = _by_original.get(id(function))
+    return function if known is None or known[0] is not function else known[1]
+
+
+def aliases(names: dict[str, Any]) -> list[Entry]:
+    """Where in a namespace there are originals under whatever names: these are to be stood in for, too."""
+    known = _by_original
+    found = [(name, known[id(value)]) for name, value in [*names.items()] if id(value) in known]
+    return [(names, name, *pair) for name, pair in found if names.get(name) is pair[0]]

@@ -1,0 +1,134 @@
+"""What torch keeps for the whole process and programs ask of it: the default dtype, how many threads, which backends.
+
+What a program reads there is guarded, or said where it is the machine's; what it sets is a node, done while it is
+captured as well and undone afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.outside.overheard import overhear
+from graphwright.capture.outside.world import say_read
+from graphwright.ir import nodes_in
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.ir import Node
+
+__all__ = ["GETTERS", "MACHINE", "OTHERS", "SETTERS", "watch_process_state"]
+
+# What is asked, and guarded.
+GETTERS: dict[str, tuple[str, ...]] = {
+    "torch": (
+        "get_default_dtype", "get_default_device", "get_num_threads", "get_num_interop_threads",
+        "get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
+        "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode", "is_warn_always_enabled",
+        "is_anomaly_enabled", "is_anomaly_check_nan_enabled",
+    ),
+    "torch.backends.cuda": ("cudnn_sdp_enabled", "flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled"),
+}  # fmt: skip
+# What the machine has, which is said: a captured program may go to another.
+MACHINE: dict[str, tuple[str, ...]] = {
+    "torch": ("is_vulkan_available",),
+    "torch.backends.cuda": ("is_built",),
+    "torch.backends.mkl": ("is_available",),
+    "torch.backends.openmp": ("is_available",),
+    "torch.backends.mps": ("is_available", "is_built"),
+    "torch.backends.cpu": ("get_cpu_capability",),
+    "torch.cuda": ("is_available", "device_count", "is_bf16_supported", "is_initialized", "get_device_capability"),
+    "torch.accelerator": ("is_available", "device_count"),
+}
+# What is set, and what asks for it.
+SETTERS = {
+    "set_default_dtype": "get_default_dtype", "set_num_threads": "get_num_threads",
+    "set_float32_matmul_precision": "get_float32_matmul_precision", "set_warn_always": "is_warn_always_enabled",
+    "set_deterministic_debug_mode": "get_deterministic_debug_mode",
+    "use_deterministic_algorithms": "are_deterministic_algorithms_enabled",
+}  # fmt: skip
+# Of the functions of torch that are called `get_...` or `is_...` and take no tensor: those of which others know.
+OTHERS = {
+    "grad mode and autocast, as regions": (
+        "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled",
+        "is_autocast_cache_enabled", "is_autocast_ipu_enabled", "is_autocast_xla_enabled", "get_autocast_dtype",
+        "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_autocast_ipu_dtype", "get_autocast_xla_dtype",
+    ),
+    "random state, as nodes": ("get_rng_state",),
+    "nothing that changes": ("get_device_module", "get_file_path"),
+    "a tensor, or another value": (
+        "get_device", "is_complex", "is_conj", "is_distributed", "is_floating_point", "is_inference", "is_neg",
+        "is_nonzero", "is_same_size", "is_signed", "is_storage", "is_tensor",
+    ),
+}  # fmt: skip
+
+
+def _asked(
+    path: str, recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Guard what a getter gives, unless the program has set it."""
+    value = function(*args, **kwargs)
+    if recorder.typed is None or function.__name__ in recorder.plan.sets:
+        return value
+    shown = ", ".join([*map(repr, args), *[f"{key}={value!r}" for key, value in kwargs.items()]])
+    subject = f"{path}.{function.__name__}({shown})"
+    if subject not in recorder.ledger.taken:
+        recorder.ledger.take(subject, value, functools.partial(_at_start, recorder, function, args, kwargs), subject)
+    return value
+
+
+def _of_machine(
+    path: str, recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    say_read(recorder, frame, f"{path}.{function.__name__}()")
+    return function(*args, **kwargs)
+
+
+def _at_start(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+    """The node that asks, before the first operation of the program."""
+    graph = recorder.root.graph
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    assert not [*nodes_in((args, kwargs))]
+    with graph.inserting_after(inputs[-1]) if inputs else graph.inserting_before(next(iter(graph.nodes))):
+        return graph.call_function(function, args, kwargs)
+
+
+def _set(
+    getter: Callable[[], Any],
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Set it in the graph, and for the rest of the capture."""
+    if recorder.typed is None:
+        return function(*args, **kwargs)
+    recorder.plan.undo.append(functools.partial(function, getter()))
+    recorder.plan.sets.add(getter.__name__)
+    recorder.record("call_function", function, _no_effect, args, kwargs)
+    return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+
+
+def _no_effect(*args: Any, **kwargs: Any) -> None:
+    """What it is to the examples: set apart from them."""
+
+
+_watched: list[bool] = []
+
+
+def watch_process_state() -> None:
+    """Have it heard of what a program asks of the process, and sets."""
+    if _watched:
+        return
+    for table, act in ((GETTERS, _asked), (MACHINE, _of_machine)):
+        for path, names in table.items():
+            overhear(sys.modules[path], names, functools.partial(act, path))
+    for name, getter in SETTERS.items():
+        overhear(torch, (name,), functools.partial(_set, getattr(torch, getter)))
+    _watched.append(True)

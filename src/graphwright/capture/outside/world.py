@@ -1,0 +1,113 @@
+"""What programs read of the world: the clock, the environment, files, what the operating system draws.
+
+A graph cannot read it as the program did while it was captured, and no guard can check it: so it is said, at the line
+that reads, and stands in the report of the capture.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.outside.overheard import heard, overhear, overhear_class, stand
+from graphwright.capture.source.origins import CallSite
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["WORLD", "say_read", "watch_world"]
+
+# The functions that read the world, by the module that has them. Those of modules that nobody has imported are no
+# matter.
+WORLD = {
+    "time": "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns thread_time "
+    "thread_time_ns clock_gettime clock_gettime_ns localtime gmtime ctime asctime strftime",
+    "os": "getcwd getcwdb getlogin getpid getppid getuid geteuid getgid getegid getgroups uname cpu_count times "
+    "getloadavg sched_getaffinity get_terminal_size urandom getrandom listdir scandir walk stat lstat access popen "
+    "readlink",
+    "posixpath": "exists lexists isfile isdir islink getsize getmtime getatime getctime expanduser expandvars",
+    "ntpath": "exists lexists isfile isdir islink getsize getmtime getatime getctime expanduser expandvars",
+    "uuid": "uuid1 uuid4 getnode",
+    "secrets": "token_bytes token_hex token_urlsafe choice randbelow randbits",
+    "platform": "architecture machine node platform processor release system uname version",
+    "socket": "gethostname getfqdn gethostbyname getaddrinfo create_connection",
+    "getpass": "getuser getpass",
+    "locale": "getlocale getpreferredencoding",
+    "builtins": "open input",
+    "io": "open",
+    "glob": "glob iglob",
+    "shutil": "which disk_usage",
+    "subprocess": "run call check_call check_output getoutput getstatusoutput",
+    "tempfile": "mkstemp mkdtemp mktemp gettempdir",
+    "urllib.request": "urlopen urlretrieve",
+    "torch": "load",
+    "torch.hub": "load load_state_dict_from_url",
+    "numpy": "load loadtxt genfromtxt fromfile",
+}
+_CLASSES = {"datetime": {"datetime": "now utcnow today", "date": "today"}}  # methods of classes that do
+_COMPUTE = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}  # with so many arguments
+# Through which modules of Python's library a program calls them.
+_CARRIERS = {
+    "open": ("pathlib", "gzip", "bz2", "lzma", "zipfile", "tarfile", "fileinput", "configparser", "shelve"),
+    "stat": ("pathlib",), "lstat": ("pathlib",), "listdir": ("pathlib",), "scandir": ("pathlib",),
+    "encodekey": ("os", "_collections_abc"),
+}  # fmt: skip
+_watched: set[str] = set()
+
+
+def watch_world() -> bool:
+    """Have what reads the world heard of, of all modules that are there now; tell whether there are new ones."""
+    new = [name for name in (*WORLD, *_CLASSES) if name in sys.modules and name not in _watched]
+    for name in new:
+        module = sys.modules[name]
+        for function in WORLD.get(name, "").split():
+            overhear(module, (function,), _read, _CARRIERS.get(function, ()))
+        for kind, methods in _CLASSES.get(name, {}).items():
+            overhear_class(module, kind, None, dict.fromkeys(methods.split(), _read))
+        if name == "os":
+            names = vars(module.environ)
+            stand(names, "encodekey", names["encodekey"], heard(names["encodekey"], _variable, _CARRIERS["encodekey"]))
+    _watched.update(new)
+    return bool(new)
+
+
+def say_read(recorder: TypedCapture, frame: FrameType, what: str) -> None:
+    """Say that the program reads something whose value is the capture's for ever."""
+    at = CallSite(frame.f_code, frame.f_lasti, recorder.scope).line()
+    recorder.ledger.say(f"{what} was read: its value is the capture's", at, frame)
+
+
+def _read(
+    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if len(args) < _COMPUTE.get(function.__name__, 10**6):
+        owner = getattr(function, "__self__", None)
+        home = f"{owner.__module__}.{owner.__name__}" if isinstance(owner, type) else function.__module__
+        home = _HOMES.get(home, home)
+        say_read(recorder, frame, f"{home}.{function.__name__}()" if home else f"{function.__name__}()")
+    with torch._C.DisableTorchFunction():  # a tensor that it gives is a constant like any other
+        return function(*args, **kwargs)
+
+
+_HOMES = {
+    "posix": "os", "nt": "os", **dict.fromkeys(("genericpath", "posixpath", "ntpath"), "os.path"),
+    **dict.fromkeys(("_io", "io", "builtins"), ""), "torch.serialization": "torch",
+}  # fmt: skip
+
+
+def _variable(
+    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A variable of the environment is looked up, or written: its name is encoded for that."""
+    asked = sys._getframe(2).f_code.co_name
+    at = CallSite(frame.f_code, frame.f_lasti, recorder.scope).line()
+    if asked in ("__setitem__", "__delitem__"):
+        recorder.ledger.say(f"os.environ[{args[0]!r}] is written: the captured program does not", at, frame)
+    elif recorder.log is None or ("os.environ", at) not in recorder.log.told:  # a line may read all of them
+        say_read(recorder, frame, f"os.environ[{args[0]!r}]")
+        if recorder.log is not None:
+            recorder.log.told.add(("os.environ", at))
+    return function(*args, **kwargs)

@@ -1,0 +1,150 @@
+"""What a program reads of the world is said at its line, or guarded; what libraries read for themselves is not."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import pathlib
+import secrets
+import time
+import uuid
+import warnings
+from collections.abc import Callable
+from time import perf_counter as now
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import GuardError, TracerWarning, trace
+from graphwright.capture.outside.process_state import GETTERS, MACHINE, OTHERS
+
+X = torch.ones(2)
+HERE = pathlib.Path(__file__)
+
+
+def asked_twice(x: torch.Tensor) -> torch.Tensor:
+    start = now()
+    x = x * 2
+    return x * (now() - start)
+
+
+def helped(x: torch.Tensor) -> torch.Tensor:
+    return x * stamp()
+
+
+def stamp() -> float:
+    return now()
+
+
+class Timed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        started = time.monotonic_ns()
+        return self.linear(x) * (time.monotonic_ns() - started)
+
+
+SAID = [
+    pytest.param(lambda x: x * time.time(), ["time.time()"], id="time"),
+    pytest.param(asked_twice, ["time.perf_counter()", "time.perf_counter()"], id="by another name"),
+    pytest.param(helped, ["time.perf_counter()"], id="in a helper"),
+    pytest.param(Timed(), ["time.monotonic_ns()", "time.monotonic_ns()"], id="in a module"),
+    pytest.param(lambda x: x * datetime.datetime.now().year, ["datetime.datetime.now()"], id="now"),
+    pytest.param(lambda x: x * datetime.date.today().day, ["datetime.date.today()"], id="today"),
+    pytest.param(lambda x: x * (uuid.uuid4().int % 7), ["uuid.uuid4()"], id="uuid"),
+    pytest.param(lambda x: x * secrets.randbelow(4), ["secrets.randbelow()"], id="secrets"),
+    pytest.param(lambda x: x * len(os.urandom(3)), ["os.urandom()"], id="urandom"),
+    pytest.param(lambda x: x * len(os.environ["PATH"]), ["os.environ['PATH']"], id="environ"),
+    pytest.param(lambda x: x * len(os.getenv("PATH", "")), ["os.environ['PATH']"], id="getenv"),
+    pytest.param(lambda x: x * ("PATH" in os.environ), ["os.environ['PATH']"], id="in environ"),
+    pytest.param(lambda x: x * os.getpid(), ["os.getpid()"], id="getpid"),
+    pytest.param(lambda x: x * len(HERE.read_text()), ["open()"], id="read_text"),
+    pytest.param(lambda x: x * os.path.exists("/"), ["os.path.exists()"], id="exists"),
+    pytest.param(lambda x: x if torch.cuda.is_available() else x * 2, ["torch.cuda.is_available()"], id="the machine"),
+]
+
+
+@pytest.mark.parametrize(("program", "what"), SAID)
+def test_what_is_read_of_the_world_is_said(program: Callable[..., Any], what: list[str]) -> None:
+    with pytest.warns(TracerWarning) as told:
+        gm = trace(program, (X,))
+    for texts in ([str(each.message) for each in told], [entry.text for entry in gm.report.said]):
+        assert len(texts) == len(what)
+        assert all(f"{one} was read" in text for one, text in zip(what, texts, strict=True))
+    assert all(each.filename == __file__ for each in told)
+    assert all("test_world.py" in entry.at for entry in gm.report.said)
+
+
+def logged(x: torch.Tensor) -> torch.Tensor:
+    logging.getLogger(__name__).info("captured")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.warn("once", stacklevel=1)
+    return torch.nn.functional.dropout(x, 0.5)
+
+
+NOT_SAID = [
+    pytest.param(logged, id="logs, warnings and torch have clocks and files of their own"),
+    pytest.param(lambda x: x * len(time.ctime(0)), id="a time of the program's"),
+    pytest.param(lambda x: x * datetime.datetime(2020, 1, 1).year, id="a date of the program's"),
+]
+
+
+@pytest.mark.parametrize("program", NOT_SAID)
+def test_what_is_not_read_of_the_world_is_not_said(program: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not trace(program, (X,)).report.said
+
+
+def test_what_is_heard_of_is_itself_again() -> None:
+    before = time.time, open, os.environ.get, datetime.datetime, torch.Generator, torch.manual_seed
+    with pytest.warns(TracerWarning):
+        trace(lambda x: x * time.time(), (X,))
+    assert (time.time, open, os.environ.get, datetime.datetime, torch.Generator, torch.manual_seed) == before
+    assert isinstance(datetime.datetime, type) and type(time.time()) is float
+
+
+def by_default(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.get_default_dtype()) * 2
+
+
+def test_what_the_process_has_is_guarded() -> None:
+    gm = trace(by_default, (X,))
+    assert gm(X).dtype is torch.float32
+    try:
+        torch.set_default_dtype(torch.float64)
+        with pytest.raises(GuardError, match=r"float32 in torch.get_default_dtype\(\); now it is torch.float64"):
+            gm(X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def in_double(x: torch.Tensor) -> torch.Tensor:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return x + torch.ones(2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_what_the_process_is_set_to_is_set_at_each_call() -> None:
+    gm = trace(in_double, (X,))
+    assert gm(X).dtype is torch.float64 is in_double(X).dtype
+    assert torch.get_default_dtype() is torch.float32 and not gm.guards
+
+
+def test_every_getter_of_torch_is_known() -> None:
+    known = {*GETTERS["torch"], *MACHINE["torch"], *(name for names in OTHERS.values() for name in names)}
+    asks = {name for name in dir(torch) if name.startswith(("get_", "is_", "are_")) and callable(getattr(torch, name))}
+    assert asks <= known
+    for path, names in {**GETTERS, **MACHINE}.items():
+        module: Any = torch
+        for part in path.split(".")[1:]:
+            module = getattr(module, part)
+        assert all(callable(getattr(module, name)) for name in names)
