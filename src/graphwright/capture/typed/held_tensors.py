@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
-from torch import nn
 
 from graphwright.capture.proxies.spellings import module_name
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -31,13 +30,6 @@ class HeldTensors:
     def note(self, tensor: torch.Tensor, path: str) -> None:
         """Note where in the program a tensor is; one that is in several places is at the first."""
         self._paths.setdefault(id(tensor), path)
-
-    def note_all(self, module: nn.Module, prefix: str) -> None:
-        """Note the tensors of one module, whose path with a dot is the prefix."""
-        for table in (module._parameters, module._buffers, module.__dict__):
-            for name, value in table.items():
-                if isinstance(value, torch.Tensor):
-                    self.note(value, prefix + name)
 
     def node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""

@@ -187,7 +187,11 @@ class Recorder:
                 continue
             shell.__dict__["_apply"] = functools.partial(convert_module, self, shell)
             shell.__dict__["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
-            self._tensors.note_all(module, prefix)
+            tables = (module._parameters, module._buffers, module.__dict__)
+            for table in tables:
+                for name, value in table.items():
+                    if isinstance(value, torch.Tensor):
+                        self._tensors.note(value, prefix + name)
                     elif isinstance(value, torch.Generator):
                         shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
                     elif hasattr(type(value), "__next__"):
