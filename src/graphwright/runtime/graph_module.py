@@ -436,10 +436,8 @@ class GraphModule(nn.Module):
 
     def __prepare_scriptable__(self) -> GraphModule:
         """What torch.jit.script compiles in place of the module: it cannot look at the Python of submodules."""
-        graphs = [entry.graph for entry in _state(self).entries.values()]
-        if not any(map(facts_of_modules, graphs)):
-            return self
-        copied = copy.copy(self)
+        is_checked = any(facts_of_modules(entry.graph) for entry in _state(self).entries.values())
+        copied = copy.copy(self) if is_checked else self
         for entry in _state(copied).entries.values():
             forget_modules(entry.graph)
         return copied

@@ -349,7 +349,8 @@ def _uses(kind: type) -> _Uses:
             methods.setdefault(name, []).append(code)
         reached = _reached(methods)
         is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
-        is_own |= kind.__getattribute__ is not object.__getattribute__  # type: ignore[comparison-overlap]
+        own: Any = kind.__getattribute__
+        is_own |= own is not object.__getattribute__
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
         mentioned = frozenset(name for code in reached for name in _names(code))
         known = _known[kind] = _Uses(

@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.passes.support.layouts import is_viewed_after_moving
+from graphwright.passes.support.module_numbers import take_numbers
 from graphwright.passes.support.tensor_facts import dtype_of, is_number, last_size, shape_and_dtype, sure_rank
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, Rule, maybe, one_of, rewrite, rule
@@ -48,6 +49,7 @@ class RecognizeNorms:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
+        take_numbers(gm)
         return rewrite(gm, _rules()).count
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from graphwright.ir import Graph, Node
 from graphwright.passes.fusion.attention_plan import AttentionPlan, plan_attention
 from graphwright.passes.support.layouts import forgets_layout
+from graphwright.passes.support.module_numbers import take_numbers
 from graphwright.passes.support.tensor_facts import shape_and_dtype
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, maybe, mod, one_of, repeat, rewrite, rule
@@ -60,6 +61,7 @@ class UseScaledDotProductAttention:
                 return plan
             return bool(self.fill or not (plan.fills or plan.keeps)) or "the scores are filled in"
 
+        take_numbers(gm)
         return rewrite(gm, rule(_written_out, _operation, where=is_attention, name=type(self).__name__)).count
 
 

@@ -8,5 +8,6 @@ Read bodies.py first.
     ownership.py     whose a value is, and where one may stand in the place of another
     submodules.py    the submodules that a graph calls, and others in their place
     module_slots.py  submodules taken out for a while, and put back where they were
+    module_numbers.py  numbers of modules, taken for granted
     node_names.py    names of values by the modules that they are computed in
 """
