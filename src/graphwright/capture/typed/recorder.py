@@ -451,6 +451,7 @@ class Recorder:
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
         if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+            self._expect_count(node, len(value))
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
