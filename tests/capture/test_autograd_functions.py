@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import warnings
 from collections.abc import Callable
@@ -172,7 +173,7 @@ def test_what_takes_a_module_loses_its_backward_with_a_warning() -> None:
 
 def test_a_call_by_c_code_loses_its_backward_with_a_warning() -> None:
     def program(x: Tensor) -> Tensor:
-        return next(map(StraightThrough.apply, [x]))
+        return next(itertools.starmap(StraightThrough.apply, [(x,)]))
 
     with pytest.warns(TracerWarning, match=r"the operations of StraightThrough.forward"):
         gm = trace(program, (torch.randn(3),))

@@ -85,7 +85,7 @@ def test_a_list_has_the_length_of_the_example() -> None:
 def test_a_list_of_an_array_has_the_length_of_the_example() -> None:
     gm = trace(lambda x: torch.tensor(np.unique(x.numpy()).tolist()), torch.ones(3))
     assert torch.equal(gm(torch.zeros(2)), torch.zeros(1))
-    with pytest.raises((GuardError, ValueError), match=r"gave 1 items; now it gives 3|too many values to unpack"):
+    with pytest.raises(GuardError, match="captured where this was 1; now it is 3"):
         gm(INPUTS[0])
 
 

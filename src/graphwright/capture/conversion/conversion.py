@@ -62,6 +62,7 @@ _classes: CodeTable[Asked] = CodeTable()
 _ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
+_STANDARD = os.path.dirname(os.__file__)  # what `contextlib` and its like ask is about what they made
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
 _looking: CodeTable[bool] = CodeTable()
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
@@ -158,7 +159,7 @@ def asks_class(code: CodeType) -> bool:
 
 def asks_kind(code: CodeType) -> bool:
     """Tell whether a function of the program asks of what kind a value is that it was given, or has made."""
-    return _asked(code).kind
+    return _asked(code).kind and os.path.dirname(code.co_filename) != _STANDARD
 
 
 def asked_for_none(code: CodeType) -> frozenset[str]:
