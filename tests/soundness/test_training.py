@@ -79,6 +79,17 @@ class Checkpointed(nn.Module):
         return self.second(hidden)
 
 
+class Warmed(nn.Module):
+    """Reads a scale that the training loop sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 4), 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * self.scale
+
+
 Step = Callable[[int, Any, torch.optim.Optimizer, torch.Tensor], Any]
 
 
@@ -130,6 +141,11 @@ def accumulated(step: int, model: Any, optimizer: torch.optim.Optimizer, x: torc
     return loss.detach()
 
 
+def scheduled(step: int, model: Any, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> Any:
+    model.scale = min(1.0, (step + 1) / 10)
+    return plain(step, model, optimizer, x)
+
+
 class Scaled:
     """A step under autocast, with scaled losses."""
 
@@ -168,6 +184,7 @@ STORIES = [
     pytest.param(Model, accumulated, ADAM, id="accumulated and clipped gradients"),
     pytest.param(Model, Scaled(), ADAM, id="scaled losses under autocast"),
     pytest.param(Model, resumed, ADAM, id="resumed"),
+    pytest.param(Warmed, scheduled, ADAM, id="a schedule of the training loop"),
     pytest.param(Trained, frozen_for_a_while, ADAM, id="frozen for a while"),
     pytest.param(Trained, with_evaluation, ADAM, id="asking, in evaluation"),
     pytest.param(Checkpointed, plain, ADAM, id="checkpointed"),
