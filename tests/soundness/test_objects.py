@@ -476,6 +476,26 @@ def test_what_programs_do_to_objects_reads_as_they_wrote_it(tmp_path: Any) -> No
     assert torch.equal(again(ones(2)), gm(ones(2))) and again.o.n == gm.o.n == 3
 
 
+class Lazy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.w is None:
+            self.w = nn.Parameter(torch.ones(x.shape[-1]))
+        return x * self.w
+
+
+def test_a_parameter_that_the_first_call_makes_is_there_after_it() -> None:
+    with pytest.raises(graphwright.CaptureError, match=r"makes the parameter Lazy.w while it runs") as error:
+        trace(Lazy(), (ones(2),))
+    assert "self.w = nn.Parameter" in str(error.value) and "call the model once" in str(error.value)
+    model = Lazy()
+    model(ones(2))
+    assert torch.equal(trace(model, (ones(2),))(ones(2) * 2), ones(2) * 2)
+
+
 def test_what_cannot_be_kept_of_an_object_is_refused() -> None:
     def locks(self: Any, x: torch.Tensor) -> torch.Tensor:
         self.o.lock = object()

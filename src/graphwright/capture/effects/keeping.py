@@ -446,7 +446,7 @@ class Keeping:
                     changed |= self._learn_growth(table)
                     continue
                 if now is _ABSENT:
-                    self._refuse(table, key, f"deletes {table.name(key)}", "give it the value None instead")
+                    self._refuse(table, key, *_why_gone(table, key))
                     continue
                 place = table.place(key)
                 if before is _ABSENT and place not in self._live:
@@ -582,6 +582,15 @@ class Keeping:
         if isinstance(value, torch.Size):
             return self._recorder.node("call_function", torch.Size, (argument,), {}, "size")
         return argument
+
+
+def _why_gone(table: _Table, key: Any) -> tuple[str, str]:
+    """What the program did to an attribute that is no more there, and what to do instead."""
+    for name, what in ("_parameters", "parameter"), ("_modules", "module"):
+        if table.keys is None and key in table.now.get(name, ()):
+            made = f"makes the {what} {table.name(key)} while it runs, which only the first call does"
+            return made, "call the model once before it is captured, or make it in __init__"
+    return f"deletes {table.name(key)}", "give it the value None instead"
 
 
 def _is_readable(kind: Kind) -> bool:
