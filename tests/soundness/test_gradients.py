@@ -410,11 +410,14 @@ def test_what_nobody_uses_is_not_read() -> None:
     assert lines(unused) == ["return x * 2"]
 
 
-def test_what_layers_of_torch_ask_is_no_question_of_the_program() -> None:
+@pytest.mark.parametrize("leaf_modules", [pytest.param((), id="leaves"), pytest.param(None, id="entered")])
+def test_what_layers_of_torch_ask_is_no_question_of_the_program(leaf_modules: Any) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
-    captured = trace(nn.Sequential(layer), (full(1, 3, 8),))
-    assert "requires_grad" not in captured.code
-    assert all(guard.node is None for guard in captured.guards)  # of the program itself nothing
+    with torch.no_grad():
+        captured = trace(layer, (full(1, 3, 8),), leaf_modules=leaf_modules)
+    assert not any(word in captured.code for word in ("requires_grad", "autocast", "is_grad_enabled"))
+    captured(full(1, 3, 8)).sum().backward()
+    assert all(each.grad is not None for each in captured.parameters())
 
 
 def test_a_tensor_of_the_outside_is_held_itself() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import seed as seed_of_python
 from random import uniform
 from typing import Any
@@ -76,6 +76,31 @@ def made_and_asked(x: torch.Tensor) -> torch.Tensor:
     return x * generator.initial_seed() + first - torch.rand(2, generator=generator)
 
 
+def in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator()
+    for i in range(x.shape[0]):
+        generator.manual_seed(i)
+        torch.manual_seed(i + 1)
+        x = x + torch.rand(2, generator=generator) * torch.rand(2)
+    return x
+
+
+@contextlib.contextmanager
+def seeded_with(number: int) -> Iterator[None]:
+    state = torch.get_rng_state()
+    torch.manual_seed(number)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def in_a_context_of_its_own(x: torch.Tensor) -> torch.Tensor:
+    with seeded_with(3):
+        x = x + torch.rand(2) if x.sum() > 0 else x
+    return x + torch.rand(2)
+
+
 def of_a_global(x: torch.Tensor) -> torch.Tensor:
     OURS.manual_seed(3)
     return x + torch.rand(2, generator=OURS)
@@ -142,7 +167,8 @@ class Holder(nn.Module):
 
 PROGRAMS: list[Callable[..., Any]] = [
     seeded, seeded_by_another_name, seeded_by_its_method, drawn_from_what_seeding_gives, asked_for_its_seed, put_back,
-    forked, made, made_and_asked, of_a_global, of_python, of_python_by_other_names, of_python_put_back,
+    forked, made, made_and_asked, in_a_loop, in_a_context_of_its_own, of_a_global, of_python, of_python_by_other_names,
+    of_python_put_back,
     of_python_in_a_global, of_numpy, of_numpy_put_back, of_numpy_made, by_a_helper, Holder(),
 ]  # fmt: skip
 

@@ -50,7 +50,8 @@ def unlike(value: Any, captured: Any, where: str) -> str:
     """
     if value is captured or value == captured:
         return ""
-    return f"at {where} the program was captured where this was {captured!r}; now it is {value!r}"
+    was, now = _both(captured, value, repr)
+    return f"at {where} the program was captured where this was {was}; now it is {now}"
 
 
 def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
@@ -109,9 +110,23 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
     elif isinstance(captured[0], type):
         was = f"of class {captured[0].__name__}"
     else:
-        was = _brief(captured[0])
-    now = f"another {now}" if now == was else now
+        was, now = _both(captured[0], value, _brief)
     return f"argument {name!r} was {was} when the program was captured; now it is {now}"
+
+
+def _both(captured: Any, value: Any, write: Callable[[Any], str]) -> tuple[str, str]:
+    """What a value was and what it is, as text; where these read alike, it is another object of its class.
+
+    >>> _both(1, 2, repr), _both(float("nan"), float("nan"), repr)
+    (('1', '2'), ('nan', 'another float (nan)'))
+    """
+    was, now = write(captured), write(value)
+    if was != now:
+        return was, now
+    kind = type(value)
+    if kind is not type(captured):
+        return was, f"{now} of another class, {kind.__module__}.{kind.__qualname__}"
+    return was, f"another {kind.__name__}" + ("" if now == kind.__name__ else f" ({now})")
 
 
 # ---- checks
@@ -123,8 +138,9 @@ def expect(value: Any, captured: Any, where: str) -> None:
     >>> expect(3 > 2, True, "model.py:3: if n > 2:")
     """
     if value is not captured and value != captured:
+        was, now = _both(captured, value, repr)
         raise GuardError(
-            f"the program was captured where this was {captured!r}; now it is {value!r}",
+            f"the program was captured where this was {was}; now it is {now}",
             at=where,
             fix="capture again with these inputs as the example",
         )
@@ -171,8 +187,9 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     """
     for subject, value, captured in facts:
         if value is not captured and (type(value) is not type(captured) or value != captured):
+            was, now = _both(captured, value, _brief)
             raise GuardError(
-                f"the program was captured for {_brief(captured)} in {subject}; now it is {_another(captured, value)}",
+                f"the program was captured for {was} in {subject}; now it is {now}",
                 at=where,
                 fix="put it back, or capture again",
             )
@@ -208,12 +225,6 @@ def shared(**values: Any) -> str:
     first: dict[int, str] = {}
     found = [(name, first.setdefault(id(value), name)) for name, value in values.items()]
     return ", ".join(f"{name} is {known}" for name, known in found if name != known) or "none"
-
-
-def _another(captured: Any, value: Any) -> str:
-    """Write a value that is not the one of the capture."""
-    was, now = _brief(captured), _brief(value)
-    return f"another {now}" if now == was else now
 
 
 def _brief(value: Any) -> str:

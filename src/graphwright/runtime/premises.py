@@ -176,7 +176,7 @@ def class_name(module: Any) -> str:
 def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) -> tuple[str, str]:
     """Say what of the modules is unlike what it was, and what to do about it; two empty texts where nothing is."""
     for table in _idle_everywhere(facts):
-        if len(table):
+        if not all(map(_only_watches, table.values())):
             return "torch has a module hook for all modules now, which inner modules of the program do not run", _AGAIN
     for path, of_one in facts.items():
         module = _module_at(root, path)
@@ -191,6 +191,11 @@ def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
     if not any("hooks" in of_one for of_one in facts.values()):
         return []
     return [getattr(_torch_module, f"_global{name}") for name in HOOKS if not facts.get("", {}).get(f"_global{name}")]
+
+
+def _only_watches(hook: Any) -> bool:
+    """Tell whether a hook for all modules is torch's own, or ours: those count, for a profile or a report."""
+    return (getattr(hook, "__module__", None) or "").partition(".")[0] in ("torch", "graphwright")
 
 
 def _is_bare(module: Any, facts: Facts) -> bool:
@@ -217,12 +222,12 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             yield f"{where} is no more there", _AGAIN
         return
     if path and "class" in facts and not _is_of_class(module, facts["class"]):
-        was, now = facts["class"].rpartition(".")[2], type(module).__qualname__
-        yield f"{where} was a {was} when the program was captured; now it is a {now}", one_node
+        was, its = facts["class"].rpartition(".")[2], type(module).__qualname__
+        yield f"{where} was a {was} when the program was captured; now it is a {its}", one_node
     for table in HOOKS if "hooks" in facts else ():
-        hooks, now = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
-        if now != hooks:
-            what = "another hook than" if hooks and now else "a hook, and had none" if now else "no hook any more, as"
+        hooks, has = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
+        if has != hooks:
+            what = "another hook than" if hooks and has else "a hook, and had none" if has else "no hook any more, as"
             yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
     if "hooks" in facts and "forward" in module.__dict__:
         yield f"{where} has a forward of its own now, in the place of its class's", one_node
@@ -312,7 +317,7 @@ def _is_of_class(module: nn.Module, name: str) -> bool:
         return True
     kinds = type(module).__mro__
     base = next((kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == name), None)
-    return base is not None and base is not nn.Module and type(module).forward is base.forward
+    return base is not None and base is not nn.Module and type(module).forward is getattr(base, "forward", None)
 
 
 # ---- what a call looks at

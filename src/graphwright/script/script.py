@@ -22,7 +22,16 @@ from graphwright.capture import (
 )
 from graphwright.errors import CaptureError, Problem, ScriptError
 from graphwright.ir import Graph
-from graphwright.runtime import CaptureFacts, Entry, GraphModule, copy_tensors, expect_kinds, expect_state, keep_facts
+from graphwright.runtime import (
+    CaptureFacts,
+    Entry,
+    GraphModule,
+    copy_tensors,
+    expect_kinds,
+    expect_state,
+    keep_facts,
+    keep_modules,
+)
 from graphwright.script.annotations import type_from_annotation, type_of_constant
 from graphwright.script.calls.inlining import declared_type, inline, modifier_of
 from graphwright.script.compiler import Compiler
@@ -168,6 +177,7 @@ def _compiled(
     graph = c.body.graph
     if not c.problems:
         tidy(graph)
+        keep_modules(graph, c.premises)
         calls = sum(node.op.startswith("call_") for node in graph.all_nodes())
         seconds = time.perf_counter() - started
         keep_facts(graph, CaptureFacts("scripted", 1, 1, seconds, calls, 0, (), definition_line(original)))

@@ -138,6 +138,10 @@ def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Calla
     """Answer a method that wants the data of a tensor as a Python value."""
     if not name.startswith("__") and name != "numpy":
         recorder.calls.recorded += 1
+    if name == "item" and owner.example.is_complex():
+        if not recorder.examples.is_real:
+            raise NeedsRealValues("a complex number is read from a tensor")
+        return recorder.record("call_method", name, torch.Tensor.item, (owner,), {}, gives_data=True)
     if name == "item":
         return as_number(recorder.numbers.item(owner))
     if name in ("__bool__", "is_nonzero"):

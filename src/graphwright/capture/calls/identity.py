@@ -21,7 +21,7 @@ from graphwright.ops import may_share_memory
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["identity_asked", "is_member", "is_same", "told_by"]
+__all__ = ["identity_asked", "is_equal", "is_member", "is_same", "told_by"]
 
 
 def is_same(left: Any, right: Any) -> Any:
@@ -34,8 +34,8 @@ def is_same(left: Any, right: Any) -> Any:
     for value in left, right:
         if type(value) is TensorProxy and value.is_mixed:
             raise asked_for_class(value)
-    if _is_bool_of_run(left) or _is_bool_of_run(right):  # there is one True and one False
-        return left == right if isinstance(left, bool) and isinstance(right, bool) else False
+    if is_symbolic(left) or is_symbolic(right):
+        return _is_same_number(left, right)
     recorder = _recorder_of_tensors(left, right)
     if recorder is None:
         _tell_apart(left, right)
@@ -46,10 +46,6 @@ def is_same(left: Any, right: Any) -> Any:
         return False
     node = recorder.node("call_function", operator.is_, nodes, {}, "is_same")
     return recorder.numbers.of_node(node, UNKNOWN, bool)
-
-
-def _is_bool_of_run(value: Any) -> bool:
-    return is_symbolic(value) and isinstance(value, bool)
 
 
 def _tell_apart(*values: Any) -> None:
@@ -89,6 +85,33 @@ def told_by(tensor: TensorProxy) -> None:
             )
             recorder.questions.refusals.refuse(error, "value")
     recorder.hashed.append(tensor)
+
+
+def _is_same_number(left: Any, right: Any) -> Any:
+    """`left is right` of numbers: a bool is the only one of its value, and so is a small integer."""
+    kind = left.__class__
+    if kind is not right.__class__ or kind is float:
+        return False
+    if kind is bool or left is right:
+        return left == right
+    most = next((side for side in (left, right) if not is_symbolic(side)), left)
+    is_small = (most >= _SMALL.start) & (most < _SMALL.stop)
+    return (left == right) & is_small
+
+
+_SMALL = range(-5, 257)  # CPython keeps one object for each of these
+
+
+def is_equal(left: Any, right: Any) -> Any:
+    """`left == right` of lists or tuples that hold tensors: each is the same, or equal and a truth.
+
+    NotImplemented where they hold none.
+    """
+    recorder = _recorder_of_tensors(*left, *right)
+    if recorder is None or not all(_is_plain(value) for value in (*left, *right)):
+        return NotImplemented
+    node = recorder.node("call_function", operator.eq, (recorder.argument(left), recorder.argument(right)), {}, "equal")
+    return recorder.numbers.of_node(node, UNKNOWN, bool)
 
 
 def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:

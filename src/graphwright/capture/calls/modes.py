@@ -72,6 +72,8 @@ def mode_asked(recorder: Capture, function: Callable[..., Any], args: tuple[Any,
     capture = recorder.typed
     if capture is None or capture.pending is not None or capture.examples.is_running or kwargs:
         return NotImplemented
+    if not is_asked_by_program(sys._getframe(1)):
+        return NotImplemented
     torchs = _ASKED[function]
     return _ANSWERS[torchs](capture, torchs, *args)
 
@@ -96,7 +98,7 @@ def _standing(function: Callable[..., Any]) -> Callable[..., Any]:
         recorder, frame = running(), sys._getframe(1)
         if recorder is None:
             return function(*args, **kwargs)
-        if is_internal(frame.f_code.co_filename) or not is_asked_by_program(frame):
+        if is_internal(frame.f_code.co_filename):
             if recorder.typed is not None and _is_default_dtype(frame, function):
                 recorder.typed.ambient.made_without_dtype(frame.f_locals["self"])
             return function(*args, **kwargs)

@@ -9,6 +9,8 @@ __all__ = ["is_misfit", "is_refused_number"]
 
 def is_refused_number(error: BaseException) -> bool:
     """Tell whether C++ refused one of our numbers where it takes plain ones only."""
+    if isinstance(error, RuntimeError):
+        return "expected to contain only concrete integers" in str(error)
     return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
 
 

@@ -20,7 +20,7 @@ from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
 from graphwright.capture.containers.loop_queues import LoopQueue
 from graphwright.capture.containers.loop_sets import LoopSet, table_of
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts
+from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, makes_text
 from graphwright.capture.state.samples import Grows
 from graphwright.capture.state.symbols import is_symbolic
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Method = BuiltinFunctionType | MethodType
 Unbound = MethodDescriptorType | WrapperDescriptorType
 
-__all__ = ["METHODS", "are_of_loop", "container_of", "grow", "unbound_method"]
+__all__ = ["METHODS", "make_text", "container_of", "grow", "unbound_method"]
 
 
 def grow(recorder: Capture, values: Any) -> None:
@@ -39,11 +39,13 @@ def grow(recorder: Capture, values: Any) -> None:
         raise Grows(values)
 
 
-def are_of_loop(recorder: Capture, values: Any) -> bool:
-    """Tell whether a text is made of values of which one is a text of the run, or a number inside a loop."""
-    return any(type(value) is RunText or isinstance(value, Holder) for value in values) or (
-        recorder.region.is_in_loop() and any(map(is_of_run, values))
-    )
+def make_text(recorder: Capture, values: Any) -> bool:
+    """Tell whether a text that is made of values is one of the run: a text of the run, or a number, is among them."""
+    if any(type(value) is RunText or isinstance(value, Holder) for value in values):
+        return True
+    if recorder.region.is_in_loop():
+        return any(map(is_of_run, values))
+    return makes_text(recorder, values)
 
 
 # ---- methods
@@ -93,18 +95,20 @@ def _lengthened(recorder: Capture, function: Method, args: tuple[Any, ...], kwar
 def _filled(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`"...".format(value)` that makes a text of the run."""
     template: Any = function.__self__
-    return NotImplemented if kwargs or not are_of_loop(recorder, args) else formatted(recorder, template, args)
+    return NotImplemented if kwargs or not make_text(recorder, args) else formatted(recorder, template, args)
 
 
 def _joined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`", ".join(parts)` of texts of the run."""
     if len(args) != 1:
         return NotImplemented
-    is_of_texts = type(args[0]) in (list, tuple) and any(type(part) is RunText for part in args[0])
-    if not is_of_texts and not isinstance(args[0], OfRun):
-        return NotImplemented
     separator: Any = function.__self__
-    return joined_texts(recorder, separator, args[0])
+    if isinstance(args[0], OfRun):
+        return joined_texts(recorder, separator, args[0])
+    parts = args[0] if type(args[0]) in (list, tuple) else list(args[0])
+    if any(type(part) is RunText for part in parts):
+        return joined_texts(recorder, separator, parts)
+    return separator.join(parts)
 
 
 _ALGEBRA: dict[str, Callable[[Any, Any], Any]] = {

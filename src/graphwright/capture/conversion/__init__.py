@@ -7,5 +7,6 @@
     loop_statements.py      loops as functions of one iteration
     comprehension_loops.py  comprehensions that bind variables around them, as loops
     attempt_statements.py   `try` statements as functions of their parts
+    asked_classes.py        which questions for classes a function holds
     unshared.py             lists and dicts of a function that nobody else can hold
 """

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from graphwright import errors
+from graphwright.capture.conversion.asked_classes import Asked, asked_in
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.definitions import definition_of, note_made_from_source
@@ -38,7 +39,10 @@ from graphwright.capture.source.syntax import PREFIX, RUNTIME_MARK, TYPE_PARAMET
 __all__ = [
     "NESTED",
     "PREFIX",
+    "asks_class",
     "asks_identity",
+    "asked_for_none",
+    "asks_kind",
     "can_convert",
     "compares_with_flag",
     "convert",
@@ -54,6 +58,8 @@ _made: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
 _flagged: CodeTable[bool] = CodeTable()
+_classes: CodeTable[Asked] = CodeTable()
+_ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
@@ -61,6 +67,7 @@ _looking: CodeTable[bool] = CodeTable()
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
 _OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
 _WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
+_OF_CLASSES = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor", "__class__"})
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
@@ -135,8 +142,7 @@ def asks_identity(code: CodeType) -> bool:
         if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
             definition = definition_of(code)
         known = _identical[code] = definition is not None and any(
-            (isinstance(each, ast.Compare) and compares_identity(each) and not _is_of_flag(each)) or _is_id(each)
-            for each in ast.walk(definition)
+            (isinstance(each, ast.Compare) and compares_identity(each)) or _is_id(each) for each in ast.walk(definition)
         )
     return known
 
@@ -145,14 +151,40 @@ def _is_id(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
 
 
+def asks_class(code: CodeType) -> bool:
+    """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in."""
+    return _asked(code).class_of
+
+
+def asks_kind(code: CodeType) -> bool:
+    """Tell whether a function of the program asks of what kind a value is that it was given, or has made."""
+    return _asked(code).kind
+
+
+def asked_for_none(code: CodeType) -> frozenset[str]:
+    """The arguments of which a function of the program asks whether they are None."""
+    return _asked(code).given
+
+
+def _asked(code: CodeType) -> Asked:
+    known = _classes.get(code)
+    if known is None:
+        definition = None
+        if not code.co_filename.startswith(_LIBRARIES) and (
+            not _OF_CLASSES.isdisjoint(_names(code)) or not _ASKING.isdisjoint(code.co_code[::2])
+        ):
+            definition = definition_of(code)
+        known = _classes[code] = asked_in(definition)
+    return known
+
+
+def _names(code: CodeType) -> set[str]:
+    return {*code.co_names}.union(*[_names(const) for const in code.co_consts if isinstance(const, CodeType)])
+
+
 def _has_identity(code: CodeType) -> bool:
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
     return _IS in code.co_code[::2] or "id" in code.co_names or any(map(_has_identity, inner))
-
-
-def _is_of_flag(compare: ast.Compare) -> bool:
-    """Tell whether something is compared with True or False, which only what asks for data can be."""
-    return any(isinstance(side, ast.Constant) for side in (compare.left, *compare.comparators))
 
 
 def compares_with_flag(code: CodeType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from graphwright.capture.conversion.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
@@ -43,6 +43,7 @@ from graphwright.capture.source.syntax import (
     name_of,
     placed,
     plain_names,
+    template_of,
     texts_of,
     walk_all,
     walk_own,
@@ -56,7 +57,6 @@ _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec",
 _TAKES_ALL = frozenset({"sum", "max", "min", "list", "sorted", "stack", "cat"})
 # What takes a condition and a message.
 _CHECKS = frozenset({"_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented"})
-_CHECKS_BY_NAME = re.compile("check(?!point)|assert")  # where nothing is done with what they return
 
 
 class Converter(ast.NodeTransformer):
@@ -79,7 +79,6 @@ class Converter(ast.NodeTransformer):
         self._looped: set[str] = set()  # variables that have no value where a loop ran no iteration
         self._lists: set[str] = set()  # variables that start as lists
         self._bodies = 0  # of loops around what is being converted
-        self._alone: ast.expr | None = None  # the expression that is a statement
         self._errors: list[str] = []  # variables of the errors that the handlers around what is converted caught
 
     def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
@@ -425,10 +424,6 @@ class Converter(ast.NodeTransformer):
 
     # ---- expressions
 
-    def visit_Expr(self, node: ast.Expr) -> Any:
-        self._alone = node.value
-        return self.generic_visit(node)
-
     def _truth(self, node: ast.expr) -> Any:
         """Convert an expression of which only the truth counts."""
         if isinstance(node, ast.BoolOp) and may_wait(*node.values[1:]):
@@ -446,22 +441,16 @@ class Converter(ast.NodeTransformer):
             self._is_message = False
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        specs: list[Any] = [part.format_spec for part in node.values if isinstance(part, ast.FormattedValue)]
-        is_plain = all(isinstance(piece, ast.Constant) for spec in specs if spec for piece in spec.values)
-        if not is_plain:
-            return self.generic_visit(node)
-        template, values = "", []
-        part: Any
-        for part in node.values:
+        method = "text" if self._is_message else "formatted"
+        return self._call(method, node, ast.Constant(template_of(node)), *self._shown(node))
+
+    def _shown(self, text: ast.JoinedStr) -> Iterator[Any]:
+        """What an f-string shows, in order."""
+        for part in text.values:
             if isinstance(part, ast.FormattedValue):
-                conversion = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
-                pieces: Any = part.format_spec
-                spec = ":" + "".join(piece.value for piece in pieces.values) if pieces else ""
-                template += f"{{{conversion}{spec}}}"
-                values.append(self.visit(part.value))
-            else:
-                template += part.value.replace("{", "{{").replace("}", "}}")
-        return self._call("text" if self._is_message else "formatted", node, ast.Constant(template), *values)
+                yield self.visit(part.value)
+                if isinstance(part.format_spec, ast.JoinedStr):
+                    yield from self._shown(part.format_spec)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         if not may_wait(*node.values[1:]):
@@ -540,7 +529,7 @@ class Converter(ast.NodeTransformer):
             return self._call(
                 "text", node, ast.Constant("{!r}" if name == "repr" else "{!s}"), self.visit(node.args[0])
             )
-        if name == "print" or name in _CHECKS or (node is self._alone and _CHECKS_BY_NAME.search(name)):
+        if name == "print" or name in _CHECKS:
             told = 0 if name == "print" else 1
             node.func = self.visit(node.func)
             node.args = [*map(self.visit, node.args[:told]), *map(self._message, node.args[told:])]

@@ -140,7 +140,8 @@ class Choices:
         """Drop the choices of which the program holds nothing but what was joined, or not even that."""
         while True:
             ours = _references(self._open)
-            kept = [choice for choice in self._open if _is_held(choice, ours)]
+            names = collections.Counter(id(value) for choice in self._open for value in choice.originals)
+            kept = [choice for choice in self._open if _is_held(choice, ours, names)]
             if len(kept) == len(self._open):
                 return
             self._open = kept
@@ -157,11 +158,16 @@ def _references(choices: list[Choice]) -> collections.Counter[int]:
     return found
 
 
-def _is_held(choice: Choice, ours: collections.Counter[int]) -> bool:
-    """Tell whether the program still has what was joined, and one of the originals; `ours` are our references."""
+def _is_held(choice: Choice, ours: collections.Counter[int], names: collections.Counter[int]) -> bool:
+    """Tell whether the program still has what was joined, and one of the originals by another name.
+
+    `ours` are our references to objects, `names` how many choices each may be.
+    """
     if sys.getrefcount(choice.joined) <= ours[id(choice.joined)] + 1:
         return False
     originals = choice.originals
+    if any(names[id(value)] > 1 for value in originals):
+        return True
     if choice.is_held is not None:
         return any(map(choice.is_held, originals))
     return any(sys.getrefcount(originals[i]) > ours[id(originals[i])] + 1 for i in range(len(originals)))

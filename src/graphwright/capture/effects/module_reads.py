@@ -26,6 +26,7 @@ from torch import nn
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.object_reads import mentioned_by, values_of
 from graphwright.capture.source.origins import is_ours
+from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ModuleReads", "aside_of"]
 
-_LOOK_UP, _DELETE = nn.Module.__getattr__.__code__, nn.Module.__delattr__.__code__
+_LOOK_UP, _WRITE, _DELETE = (
+    method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
+)
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
-_PLAIN = frozenset({bool, int, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
+_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
 
@@ -65,33 +68,38 @@ class ModuleReads:
                 self._watch(module, shell, shells.path(module) or "")
 
     def _watch(self, module: nn.Module, shell: nn.Module, path: str) -> None:
-        state = shell.__dict__
         aside: dict[str, Any] = {}
-        for name, table in _WATCHED.items():
-            state[name] = table(shell, self, path, aside)
+        for table in _WATCHED:
+            shell.__dict__[table.table] = table(shell, self, path, aside)
         prefix = f"{path}." if path else ""
-        plan, kind = self._recorder.plan, type(module)
-        uses = _uses(kind)
+        uses, kept = _uses(type(module)), self._recorder.plan.kept
         for name, value in module.__dict__.items():
-            what = type(value)
-            if name in _OWN or (prefix + name, ()) in plan.kept:
-                continue
-            is_dynamic, is_counted = f"self.{prefix}{name}" in plan.dynamic, name in uses.written
-            if what is float or (what is int and (is_dynamic or is_counted)) or (what is bool and is_dynamic):
-                state[name] = as_number(
-                    self._recorder.numbers.attribute_symbol(prefix + name, value, is_dynamic, is_counted)
-                )
-            elif what not in _PLAIN and what not in _TABLES and is_state(value):
-                self._objects.append((path, name, value))
-            elif what in (list, dict, tuple):
-                if name in uses.mentioned and is_plain(value):
-                    self.value(path, name, value)
-            elif what in _PLAIN and (uses.sees_tables or name in uses.written_in_calls or hasattr(kind, name)):
-                self.value(path, name, value)
-            elif what in _PLAIN and state.get(name) is value:
-                aside[name] = state.pop(name)
+            if name not in _OWN and (prefix + name, ()) not in kept:
+                self._place(name, value, shell, path, aside, uses)
+        for name in uses.of_class - module.__dict__.keys():
+            self.missed(path, name)  # an attribute of its own would stand before that of the class
         if isinstance(module, GraphModule):
             overhear(shell, lambda graph: self._expected(path, graph))
+
+    def _place(self, name: str, value: Any, shell: nn.Module, path: str, aside: dict[str, Any], uses: _Uses) -> None:
+        """Make an attribute live, have it tell when it is read, or count it as read where it cannot tell."""
+        kind, plan, full = type(value), self._recorder.plan, f"{path}.{name}" if path else name
+        is_dynamic, is_counted = f"self.{full}" in plan.dynamic, name in uses.written
+        is_live = is_dynamic or (is_counted if kind is int else kind is float and not uses.asks_types)
+        if is_live and kind in (bool, int, float):
+            symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_counted)
+            shell.__dict__[name] = as_number(symbol)
+        elif kind not in _PLAIN and kind not in _TABLES and is_state(value):
+            self._objects.append((path, name, value))
+        elif kind in (list, dict, tuple):
+            if name in uses.mentioned and is_plain(value):
+                self.value(path, name, value)
+        elif kind in _PLAIN:
+            has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
+            if has_to_stay or hasattr(type(shell), name):
+                self.value(path, name, value)
+            elif shell.__dict__.get(name) is value:
+                aside[name] = shell.__dict__.pop(name)
 
     def _expected(self, path: str, graph: Graph) -> None:
         """Take for granted what a captured module inside of the program does."""
@@ -111,6 +119,13 @@ class ModuleReads:
     def value(self, path: str, name: str, value: Any) -> None:
         """A plain attribute was read."""
         self._recorder.ledger.module(path).setdefault("values", {})[name] = spelled(value)
+
+    def written(self, path: str, name: str) -> None:
+        """An attribute that stands aside is about to be written: what a branch writes has to be there before it."""
+        recorder = self._recorder
+        if recorder.states and recorder.pending is None:
+            recorder.plan.in_place.add((path, name))
+            raise recorder.questions.restart(Restart("the program writes attributes"))
 
     def tensor(self, path: str, name: str, value: Any) -> None:
         """A parameter, buffer or submodule was read that may be None."""
@@ -170,16 +185,18 @@ class ModuleReads:
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
         kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
         mentioned = mentioned_by(kinds, function)
+        seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             if f"{prefix}{name}" in state or (path and name not in mentioned):
                 continue
-            objects = values_of(name, value, mentioned)
+            objects = values_of(name, value, mentioned, seen)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
-                self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
+                if values or path or type(self._shells.root_module) is not nn.Module:  # else a function holds it
+                    self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self._shells.root_module
@@ -271,6 +288,8 @@ class _Parameters(_Tensors):
         code = sys._getframe(1).f_code
         if code is _DELETE:  # which looks in `__dict__` last
             self._state[str(name)] = self._aside.pop(str(name))
+        if code is _WRITE:
+            self._reads.written(self._path, str(name))
         return code is _LOOK_UP
 
     def __getitem__(self, name: str) -> Any:
@@ -301,7 +320,7 @@ class _Modules(_Watched):
         return False
 
 
-_WATCHED: dict[str, type[_Watched]] = {table.table: table for table in (_Parameters, _Buffers, _Modules)}
+_WATCHED: tuple[type[_Watched], ...] = (_Parameters, _Buffers, _Modules)
 
 
 # ---- classes
@@ -314,6 +333,8 @@ class _Uses:
     written: frozenset[str]  # assigned to `self` outside of the constructor
     written_in_calls: frozenset[str]  # by what `forward` may reach
     mentioned: frozenset[str]  # by what `forward` may reach
+    of_class: frozenset[str]  # plain attributes of the class itself that these mention
+    asks_types: bool  # whether a call may ask `type(value)`, for which a number of the graph is none
     sees_tables: bool  # whether a call may look at attributes past `nn.Module.__getattr__`
 
 
@@ -327,17 +348,32 @@ def _uses(kind: type) -> _Uses:
         for name, code in _methods(kind):
             methods.setdefault(name, []).append(code)
         reached = _reached(methods)
-        is_own = kind.__getattr__ not in (nn.Module.__getattr__, GraphModule.__getattr__)  # type: ignore[attr-defined]
-        is_own |= kind.__getattribute__ is not object.__getattribute__
+        is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
+        is_own |= kind.__getattribute__ is not object.__getattribute__  # type: ignore[comparison-overlap]
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
         mentioned = frozenset(name for code in reached for name in _names(code))
         known = _known[kind] = _Uses(
             frozenset(name for code in every for name in _assigned(code)),
             frozenset(name for code in reached for name in _assigned(code)),
             mentioned,
+            frozenset(name for name in mentioned if _is_plain_attribute(kind, name)),
+            any(_is_global("type", code) for code in reached),
             is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
         )
     return known
+
+
+def _is_plain_attribute(kind: type, name: str) -> bool:
+    if name.startswith("__") or name in _OWN:
+        return False
+    owner = next((base for base in kind.__mro__ if name in vars(base)), None)
+    return owner is not None and owner not in nn.Module.__mro__ and is_plain(vars(owner)[name])
+
+
+def _is_global(name: str, code: CodeType) -> bool:
+    if name not in code.co_names:
+        return any(_is_global(name, inner) for inner in code.co_consts if isinstance(inner, CodeType))
+    return any(each.opname == "LOAD_GLOBAL" and each.argval == name for each in dis.get_instructions(code))
 
 
 def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:

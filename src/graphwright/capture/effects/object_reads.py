@@ -24,14 +24,18 @@ _DEPTH = 3
 _PLAIN = (bool, int, float, str, type(None), enum.Enum, torch.dtype)
 _NOT_CALLED = frozenset({
     "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
-    "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__",
+    "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__new__", "__eq__", "__hash__",
+    "__post_init__", "__str__", "__format__", "__del__",
 })  # fmt: skip
 
 
-def values_of(name: str, value: Any, mentioned: frozenset[str]) -> dict[str, dict[str, Any]]:
-    """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name."""
+def values_of(name: str, value: Any, mentioned: frozenset[str], seen: set[int]) -> dict[str, dict[str, Any]]:
+    """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name.
+
+    Objects that were `seen` before are left out.
+    """
     found: dict[str, dict[str, Any]] = {}
-    _look(name, value, mentioned, found, set(), 0)
+    _look(name, value, mentioned, found, seen, 0)
     return found
 
 
@@ -76,7 +80,7 @@ def _mentioned(kinds: frozenset[type], own: FunctionType | None) -> frozenset[st
         for name in _names(function.__code__):
             names.add(name)
             found = function.__globals__.get(name)
-            waiting += methods.get(name, ())
+            waiting += methods.get(name, ()) if name not in _NOT_CALLED else ()
             waiting += _wrapped(found) if isinstance(found, FunctionType) and not _is_foreign(found) else ()
     return frozenset(names)
 

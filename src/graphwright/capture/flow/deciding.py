@@ -16,6 +16,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_recorder
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.training_flag import TrainingFlag
+from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import BoolProxy, FloatProxy, IntProxy, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -153,6 +154,8 @@ def is_none(value: Any) -> Any:
     """`value is None`."""
     if type(value) is TensorProxy and value.optional is not None:
         return value.recorder.numbers.is_none(value)
+    if is_input(value):
+        value.recorder.ledger.kind_asked()
     return value is None
 
 

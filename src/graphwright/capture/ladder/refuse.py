@@ -21,6 +21,7 @@ from graphwright.capture.state.running import Refusal, refusal
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
+from graphwright.ops import draws_alone
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -121,14 +122,17 @@ class Refusals:
         error = CaptureError(f"the program {what}", at=site.line(), fix=fix)
         self.refuse(error, "data")
 
-    def cached_draw(self) -> BaseException:
-        """What to raise where a function behind a `functools` cache draws: a graph would do so in each call."""
+    def cached_draw(self, op: str, target: Any) -> None:
+        """Refuse a draw in a function behind a `functools` cache: it draws once, a graph would do so in each call."""
+        function = getattr(torch.Tensor, target, None) if op == "call_method" else target
+        if op == "call_module" or not draws_alone(function):
+            return
         error = CaptureError(
             "a function behind a functools cache draws random numbers, which it would keep",
             at=self._capture.where(),
             fix="keep the numbers in a buffer, or keep the function as one node: leaf_functions=[...]",
         )
-        return refusal(error)
+        raise refusal(error)
 
     def _around_draw(self) -> BaseException | None:
         """Why the capture is to start again where a branch on a flag or size leads to a draw."""

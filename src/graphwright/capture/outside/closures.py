@@ -21,7 +21,7 @@ from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.source.mentions import codes_of, stored_globals
 from graphwright.ir import Graph, Node
 from graphwright.ops import write_attribute
-from graphwright.runtime import new_object
+from graphwright.runtime import facts_of_modules, new_object
 
 __all__ = ["Reached"]
 
@@ -51,10 +51,12 @@ class Reached:
         return bool(self.holder._modules or self._objects)
 
     def keep_what_is_used(self, graphs: Iterable[Graph]) -> bool:
-        """Let go of the objects that no graph reads or writes; tell whether anything is left."""
+        """Let go of the objects that no graph reads, writes or checks; tell whether anything is left."""
+        graphs = list(graphs)
         nodes = [node for graph in graphs for node in graph.all_nodes()] if self._objects else []
         paths = [node.args[0] if node.target is write_attribute else node.target for node in nodes if _has_path(node)]
-        used = {str(path).partition(".")[0] for path in paths}
+        checked = [path for graph in graphs for path in facts_of_modules(graph).get("", {}).get("objects", {})]
+        used = {str(path).partition(".")[0] for path in (*paths, *checked)}
         for name in self._objects.keys() - used:
             del self._objects[name], self.holder.__dict__[name]
         return self.is_any()

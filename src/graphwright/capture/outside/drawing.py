@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
+import torch
 
 from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.source.origins import user_frame
@@ -65,7 +66,7 @@ def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kw
     if id(function) in _MAKER_IDS:
         return record_foreign_call(recorder, function, args, kwargs)
     if recorder.plan.cached:
-        raise recorder.questions.refusals.cached_draw()
+        recorder.questions.refusals.cached_draw("call_function", torch.rand)
     owner, name = _owner(function), function.__name__
     generator = recorder.generators.setdefault(id(owner), copy.deepcopy(owner))
     draw = getattr(generator, name)

@@ -15,17 +15,17 @@ from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.source.origins import is_internal, user_frame
+from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.running import running
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.protocol import Capture, TypedCapture
 
 __all__ = [
-    "Entry", "aliases", "caller_of", "hear", "heard", "hears", "original_of", "overhear", "overhear_class", "stand",
+    "aliases", "caller_of", "hear", "heard", "hears", "original_of", "overhear", "overhear_class", "stand",
     "stand_ins",
 ]  # fmt: skip
 
-Entry = tuple[dict[str, Any], str, Any]  # where a stand-in stands: a namespace, the name in it, the stand-in
 Act = Callable[["TypedCapture", FrameType, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 _by_original: dict[int, tuple[Any, Any]] = {}  # id of an original -> itself, its stand-in
@@ -88,7 +88,7 @@ def stand(names: dict[str, Any], name: str, original: Any, stand_in: Any) -> Non
     """Have a stand-in stand in the place of an original, in one namespace."""
     known = _by_original.setdefault(id(original), (original, stand_in))
     _originals.setdefault(id(known[1]), known)
-    _entries.append((names, name, known[1]))
+    _entries.append((names, name, *known))
 
 
 def heard(
@@ -120,12 +120,14 @@ def heard(
     return functools.wraps(original)(stand_in)
 
 
-def hears(recorder: Any) -> TypedCapture | None:
-    """The capture, if its program is what runs now, rather than an operation on its examples."""
-    typed: TypedCapture | None = recorder.typed
-    if typed is None or not typed.is_running or typed.pending is not None or typed.examples.is_running:
+def hears(recorder: Capture) -> TypedCapture | None:
+    """The capture, if its program is what runs now, rather than an operation on its examples.
+
+    One without examples can say what is read, and make nodes: whoever asks it for more looks at `typed` first.
+    """
+    if not recorder.is_running or recorder.pending is not None or recorder.examples.is_running:
         return None
-    return typed
+    return recorder  # type: ignore[return-value]
 
 
 def caller_of(frame: FrameType | None, carriers: frozenset[str] = frozenset()) -> FrameType | None:
@@ -176,4 +178,4 @@ def aliases(names: dict[str, Any]) -> list[Entry]:
     """Where in a namespace there are originals under whatever names: these are to be stood in for, too."""
     known = _by_original
     found = [(name, known[id(value)]) for name, value in [*names.items()] if id(value) in known]
-    return [(names, name, stand_in) for name, (original, stand_in) in found if names.get(name) is original]
+    return [(names, name, *pair) for name, pair in found if names.get(name) is pair[0]]

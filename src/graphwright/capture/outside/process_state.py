@@ -73,7 +73,7 @@ def _asked(
 ) -> Any:
     """Guard what a getter gives, unless the program has set it."""
     value = function(*args, **kwargs)
-    if function.__name__ in recorder.plan.sets:
+    if recorder.typed is None or function.__name__ in recorder.plan.sets:
         return value
     shown = ", ".join([*map(repr, args), *[f"{key}={value!r}" for key, value in kwargs.items()]])
     subject = f"{path}.{function.__name__}({shown})"
@@ -107,6 +107,8 @@ def _set(
     kwargs: dict[str, Any],
 ) -> Any:
     """Set it in the graph, and for the rest of the capture."""
+    if recorder.typed is None:
+        return function(*args, **kwargs)
     recorder.plan.undo.append(functools.partial(function, getter()))
     recorder.plan.sets.add(getter.__name__)
     recorder.record("call_function", function, _no_effect, args, kwargs)

@@ -30,7 +30,7 @@ from graphwright.capture.source.origins import CallSite, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["PythonDraws", "copied_iterator", "has_state"]
+__all__ = ["PythonDraws", "has_state", "held_stand_in"]
 
 
 class PythonDraws:
@@ -166,8 +166,10 @@ def _is_iterator(value: Any) -> bool:
 _OF_ITERATORS = ("builtins", "itertools")
 
 
-def copied_iterator(value: Any) -> Any:
-    """A copy of an iterator, from which a program may take items while it is captured; itself where there is none."""
+def held_stand_in(recorder: TypedCapture, value: Any, path: str) -> Any:
+    """What stands for a generator of torch, or an iterator, of a module while it is captured; others are themselves."""
+    if isinstance(value, torch.Generator):
+        return GeneratorProxy.held(recorder, value, path)
     if not _is_iterator(value):
         return value
     try:

@@ -19,6 +19,7 @@ import torch
 from graphwright.capture.outside.drawing import record_draw
 from graphwright.capture.outside.overheard import overhear, overhear_class
 from graphwright.capture.outside.torch_generators import GeneratorProxy
+from graphwright.capture.outside.world import say_read
 from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
@@ -55,18 +56,25 @@ def _recorded(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
+    if recorder.typed is None:
+        return recorder.torch_function(function, args, kwargs)
     return recorder.record("call_function", function, run, args, kwargs, gives_data=run is _some_number)
 
 
 def _generator(
     recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> GeneratorProxy:
+) -> Any:
     """A call that gives a generator: `torch.Generator()`, and `torch.manual_seed(0)`, which gives torch's own."""
+    if recorder.typed is None:
+        if function is not torch._C.Generator:
+            return recorder.torch_function(function, args, kwargs)
+        say_read(recorder, frame, "torch.Generator()")  # what takes generators takes no proxies
+        return function(*args, **kwargs)
     given = tuple([recorder.argument(arg) for arg in args])
     named = {key: recorder.argument(arg) for key, arg in kwargs.items()}
     is_made = function is torch._C.Generator
     recorder.ambient.notice()
-    node = recorder.node("call_function", function, given, named, "generator" if is_made else "")
+    node = recorder.node("call_function", function, given, named, name=recorder.target_name() or "rng")
     device = kwargs.get("device", args[0] if args else "cpu") if is_made else "cpu"
     return GeneratorProxy.make(recorder, device, lambda: node)
 
@@ -87,7 +95,8 @@ class _Fork:
         self._kwargs = {key: recorder.argument(value) for key, value in kwargs.items()}
 
     def __enter__(self) -> None:
-        self._recorder.ambient.notice()
+        if self._recorder.typed is not None:
+            self._recorder.ambient.notice()
         arguments = (self._manager, *self._args)
         self._node = self._recorder.node("call_function", enter_context, arguments, self._kwargs, name="fork_rng")
 
@@ -118,6 +127,9 @@ def _as_it_is(
 def _drawn(
     recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    if recorder.typed is None:
+        say_read(recorder, frame, f"{getattr(function, '__qualname__', function.__name__)}()")
+        return function(*args, **kwargs)
     return record_draw(recorder, function, args, kwargs)
 
 

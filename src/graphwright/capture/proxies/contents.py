@@ -28,7 +28,8 @@ def changeable(value: Any) -> list[Any]:
     if kind in _PLAIN:
         return [value]
     if isinstance(value, nn.Module):
-        return [value.__dict__, value._buffers, value._parameters]
+        tables = vars(value)  # of which a module that is being made may have none yet
+        return [tables, tables.get("_buffers", {}), tables.get("_parameters", {})]
     if isinstance(value, dict | collections.deque):
         return [] if is_growing(value) else [value, *([value.__dict__] if hasattr(value, "__dict__") else [])]
     is_ours = kind.__module__.startswith("graphwright.capture.")  # the capture itself, and its stand-ins

@@ -16,6 +16,7 @@ import numpy
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
@@ -166,7 +167,7 @@ def kind_of(value: Any) -> type:
         return torch.Tensor
     if is_growing(value):
         return value.stands_for()  # type: ignore[no-any-return]
-    return value.__class__ if is_symbolic(value) or type(value) is ObjectProxy else type(value)
+    return value.__class__ if is_symbolic(value) or type(value) in (ObjectProxy, RunText) else type(value)
 
 
 def object_example(value: ObjectProxy) -> Any:

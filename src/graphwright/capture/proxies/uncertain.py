@@ -15,7 +15,17 @@ from graphwright.capture.state.running import refusal
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
 
-__all__ = ["ITERATORS", "SEVERAL", "asked_for_class", "fork_for", "found_by", "only_moves", "stores", "uncertain_in"]
+__all__ = [
+    "ITERATORS",
+    "SEVERAL",
+    "asked_for_class",
+    "fork_for",
+    "found_by",
+    "is_input",
+    "only_moves",
+    "stores",
+    "uncertain_in",
+]
 
 # What nobody sees into: an iterator may hold such a tensor.
 ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter([])), type(iter(())), type(reversed([])))
@@ -128,3 +138,8 @@ def fork_for(found: TensorProxy, what: str) -> BaseException:
     other, place = ("None", found.optional) if found.mixed_at is None else ("a bool", found.mixed_at)
     recorder = found.recorder
     return recorder.questions.restart(recorder.plan.change(place, "fork", f"{other} or a tensor {what}"))
+
+
+def is_input(value: Any) -> bool:
+    """Tell whether a value is a tensor among the inputs, where a call may have something else."""
+    return type(value) is TensorProxy and (value._node is None or value._node.op == "placeholder")

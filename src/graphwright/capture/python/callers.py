@@ -17,12 +17,21 @@ import torch
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
 from graphwright.capture.calls.identity import told_by
 from graphwright.capture.calls.whole_calls import inline
-from graphwright.capture.conversion.conversion import asks_identity, can_convert, is_converted
+from graphwright.capture.conversion.conversion import (
+    asked_for_none,
+    asks_class,
+    asks_identity,
+    asks_kind,
+    can_convert,
+    is_converted,
+)
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.torch_generators import METHODS
+from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
+from graphwright.capture.python.reached import asking_from, asking_in
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.source.caches import cache_around
 from graphwright.capture.source.mentions import stored_globals
@@ -70,15 +79,18 @@ class Callers:
         self._world = world
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
-        plain = [getattr(each, "__func__", each) for each in functions]
-        for each in {id(each): each for each in plain if type(each) is FunctionType}.values():
+        plain = {getattr(each, "__func__", each): getattr(each, "__self__", None) for each in functions}
+        for each, owner in plain.items():
+            if type(each) is not FunctionType:
+                continue
             self._globals.follow(each)
             if self._touches_generators(each.__code__):
                 self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
-            if asks_identity(each.__code__):
-                self._have_converted({each.__code__})
+            codes = asking_in(each, owner, _asks)
+            if codes:
+                self._have_converted(codes)
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""
@@ -89,12 +101,8 @@ class Callers:
             found = _outermost(frame)
             if found is not None:
                 self._met(found)
-            if frame.f_code not in self._looked_at:
-                self._looked_at.add(frame.f_code)
-                self._look_for_generators(frame)
-                self._look_for_identity(frame)
             self._globals.note(frame.f_code, frame.f_globals)
-            self._leave_caches(frame)
+            self._look_around(frame)
 
     def _look_for_generators(self, frame: FrameType) -> None:
         """See which generators of random numbers a function closes over; have one that makes or sets one converted."""
@@ -120,13 +128,9 @@ class Callers:
             return True
         return bool(self.generators or self._recorder.plan.generators)
 
-    def _look_for_identity(self, frame: FrameType) -> None:
-        """Have a function converted that asks whether two tensors are one, or calls a function that does."""
-        codes = {frame.f_code} if asks_identity(frame.f_code) else set()
-        for name in frame.f_code.co_names:
-            function = frame.f_globals.get(name)
-            if type(function) is FunctionType and asks_identity(function.__code__):
-                codes |= {frame.f_code, function.__code__}
+    def _look_for_askers(self, frame: FrameType) -> None:
+        """Have a function converted that asks whether two tensors are one, or of what class, or that calls such."""
+        codes = asking_from(frame, _asks)
         if codes:
             self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 
@@ -144,10 +148,21 @@ class Callers:
         if found is not None:
             self._met(found)
 
-    def _leave_caches(self, frame: FrameType | None) -> None:
-        """See that no `functools` cache is around an operation: it would keep what the capture computes."""
+    def _look_around(self, frame: FrameType | None) -> None:
+        """Look at each function around an operation once, and leave `functools` caches out of the way.
+
+        Such a cache would keep what the capture computes.
+        """
         while frame is not None and id(frame.f_code) not in _ENDS:
             code = frame.f_code
+            if code not in self._looked_at:
+                self._looked_at.add(code)
+                if user_frame(frame) is frame:
+                    self._look_for_generators(frame)
+                    self._look_for_askers(frame)
+                    given = asked_for_none(code)
+                    if asks_kind(code) or (given and any(map(is_input, map(frame.f_locals.get, given)))):
+                        self._recorder.ledger.kind_asked()
             if code not in self._uncached:
                 self._world.enter(code, frame.f_globals)
                 is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
@@ -216,6 +231,10 @@ class Callers:
 
 
 _ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))  # by id: code objects take long to hash
+
+
+def _asks(code: CodeType) -> bool:
+    return asks_identity(code) or asks_class(code)
 
 
 def _is_call(frame: FrameType) -> bool:

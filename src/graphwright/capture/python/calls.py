@@ -26,7 +26,15 @@ from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
 from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
-from graphwright.capture.python.class_questions import class_of_value, of_error, of_mixed, text_of_value
+from graphwright.capture.proxies.texts import ask_for_texts, refused_texts
+from graphwright.capture.python.class_questions import (
+    class_of_value,
+    of_error,
+    of_input,
+    of_mixed,
+    text_as,
+    text_of_value,
+)
 from graphwright.capture.python.iterables import (
     copied,
     every,
@@ -47,13 +55,16 @@ from graphwright.capture.python.number_calls import (
     length,
     looked_up,
     number,
+    number_method,
+    plain_numbers,
     shape_of_all,
+    tensor_of_range,
+    tensor_of_sizes,
     truth,
 )
 from graphwright.capture.python.substitutes import is_refused, substitute
 from graphwright.capture.source.caches import without_cache
 from graphwright.capture.state.running import running
-from graphwright.capture.state.symbols import is_symbolic
 
 __all__ = ["call"]
 
@@ -85,20 +96,21 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
         return recorder.choices.after(called(*args, **kwargs))
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:
+        ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
             if not isinstance(function, type) or not is_refused_number(error):
                 raise
-            return called(*map(_answered, args), **{name: _answered(value) for name, value in kwargs.items()})
+            return called(*plain_numbers(args), **plain_numbers(kwargs))
         owner = getattr(function, "__self__", None)
-        if isinstance(owner, torch.Tensor):
-            return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
-        return recorder.torch_function(function, args, kwargs)
-
-
-def _answered(value: Any) -> Any:
-    """A plain number in place of one that only a run knows: for a class that takes no other."""
-    return value if not is_symbolic(value) else value.node.recorder.questions.answer(value.node)
+        try:
+            if isinstance(owner, torch.Tensor):
+                return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
+            return recorder.torch_function(function, args, kwargs)
+        except TypeError as refused:
+            if not is_refused(refused, args, kwargs):
+                raise
+        return called(*plain_numbers(args), **plain_numbers(kwargs))
 
 
 Handler = Callable[..., Any]
@@ -127,8 +139,9 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
     id: (identity_asked,), bool: (truth,), len: (length,), divmod: (divided,),
-    str: (text_of_value, of_error), repr: (text_of_value, of_error),
-    isinstance: (of_mixed, of_error), type: (of_mixed, of_error, class_of_value), torch.is_tensor: (of_mixed,),
+    str: (text_of_value, of_error), repr: (text_of_value, of_error), format: (text_as,),
+    isinstance: (of_input, of_mixed, of_error), type: (of_input, of_mixed, of_error, class_of_value),
+    torch.is_tensor: (of_input, of_mixed), **dict.fromkeys((hasattr, getattr, callable), (of_input,)),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
     any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),
     sorted: (_OVER_TABLE, _ORDERED),
@@ -140,6 +153,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys(
         (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace, heapq.merge), (_HEAP,)
     ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
+    torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
     torch.broadcast_shapes: (shape_of_all,),
     **dict.fromkeys(MODES, (mode_asked,)),
@@ -151,4 +165,7 @@ _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
 _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
     collections.Counter: METHODS[collections.Counter], LoopList: {"sort": (_ORDERED,)},
 }  # fmt: skip
-_BY_TYPE: dict[type, Handlers] = {MethodDescriptorType: (unbound_method,), WrapperDescriptorType: (unbound_method,)}
+_BY_TYPE: dict[type, Handlers] = {
+    MethodDescriptorType: (unbound_method, number_method), WrapperDescriptorType: (unbound_method, number_method),
+    type(torch.Tensor): (tensor_of_sizes,),
+}  # fmt: skip

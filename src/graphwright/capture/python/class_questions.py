@@ -8,18 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.tables import are_of_loop
+from graphwright.capture.containers.tables import make_text
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.proxies.object_proxy import kind_of
-from graphwright.capture.proxies.texts import text_of
+from graphwright.capture.proxies.texts import formatted, text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["class_of_value", "of_error", "of_mixed", "text_of_value"]
+__all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "text_as", "text_of_value"]
+
+
+def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
+    if args:
+        value, typed = args[0], recorder.typed
+        if type(value) in _MAY_BE_INPUTS or is_symbolic(value) or (typed is not None and id(value) in typed.objects):
+            recorder.ledger.kind_asked()
+    return NotImplemented
+
+
+_MAY_BE_INPUTS = frozenset({TensorProxy, list, tuple, dict, str})
 
 
 def of_mixed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -43,10 +56,18 @@ def class_of_value(
     return kind_of(args[0]) if len(args) == 1 else NotImplemented
 
 
+def text_as(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`format(x, spec)`, where that is a text of the run."""
+    if kwargs or not make_text(recorder, args[:1]) or not all(type(spec) is str for spec in args[1:]):
+        return NotImplemented
+    spec = "".join(args[1:])
+    return NotImplemented if "{" in spec or "}" in spec else formatted(recorder, f"{{:{spec}}}", args[:1])
+
+
 def text_of_value(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`str(x)` and `repr(x)`, where that is a text of the run."""
-    if len(args) != 1 or not are_of_loop(recorder, args):
+    if len(args) != 1 or not make_text(recorder, args):
         return NotImplemented
     return text_of(recorder, args[0], function)

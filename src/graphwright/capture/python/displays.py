@@ -13,9 +13,10 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
-from graphwright.capture.containers.tables import are_of_loop, grow
+from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import formatted, is_of_run, percent
+from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.source.syntax import CHANGES
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic
@@ -44,7 +45,8 @@ SPREAD: Any = object()  # in place of the key of `**others`
 def item(values: Any, key: Hashable) -> Any:
     """`values[key]`."""
     _open(values, key)
-    return values[key]
+    found = chosen(values, key) if is_symbolic(key) else NotImplemented
+    return values[key] if found is NotImplemented else found
 
 
 def store(value: Any, values: Any, key: Hashable) -> None:
@@ -143,7 +145,7 @@ def percent_of(template: str, values: Any) -> Any:
     """`"..." % values`."""
     recorder = running()
     given = values if type(values) is tuple else (values,)
-    if recorder is not None and are_of_loop(recorder, given):
+    if recorder is not None and make_text(recorder, given):
         return percent(recorder, template, values)
     return template % values
 
@@ -151,7 +153,7 @@ def percent_of(template: str, values: Any) -> Any:
 def formatted_text(template: str, *values: Any) -> Any:
     """An f-string that is no message."""
     recorder = running()
-    if recorder is not None and are_of_loop(recorder, values):
+    if recorder is not None and make_text(recorder, values):
         return formatted(recorder, template, values)
     return template.format(*values)
 

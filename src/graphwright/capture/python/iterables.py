@@ -141,8 +141,10 @@ def _is_list_of_tensors(value: Any) -> bool:
 def mapped(
     call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`map(f, values)`: a comprehension."""
-    if len(args) != 2 or iterable_of(args[1]) is None:
+    """`map(f, values)`: a comprehension; of plain values, what `f` is for them comes through the runtime, too."""
+    if len(args) > 1 and callable(args[0]) and not any(iterable_of(values) is not None for values in args[1:]):
+        return map(functools.partial(call, args[0]), *args[1:])
+    if len(args) != 2:
         return NotImplemented
     return listed(args[1], "item", False, functools.partial(call, args[0]))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphwright.capture.calls.identity import is_member
+from graphwright.capture.calls.identity import is_equal, is_member
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
@@ -16,6 +16,7 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
 from graphwright.capture.proxies.growing import GrowingDict, is_growing
 from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.python.displays import look
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
@@ -30,12 +31,16 @@ def contains(item: Any, values: Any) -> Any:
         return values.has(item)
     if shown(values):
         return recorder_of(values).record("call_function", operator.contains, operator.contains, (values, item), {})
+    if type(values) is RunText:
+        return values.has(item)
     look(values, item)
     if type(values) is TensorProxy:
         return values.recorder.numbers.truth(torch.eq(values, item).any())
     if isinstance(item, Proxy) and type(values) in (dict, set, frozenset):  # whose hash is another one when it runs
         return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
-    if not isinstance(values, _SEARCHED) or not (recorder_of(item) is not None or holds_symbolic(values)):
+    is_of_run = recorder_of(item) is not None or holds_symbolic(values)
+    is_text = type(item) is RunText and isinstance(values, tuple | list)
+    if not isinstance(values, _SEARCHED) or not (is_of_run or is_text):
         return item in values
     result: Any = is_member(item, values) if isinstance(values, list | tuple) else NotImplemented
     if result is not NotImplemented:
@@ -57,6 +62,9 @@ def equal(left: Any, right: Any) -> Any:
         return False
     if not holds_symbolic(left) and not holds_symbolic(right):
         return left == right
+    same = is_equal(left, right)
+    if same is not NotImplemented:
+        return same
     first = equal(left[0], right[0])
     return first if len(left) == 1 else both(first, lambda: equal(left[1:], right[1:]))
 

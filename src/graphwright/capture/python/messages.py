@@ -68,7 +68,8 @@ def printed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ..
         return print_elsewhere(recorder, args, kwargs)
     message = recorder.questions.messages.message
     named = {name: message(value) for name, value in kwargs.items() if name != "file"}
-    return recorder.make("call_function", print, tuple(map(message, args)), "print", named)
+    recorder.make("call_function", print, tuple(map(message, args)), "print", named)
+    return None
 
 
 def asserted(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -92,8 +93,20 @@ def checked(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ..
         given[0] = torch.all(given[0])
 
     def fail() -> None:
-        message = given[1]() if len(given) > 1 and given[1] is not None else "Expected cond to be True, but got False."
+        message = given[1]() if len(given) > 1 and given[1] is not None else _UNSAID
         raise raising(kind(message))
 
     branch(given[0], lambda: None, fail)
     return None
+
+
+def _message_of_torch() -> str:
+    """What torch's checks say where the program gives no message."""
+    try:
+        torch._check(False)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+_UNSAID = _message_of_torch()

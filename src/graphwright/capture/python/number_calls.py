@@ -5,24 +5,39 @@ Each answers NotImplemented where Python itself is to make the call.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.flow.deciding import held, recorder_of
 from graphwright.capture.numbers.broadcasting import broadcast_shapes
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.python.messages import is_known
-from graphwright.capture.state.symbols import UNKNOWN
+from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["divided", "extreme", "length", "looked_up", "number", "shape_of_all", "truth"]
+__all__ = [
+    "chosen",
+    "divided",
+    "extreme",
+    "length",
+    "looked_up",
+    "number",
+    "number_method",
+    "plain_numbers",
+    "shape_of_all",
+    "tensor_of_range",
+    "tensor_of_sizes",
+    "truth",
+]
 
 
 def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -31,6 +46,46 @@ def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
         return NotImplemented
     args = tuple(map(held, args))
     return NotImplemented if is_known(args) else recorder.numbers.computed(function, args, kwargs)
+
+
+def number_method(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`int.__mul__(n, 2)`: the operator, if both are what it takes."""
+    kind = function.__objclass__
+    if kwargs or kind not in (int, float, bool) or is_known(args) or not all(isinstance(arg, kind) for arg in args):
+        return NotImplemented
+    method = getattr(args[0] if is_symbolic(args[0]) else kind, function.__name__)
+    return method(*args[1:]) if is_symbolic(args[0]) else getattr(operator, function.__name__, method)(*args)
+
+
+def plain_numbers(values: Any) -> Any:
+    """Arguments for a function that takes plain numbers only: those of the run are asked for."""
+    if is_symbolic(values):
+        return values.__class__(values)
+    if type(values) in (tuple, list):
+        return type(values)([plain_numbers(value) for value in values])
+    return {key: plain_numbers(value) for key, value in values.items()} if type(values) is dict else values
+
+
+def tensor_of_range(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.tensor(range(n))`."""
+    typed, numbers = recorder.typed, args[0] if len(args) == 1 else None
+    if typed is None or not isinstance(numbers, OpenRange) or numbers.example() is None:
+        return NotImplemented
+    return typed.record(
+        "call_function", function, lambda given, **options: function(given.example(), **options), args, kwargs
+    )
+
+
+def tensor_of_sizes(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.Tensor(2, n)`, `torch.Tensor(x.shape)`: a tensor of these sizes, whatever is in it."""
+    sizes = args[0] if len(args) == 1 and type(args[0]) is torch.Size else args
+    if function is not torch.Tensor or kwargs or not any(map(is_symbolic, sizes)):
+        return NotImplemented
+    return recorder.torch_function(torch.empty, (tuple(sizes),), {})
 
 
 def divided(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -85,3 +140,18 @@ def looked_up(recorder: Capture, function: BuiltinFunctionType, args: tuple[Any,
         return NotImplemented
     node = recorder.node("call_method", "get", (table, recorder.argument(key), default), {}, "get")
     return recorder.numbers.of_node(node, UNKNOWN, kinds.pop())
+
+
+def chosen(values: Any, index: Any) -> Any:
+    """`[1, 2, 4][i]`, `"abc"[i]`: an item of plain numbers of one kind, or of a text; NotImplemented of others."""
+    recorder = recorder_of(index)
+    symbol = symbol_of(index)
+    if recorder is None or recorder.typed is None or symbol is None or symbol.kind is not int:
+        return NotImplemented
+    kinds = {type(value) for value in values} if type(values) in (list, tuple) else {type(values)}
+    kind = next(iter(kinds), None)
+    if len(kinds) != 1 or kind not in (int, float, bool, str) or (kind is str) is not (type(values) is str):
+        return NotImplemented
+    hint = symbol._hint if symbol._hint is UNKNOWN else values[symbol._hint]
+    node = recorder.node("call_function", operator.getitem, (values, recorder.argument(index)), {}, "", "item")
+    return RunText(recorder, node, hint) if kind is str else recorder.numbers.of_node(node, hint, kind)

@@ -182,7 +182,7 @@ def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: A
 # ---- errors
 
 
-def is_refused(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_refused(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether C++ refused values of the run, where it takes plain numbers: the graph need not."""
     return is_refused_number(error) or (
         is_misfit(error) and any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))

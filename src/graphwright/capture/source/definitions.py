@@ -55,9 +55,9 @@ def definition_of(code: CodeType) -> Definition | None:
     found = [
         node
         for node in source.definitions.get((code.co_name, code.co_firstlineno), ())
-        if isinstance(node, ast.FunctionDef) or _spans(node, code)
+        if (isinstance(node, ast.FunctionDef) or _spans(node, code)) and compiles_to(node, code)
     ]
-    definition = found[0] if len(found) == 1 and compiles_to(found[0], code) else None
+    definition = found[0] if len(found) == 1 else None
     _known[code] = definition, source.lines
     return definition
 
@@ -205,7 +205,7 @@ def _is_same_constant(one: Any, other: Any) -> bool:
 # ---- functions whose asserts were rewritten when their module was imported, as pytest does
 
 _REWRITTEN = "@py"  # how the names begin that pytest's assertions are written with
-_LEFT_OUT = frozenset({"EXTENDED_ARG", "CACHE", "NOP", "RESUME", "NOT_TAKEN"})
+_LEFT_OUT = frozenset({"EXTENDED_ARG", "CACHE", "NOP", "RESUME", "NOT_TAKEN", "PUSH_EXC_INFO"})
 
 
 def _is_same_but_for_asserts(one: CodeType, other: CodeType, definition: Definition) -> bool:

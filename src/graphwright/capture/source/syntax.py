@@ -30,6 +30,7 @@ __all__ = [
     "placed",
     "plain_names",
     "targets_in",
+    "template_of",
     "texts_of",
     "walk_all",
     "walk_own",
@@ -151,9 +152,9 @@ def compares_identity(node: ast.AST) -> bool:
 
 
 def _is_no_tensor(value: ast.expr) -> bool:
-    """Tell whether an expression is a literal other than a bool, or the class of something."""
+    """Tell whether an expression is a literal other than a number or bool, or the class of something."""
     if isinstance(value, ast.Constant):
-        return type(value.value) is not bool
+        return type(value.value) not in (bool, int)
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "type"
 
 
@@ -175,6 +176,25 @@ def lambda_of(body: ast.expr) -> Any:
     marker = ast.arguments([], [], None, [ast.arg(PREFIX)], [ast.Constant(None)], None, [])
     made = ast.Lambda(marker, body)
     return placed(made, body)
+
+
+def template_of(text: ast.JoinedStr, escapes: bool = True) -> str:
+    """An f-string as what `str.format` takes; what a format spec shows comes after what is shown so.
+
+    >>> template_of(ast.parse("f'{a!r} of {b:>{n}} {{}}'", mode="eval").body)
+    '{!r} of {:>{}} {{}}'
+    """
+    template = ""
+    part: Any
+    for part in text.values:
+        if isinstance(part, ast.FormattedValue):
+            conversion = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
+            inner = part.format_spec
+            spec = f":{template_of(inner, False)}" if isinstance(inner, ast.JoinedStr) else ""
+            template += f"{{{conversion}{spec}}}"
+        else:
+            template += part.value.replace("{", "{{").replace("}", "}}") if escapes else part.value
+    return template
 
 
 def plain_names(target: ast.expr) -> list[str]:

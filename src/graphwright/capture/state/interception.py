@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["ExportFlags", "FilteredLogs", "StandIns", "Unreported", "standing_in", "uncompiled", "watching"]
+__all__ = ["Entry", "ExportFlags", "FilteredLogs", "StandIns", "Unreported", "standing_in", "uncompiled", "watching"]
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -89,27 +89,18 @@ def _export_users() -> tuple[ExportFlags, ...]:
 _MISSING = object()
 
 
-class _Standing:
-    """What stands under a name in place of another value, and the captures for which it does."""
-
-    __slots__ = ("before", "users", "value")
-
-    def __init__(self, before: Any, value: Any) -> None:
-        self.before, self.value = before, value
-        self.users: set[StandIns] = set()
-
-
-_standing: dict[tuple[int, str], _Standing] = {}  # by (id of the globals, name)
+Entry = tuple[dict[str, Any], str, Any, Any]  # the globals of a module, a name there, what it means, what it is to mean
+_standing: dict[int, set[StandIns]] = {}  # the captures for which a value stands somewhere, by its id
 
 
 class StandIns:
     """Puts values under names of modules from `enter` to `leave`, shared by the captures that do so at once.
 
-    Other threads that run meanwhile see them too: they must do there what the originals do. To leave twice, or without
-    having entered, does no harm.
+    Other threads that run meanwhile see them too: they must do there what the originals do. What stands there is no
+    longer the original, is left alone. To leave twice, or without having entered, does no harm.
 
     >>> import math
-    >>> three = StandIns([(vars(math), "pi", 3)])
+    >>> three = StandIns([(vars(math), "pi", math.pi, 3)])
     >>> three.enter()
     >>> math.pi
     3
@@ -118,48 +109,70 @@ class StandIns:
     False
     """
 
-    def __init__(self, entries: Iterable[tuple[dict[str, Any], str, Any]]) -> None:
-        self._entries = tuple(entries)
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = entries if isinstance(entries, list) else [*entries]
 
     def enter(self) -> None:
         """Put the values there."""
         with _lock:
-            for names, name, value in self._entries:
-                key = id(names), name
-                standing = _standing.get(key)
-                if standing is None:
-                    standing = _standing[key] = _Standing(names.get(name, _MISSING), value)
-                standing.users.add(self)
-                names[name] = standing.value
+            _standing.setdefault(id(self._entries), set()).add(self)
+            for names, name, original, value in self._entries:
+                if names.get(name, _MISSING) is original:
+                    names[name] = value
 
     def leave(self) -> None:
         """Put back what was there, as the last that leaves; what somebody defined anew meanwhile stays."""
         with _lock:
-            for names, name, _ in self._entries:
-                standing = _standing.get((id(names), name))
-                if standing is None:
-                    continue
-                standing.users.discard(self)
-                if standing.users:
-                    continue
-                if names.get(name) is standing.value:
-                    if standing.before is _MISSING:
-                        del names[name]
-                    else:
-                        names[name] = standing.before
-                _standing.pop((id(names), name), None)
-            self._entries = ()
+            users = _standing.get(id(self._entries), set())
+            users.discard(self)
+            if users:
+                return
+            for names, name, original, value in self._entries:
+                if names.get(name) is value:
+                    names[name] = original
+            _standing.pop(id(self._entries), None)
+
+
+_held: dict[tuple[int, str], list[Any]] = {}  # (globals, name) -> [how many captures, what was there, stand-in]
 
 
 @contextlib.contextmanager
 def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[None]:
-    """Put values under names of modules while the block lasts."""
-    held = StandIns(entries)
+    """Put values under names of modules while the block lasts, shared by the captures that do so at once.
+
+    Other threads that run meanwhile see the stand-ins too: these must do for them what the originals do.
+
+    >>> import math
+    >>> with standing_in([(vars(math), "pi", 3)]):
+    ...     math.pi
+    3
+    >>> math.pi == 3
+    False
+    """
+    held: list[tuple[dict[str, Any], str]] = []
     try:
-        held.enter()
+        with _lock:
+            for names, name, value in entries:
+                standing = _held.get((id(names), name))
+                if standing is not None:
+                    standing[0] += 1
+                else:
+                    _held[id(names), name] = [1, names.get(name, _MISSING), value]
+                    names[name] = value
+                held.append((names, name))
         yield
     finally:
-        held.leave()
+        with _lock:
+            for names, name in held:
+                standing = _held[id(names), name]
+                standing[0] -= 1
+                if standing[0] == 0:
+                    _, before, value = _held.pop((id(names), name))
+                    if names.get(name) is value:  # else somebody defined it anew meanwhile
+                        if before is _MISSING:
+                            del names[name]
+                        else:
+                            names[name] = before
 
 
 @contextlib.contextmanager

@@ -104,8 +104,8 @@ class Ledger:
             self.asked.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds
         self.buffers |= other.buffers
-        for path, facts in other.modules.items():
-            self.modules[path] = join_facts_of(self.module(path), facts)
+        for path, of_module in other.modules.items():
+            self.modules[path] = join_facts_of(self.module(path), of_module)
 
 
 def join_facts_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

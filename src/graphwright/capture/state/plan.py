@@ -98,6 +98,9 @@ class Plan:
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    in_place: set[tuple[str, str]] = dataclasses.field(
+        default_factory=set
+    )  # attributes that branches write: as they are
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
     overheard: dict[Any, Any] = dataclasses.field(default_factory=dict)  # stand-ins under names of the program's own
     cached: int = 0  # how many functions that run are behind a `functools` cache
@@ -117,6 +120,7 @@ class Plan:
     paths: int = 0
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
+    asked_texts: set[Any] = dataclasses.field(default_factory=set)  # where texts are made whose numbers are guarded
     items_grow: bool = False  # whether lists that are items of lists get longer
     further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
     told_apart: set[type] = dataclasses.field(default_factory=set)  # of inputs: which of them are one object matters

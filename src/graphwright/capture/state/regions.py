@@ -137,3 +137,5 @@ class Writing:
 
     def __exit__(self, *error: object) -> None:
         self._capture.region = self._before
+        if self._region.outer is self._before:  # it is written; its frame would keep alive what it has
+            self._region.frame = None

@@ -123,8 +123,8 @@ class Refusals(Protocol):
     def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
         """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
 
-    def cached_draw(self) -> BaseException:
-        """What to raise where a function behind a `functools` cache draws: a graph would do so in each call."""
+    def cached_draw(self, op: str, target: Any) -> None:
+        """Refuse a draw in a function behind a `functools` cache: it draws once, a graph would do so in each call."""
 
     def refuse_draw(self, site: CallSite, moved: Any = None) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""

@@ -194,7 +194,45 @@ class _Number:
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.node})"
+        return str(self) if self.node.recorder.is_running else f"{type(self).__name__}({self.node})"
+
+    @property
+    def real(self) -> Any:
+        """The number itself."""
+        return self._apply(operator.pos)
+
+    @property
+    def imag(self) -> Any:
+        """Zero, of the number's own kind."""
+        return 0.0 if self.node.is_float() else 0
+
+    def conjugate(self) -> Any:
+        """Answer with the number itself."""
+        return self._apply(operator.pos)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a number of Python's has: of the plain number, which is asked for."""
+        if name.startswith("_") or not hasattr(self.node.kind, name):
+            raise AttributeError(f"{self.node.kind.__name__!r} object has no attribute {name!r}")
+        return getattr(self.node.kind(self.node.int_()), name)
+
+    def __sym_float__(self) -> Any:
+        return self._apply(float)
+
+    def __sym_int__(self) -> Any:
+        return self._apply(int)
+
+    def __sym_not__(self) -> Any:
+        return self._apply(operator.not_)
+
+    def __sym_max__(self, other: Any) -> Any:
+        return self._apply(max, other)
+
+    def __sym_min__(self, other: Any) -> Any:
+        return self._apply(min, other)
+
+    def __sym_ite__(self, then: Any, other: Any) -> Any:
+        return self.node.recorder.questions.branch(self, lambda: then, lambda: other)
 
     def __hash__(self) -> int:
         # A cache or a dict would keep it beyond the capture.
@@ -258,9 +296,9 @@ class IntProxy(_Number, torch.SymInt):
 class FloatProxy(_Number, torch.SymFloat):
     """A float that the program computes."""
 
-    def is_integer(self) -> bool:
+    def is_integer(self) -> Any:
         """Answer as float does."""
-        return float(self).is_integer()
+        return (self % 1) == 0  # type: ignore[operator]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

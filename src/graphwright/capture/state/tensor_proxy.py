@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,19 @@ class TensorProxy(torch.Tensor):
         rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
         return iter([self[i] for i in range(rows)])
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return torch.Tensor
+
+    def __len__(self) -> int:  # torch's own is on the stack, and no function that asks
+        self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))
+        return operator.index(self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0)))
+
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return self._text(repr) if self.recorder.is_running else self._shown()
+
+    def _shown(self) -> str:
+        """What people see of it: its shape and dtype."""
         example = self.example
         return f"TensorProxy({'x'.join(map(str, example.shape)) or 'scalar'}, {example.dtype})"
 
@@ -116,7 +129,7 @@ class TensorProxy(torch.Tensor):
             self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))  # a message may show in converted code
             answer = functools.partial(self.recorder.examples.run, write, (self.example,), {})
             return str(self.recorder.questions.refusals.refuse_data(self, "as text", answer))
-        return repr(self)
+        return self._shown()
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

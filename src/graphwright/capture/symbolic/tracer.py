@@ -26,12 +26,16 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.calls.ambient import autocast_options, enters_autocast
 from graphwright.capture.flow.forks import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
+from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.random_state import watch_random_state
+from graphwright.capture.outside.world import watch_world
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
+from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
@@ -318,17 +322,24 @@ class Tracer(TracerBase):
         self._caller = user_frame(sys._getframe(1))
         self.is_tracing = True
         _thread.depth = getattr(_thread, "depth", 0) + 1
+        standing: StandIns | None = None
         try:
             run, args = self.create_args_for_root(function, is_module, concrete_args)
             if module is not None and module is root and (module._forward_hooks or module._forward_pre_hooks):
                 run, args = _with_hooks(run, args, self.traced_module)
             leaves = [*self._autowrap_functions, *_wrapped_in(root)]
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
+            watch_world()
+            watch_random_state()
+            standing = StandIns(stand_ins())
+            standing.enter()
             with wrapped, _AmbientMode(self):
                 result = run(*args) if recorder is None else recorder.run(run, args)
             returns = annotations_of(function).get("return")
             self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
         finally:
+            if standing is not None:
+                standing.leave()
             _thread.depth -= 1
             self.is_tracing = False
             self._caller = None

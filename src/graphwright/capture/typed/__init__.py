@@ -11,5 +11,6 @@ of its ways. Read trace.py first, then recorder.py.
     entries.py       what the caller wants captured: entry points, each with its example inputs
     dispatching.py   several captures of one entry point as one graph, which chooses by their guards
     checks.py        a capture that took one way, made again and on other inputs
+    escaping.py      errors that leave a capture: the program's own say where, all others become ours
     doctor.py        `doctor`: all that stands in the way of a capture, found in one go
 """

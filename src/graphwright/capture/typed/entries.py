@@ -29,6 +29,7 @@ __all__ = [
     "path_to",
     "placeholder_of",
     "share_constants",
+    "uncompiled_root",
 ]
 
 Example = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -42,6 +43,16 @@ class EntryPoint:
 
     name: str
     examples: list[tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def uncompiled_root(root: Any) -> Any:
+    """What `torch.compile` was given, where the program to be captured is what it has made of that."""
+    if isinstance(root, nn.Module):
+        return vars(root).get("_modules", {}).get("_orig_mod", root) if type(root).__module__ == _COMPILED else root
+    return getattr(root, "_torchdynamo_orig_callable", root)
+
+
+_COMPILED = "torch._dynamo.eval_frame"  # the module of the class that `torch.compile` wraps modules in
 
 
 def entry_points(
@@ -70,6 +81,11 @@ def entry_points(
         raise CaptureError(
             f"trace was given {' and '.join(named)}, which say the same thing in different ways",
             fix="pass one of them: methods={'forward': [(args, kwargs), ...], ...} can say it all",
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise CaptureError(
+            f"kwargs is a {type(kwargs).__name__}",
+            fix="pass all positional example inputs as one tuple, then a dict of the others: trace(model, (x, y), {})",
         )
     if examples is not None:
         return [EntryPoint("forward", _examples(list(examples), "examples"))]

@@ -375,7 +375,8 @@ class Inputs:
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
         kinds: dict[str, tuple[Any, ...]] = {}
         for name, (make, kind) in self._kinds.items():
-            if name not in facts and (asks_all or ledger.asked.get(name, set()) & {"class", "dtype"}):
+            is_asked = asks_all or ledger.asked.get(name, set()) & {"class", "dtype"}
+            if name not in facts and name not in ledger.taken and is_asked:
                 kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}

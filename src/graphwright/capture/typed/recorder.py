@@ -41,7 +41,7 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
-from graphwright.capture.outside.python_draws import copied_iterator
+from graphwright.capture.outside.python_draws import has_state, held_stand_in
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
@@ -77,7 +77,7 @@ from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import Refusal, capturing, run
+from graphwright.capture.state.running import Refusal, capturing, refusal, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -85,7 +85,7 @@ from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
-from graphwright.ops import draws_alone, unpack
+from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -152,6 +152,10 @@ class Recorder:
         """Note where in the program a tensor is."""
         self._tensors.note(tensor, path)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        fix = "copy it before it is captured, or use torch.func.functional_call"
+        raise refusal(CaptureError("the program copies a module that is being captured", at=self.where(), fix=fix))
+
     # ---- running
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -197,10 +201,8 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
-                    elif isinstance(value, torch.Generator):
-                        shell.__dict__[name] = GeneratorProxy.held(self, value, prefix + name)
-                    elif hasattr(type(value), "__next__"):
-                        shell.__dict__[name] = copied_iterator(value)
+                    elif has_state(value):
+                        shell.__dict__[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
@@ -296,6 +298,8 @@ class Recorder:
             return measure(self, owner, name, args[1:], kwargs)
         if name in KIND_METHODS or name in TRUTHS:
             return asked(self, name, function, "call_method", name, args, kwargs)
+        if name == "new" and len(args) == 2 and type(args[1]) is torch.Size:
+            args = (owner, *args[1])  # a tuple of numbers would be its data
         if name in NUMBER_METHODS:
             owner = self.value(owner)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
@@ -331,10 +335,8 @@ class Recorder:
         numbers which the operation gives are other ones in each run, `hidden` tells how many operations it hides.
         """
         self.ambient.notice()
-        if self.plan.cached and draws_alone(
-            target if op == "call_function" else getattr(torch.Tensor, str(target), None)
-        ):
-            raise self.questions.refusals.cached_draw()
+        if self.plan.cached:
+            self.questions.refusals.cached_draw(op, target)
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         written = written_argument(op, target, args, kwargs)
         if written is not None or is_setitem(target):
@@ -398,6 +400,9 @@ class Recorder:
         try:
             return self.examples.repeat(run, *given, is_opaque)
         except Exception as error:
+            frame = user_frame(sys._getframe(1)) if self.is_running else None
+            if frame is not None:
+                self.callers.look(frame)  # it may fail because of a call around it that was not seen
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
     def node(
@@ -449,6 +454,7 @@ class Recorder:
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
         if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
+            self._expect_count(node, len(value))
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy as copying
 import dataclasses
 import inspect
 import time
@@ -45,10 +46,12 @@ from graphwright.capture.typed.entries import (
     check_names,
     entry_points,
     share_constants,
+    uncompiled_root,
 )
 from graphwright.capture.typed.entries import (
     Examples as ExampleInputs,
 )
+from graphwright.capture.typed.escaping import as_left, refuse_lazy
 from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
@@ -134,6 +137,8 @@ def trace(
     >>> gm.graphs.names
     ['forward_1', 'forward_2']
     """
+    root = uncompiled_root(root)
+    refuse_lazy(root)
     points = entry_points(root, args, kwargs, examples, methods)
     options = _Options(
         control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), progress or _say_nothing
@@ -201,6 +206,19 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
 
 
 def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
+    """Capture a program for one example. What it raises is ours, or what the program itself raises."""
+    try:
+        return _captured(program, options, is_one_of_several)
+    except (CaptureError, Warning):
+        raise
+    except Exception as error:
+        raised = as_left(error, program.copied, (program.args, program.kwargs))
+        if isinstance(raised, CaptureError):
+            raise raised from error
+    raise raised
+
+
+def _captured(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
     """Capture a program for one example, in the first way that works."""
     say = options.progress
     failure: BaseException | None = None
@@ -293,11 +311,16 @@ class Program:
         self.held: HeldObjects | None = None  # likewise
         self.world = World()
         self.draws: PythonDraws | None = None  # likewise
-        self.standing: StandIns | None = None  # likewise
+        self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
         self.function = subject.function(subject.root_module, method)
         self.place = definition_line(self.function)
         self.log = Log()
+
+    def copied(self) -> Callable[..., Any]:
+        """A copy of the program, to be run on what it is captured for."""
+        root = self.subject.root_module
+        return self.function if root is None else self.subject.function(copying.deepcopy(root), self.method)
 
     def capture(self, plan: Plan, attempt: _Attempt) -> Graph:
         """Run the program until the plan needs no more change, along every path that it forks into."""
@@ -362,8 +385,8 @@ class Program:
 
     def _put_back(self) -> None:
         """Leave variables, objects of modules, and generators of random numbers as they were before the pass."""
-        if self.standing is not None:
-            self.standing.leave()
+        for standing in self.standing:
+            standing.leave()
         if self.recorder is not None and self.recorder.keeping is not None:
             self.recorder.keeping.put_back()
         self.world.put_back()
@@ -392,8 +415,9 @@ class Program:
         recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
-        self.standing = StandIns((*stand_ins(), *overheard.values()))
-        self.standing.enter()
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values())
+        for standing in self.standing:
+            standing.enter()
         with (
             self._watch(recorder),
             draws.located() if plan.locates_draws else contextlib.nullcontext(),

@@ -42,6 +42,8 @@ def call_module(
         return _whole(c, ref, args, kwargs, node, named, annotated_method_result(type(module), "forward") or ANY)
     if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
         value = args[0]
+        c.take_code(module, ref.path)
+        c.take_items(module)
         children = list(module._modules)
         for i, name in enumerate(children):
             inside = wrap(c, module._modules[name], node, name)
@@ -59,6 +61,7 @@ def _enter(
     c: Context, ref: ModuleRef, forward: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST
 ) -> Value:
     module = ref.module
+    c.take_code(module, ref.path)
     outer = c.frame.scope
     scope = Scope(ref.path, type(module), c.calls_of[ref.path], (*outer.stack, (ref.path, type(module))))
     c.calls_of[ref.path] += 1
@@ -171,6 +174,8 @@ def module_items(c: Context, value: Value) -> list[Value] | None:
     if not isinstance(value, ModuleRef):
         return None
     module, at = value.module, c.frame.statement
+    if isinstance(module, nn.ModuleList | nn.Sequential | nn.ModuleDict):
+        c.take_items(module)
     if isinstance(module, nn.ModuleList | nn.Sequential):
         return [wrap(c, inside, at, name) for name, inside in module._modules.items()]
     if isinstance(module, nn.ModuleDict):
@@ -188,6 +193,8 @@ def container_items(c: Context, owner: Value, method: Any, node: ast.AST) -> Val
     if not isinstance(owner, ModuleRef) or getattr(type(owner.module), name, None) is not method:
         return None
     module = owner.module
+    if name in ("keys", "values", "items", "children", "named_children") and not isinstance(module, nn.ParameterDict):
+        c.take_items(module)
     if isinstance(module, nn.ModuleDict | nn.ParameterDict) and name in ("keys", "values", "items"):
         keys = list(module.keys())
         values = [child(c, owner, key, node) for key in keys] if name != "keys" else []

@@ -183,6 +183,7 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
             return c.problem(f"whether {name.value!r} is set yet, only a run knows", node, "set it in __init__")
         if not has:
             c.attributes.fold(owner.module, name.value)
+            c.premise(owner.path).setdefault("absent", []).append(name.value)
         return constant(has, True)
     if isinstance(owner, Reference | Instance | Const):
         return constant(hasattr(owner.value, name.value), True)

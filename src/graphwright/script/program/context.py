@@ -18,7 +18,7 @@ from torch import nn
 from graphwright.errors import Problem
 from graphwright.ir import Node
 from graphwright.ops import raise_error
-from graphwright.runtime import expect, expect_kinds, expect_state
+from graphwright.runtime import HOOKS, class_name, expect, expect_kinds, expect_state, names_of_hooks, spelled
 from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure, Code, Frame
@@ -113,6 +113,7 @@ class Context:
         self.is_leaf = is_leaf
         self.paths = {} if root is None else {id(module): path for path, module in root.named_modules()}
         self.attributes = attributes
+        self.premises: dict[str, dict[str, Any]] = {}  # what is taken for granted of modules, by path
         self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
         self.problems: list[Problem] = []
         self.body = Body()
@@ -134,15 +135,39 @@ class Context:
 
     def changes_outside(self, value: Value, at: ast.AST) -> Bad:
         """Note that the program changes a container that it has not made."""
-        kind = type(getattr(value, "value", None)).__name__
-        what = f"this changes a {kind} from outside of the program"
+        held = value.value if isinstance(value, Const) else None
+        kind = "default value" if held is None else f"{type(held).__name__} from outside of the program"
+        what = f"this changes a {kind}, which lives on after a call"
         return self.problem(what, at, "keep it in a module: self.log = []")
+
+    def premise(self, path: str) -> dict[str, Any]:
+        """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""
+        return self.premises.setdefault(path, {})
+
+    def take_items(self, module: nn.Module, table: str = "_modules") -> None:
+        """Take for granted what a container of modules or parameters holds."""
+        path = self.paths.get(id(module))
+        if path is not None:
+            self.premise(path).setdefault("holds", {})[table] = list(module.__dict__[table])
+
+    def take_code(self, module: nn.Module, path: str) -> None:
+        """Take for granted the class and the hooks of an inner module whose code is compiled."""
+        if path:
+            facts = self.premise(path)
+            facts["class"] = class_name(module)
+            facts["hooks"] = {table: names_of_hooks(module, table) for table in HOOKS if module.__dict__[table]}
 
     def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
         """Take a plain attribute of a module, which the program does not write, for a constant: that is checked."""
         self.attributes.fold(owner.module, name)
         path = self.path_of(owner, name)
-        if not self.attributes.has_opaque:
+        if not self.attributes.has_opaque and name in owner.module.__dict__:
+            self.premise(owner.path).setdefault("values", {})[name] = spelled(value)
+        elif not self.attributes.has_opaque and any(
+            name in table for table in (owner.module._parameters, owner.module._buffers)
+        ):
+            self.premise(owner.path).setdefault("is_none", {})[name] = True
+        elif not self.attributes.has_opaque:
             self.constant_attributes[path] = value
         elif value == value:
             now = self.make("get_attr", path, (), ANY, at, name=name)

@@ -161,7 +161,10 @@ BAD = Bad()
 
 
 def is_outside(value: Value) -> bool:
-    """Tell whether a value is a list, dict or set that the program has not made itself: a global, a default."""
+    """Tell whether a value is a list, dict or set that lives on after a call: a global, or the default of an input."""
+    if isinstance(value, Runtime):
+        node = value.node
+        return node.op == "placeholder" and bool(node.args) and isinstance(node.args[0], _CHANGEABLE)
     return isinstance(value, Const) and value.fixed and isinstance(value.value, _CHANGEABLE)
 
 

@@ -1,0 +1,75 @@
+"""Which questions for classes a function holds: those that Python answers with the class of a stand-in, and others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["Asked", "asked_in"]
+
+
+class Asked(NamedTuple):
+    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`."""
+
+    class_of: bool
+    kind: bool
+    given: frozenset[str]
+
+
+_IS = (ast.Is, ast.IsNot)
+_KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor"})
+
+
+def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
+    """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
+    if definition is None:
+        return Asked(False, False, frozenset())
+    arguments = definition.args
+    first = next((arg.arg for arg in (*arguments.posonlyargs, *arguments.args)), "")
+    owner = first if first in ("self", "cls") else ""
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    given = frozenset(arg.arg for arg in every) & set(_asked_for_none(definition))
+    return Asked(any(_uses_type(definition, owner)), any(_kinds_asked(definition, owner)), given)
+
+
+def _asked_for_none(definition: ast.AST) -> Iterator[str]:
+    """The variables of which it is asked whether they are None."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and isinstance(node.ops[0], _IS):
+            side = node.comparators[0]
+            if isinstance(side, ast.Constant) and side.value is None:
+                yield node.left.id
+
+
+def _uses_type(definition: ast.AST, owner: str) -> Iterator[bool]:
+    """Each use of `type` but to make an object, as in `type(self)(...)`, and as a class of classes."""
+    harmless: set[int] = set()
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name, of_owner = node.func.id, bool(node.args) and _root(node.args[0]) == owner != ""
+            is_of_classes = name in ("isinstance", "issubclass")
+            parts = node.args[1:] if is_of_classes else [node.func] if name == "type" and of_owner else []
+            harmless.update(id(part) for each in parts for part in ast.walk(each))
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Name) and node.id == "type" and id(node) not in harmless:
+            yield True
+
+
+def _kinds_asked(definition: ast.AST, owner: str) -> Iterator[bool]:
+    """Each question of what kind a value is, other than what `self` holds."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.MatchClass) or (isinstance(node, ast.Attribute) and node.attr == "__class__"):
+            yield not isinstance(node, ast.Attribute) or _root(node.value) != owner or not owner
+        elif isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            is_question = name in _KINDS and (name != "getattr" or len(node.args) == 3)
+            if is_question and (not owner or _root(node.args[0]) != owner):
+                yield True
+
+
+def _root(value: ast.expr) -> str:
+    """The variable that an attribute, or an item, is read from in the end."""
+    while isinstance(value, ast.Attribute | ast.Subscript):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""

@@ -1,0 +1,92 @@
+"""Functions that a function may call, as its code and what it can see tell: which of them ask what Python answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from graphwright.capture.source.origins import is_internal
+
+__all__ = ["asking_from", "asking_in"]
+
+_DEEPEST = 4  # calls on the way to the function that asks
+_MOST_OWNERS = 8  # objects whose methods are looked at, in one function
+
+
+def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], bool]) -> set[CodeType]:
+    """The functions on the ways from a function to those that ask: itself among them, and none without such.
+
+    `owner` is what it is a method of.
+    """
+    return _ways(function.__code__, _names_of(function), owner, asks, _DEEPEST, set())
+
+
+def asking_from(frame: FrameType, asks: Callable[[CodeType], bool]) -> set[CodeType]:
+    """The same for a function that is running."""
+    code = frame.f_code
+    first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
+    return _ways(code, {**frame.f_globals, **free} if free else frame.f_globals, first, asks, _DEEPEST, set())
+
+
+def _ways(
+    code: CodeType, names: dict[str, Any], first: Any, asks: Callable[[CodeType], bool], depth: int, seen: set[CodeType]
+) -> set[CodeType]:
+    seen.add(code)
+    found = {code} if asks(code) else set()
+    if depth == 0:
+        return found
+    for owner, function in _called(code, names, first):
+        inner = function.__code__
+        if inner in seen or is_internal(inner.co_filename):
+            continue
+        further = _ways(inner, _names_of(function), owner, asks, depth - 1, seen)
+        if further:
+            found |= {code} | further
+    return found
+
+
+def _called(code: CodeType, names: dict[str, Any], first: Any) -> Iterator[tuple[Any, FunctionType]]:
+    """The functions that code may call by the names in it, each with what it is a method of."""
+    mentioned = [*code.co_names, *code.co_freevars]
+    owners = [first] if first is not None else []
+    for name in mentioned:
+        value = names.get(name)
+        inner = getattr(value, "__wrapped__", value) if isinstance(value, FunctionType) else value
+        if type(inner) is FunctionType:
+            yield None, inner
+        elif type(inner) is MethodType and type(inner.__func__) is FunctionType:
+            yield inner.__self__, inner.__func__
+        elif value is not None and not isinstance(value, str | int | float | tuple | list | dict):
+            owners.append(value)
+    for owner in owners[:_MOST_OWNERS]:
+        for name in mentioned:
+            method = _method(owner, name)
+            if method is not None:
+                yield None if isinstance(owner, ModuleType) else owner, method
+
+
+def _names_of(function: FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    free = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    return {**function.__globals__, **free} if free else function.__globals__
+
+
+def _method(owner: Any, name: str) -> FunctionType | None:
+    """A function of a module, or of the class of something, looked up without running anything of the user's."""
+    if isinstance(owner, ModuleType):
+        found = vars(owner).get(name)
+    else:
+        kind = owner if isinstance(owner, type) else type(owner)
+        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
+    found = getattr(found, "__func__", found) if isinstance(found, staticmethod | classmethod) else found
+    return found if type(found) is FunctionType else None
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - whether it holds anything
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,159 @@
+"""Errors: what leaves a capture is ours, or what the program itself raises; each names the user's line and a fix."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphwright import CaptureError, GuardError, trace
+
+ROW = torch.ones(1, 2)
+
+
+class CopiesItself(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        return copy.deepcopy(self.net)(x)
+
+
+# Eager runs these: what cannot be captured is said by us, with the line.
+REFUSED: list[Any] = [
+    pytest.param(CopiesItself(), "copies a module", id="a copy of a module"),
+    pytest.param(lambda x: json.dumps({"n": x.shape[0]}), "JSON", id="C takes no number of ours"),
+    pytest.param(lambda x: f"{x}", "as text", id="the text of a tensor"),
+]
+
+
+@pytest.mark.parametrize(("program", "message"), REFUSED)
+def test_what_cannot_be_captured_is_refused_with_the_line(program: Callable[..., Any], message: str) -> None:
+    program(ROW)
+    with pytest.raises(CaptureError, match=message) as raised:
+        trace(program, (ROW,))
+    assert "test_errors.py" in str(raised.value.at)
+    assert raised.value.fix
+
+
+class TooWide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x)
+
+
+OWN: list[Any] = [
+    pytest.param(TooWide(), id="a shape that does not fit"),
+    pytest.param(lambda x: x @ torch.ones(7, 7), id="an operation"),
+    pytest.param(lambda x: x.nonsense, id="an attribute"),
+    pytest.param(lambda x: {}[x.shape[0]], id="a lookup"),
+    pytest.param(lambda x: x.shape[0].nonsense, id="an attribute of a size"),
+]
+
+
+@pytest.mark.parametrize("program", OWN)
+def test_what_eager_raises_is_raised_as_it_is_with_the_line(program: Callable[..., Any]) -> None:
+    with pytest.raises(Exception) as eager:
+        program(ROW)
+    with pytest.raises(type(eager.value)) as captured:
+        trace(program, (ROW,))
+    assert str(captured.value) == str(eager.value)
+    assert not hasattr(captured.value, "add_note") or "test_errors.py" in captured.value.__notes__[0]
+
+
+def test_random_numbers_stay_as_they_were_where_a_program_fails() -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.rand(2) @ torch.ones(7, 7)
+
+    before = torch.get_rng_state()
+    with pytest.raises(RuntimeError):
+        trace(program, (ROW,))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+CALLS: list[Any] = [
+    pytest.param(lambda: trace(nn.Linear(2, 2), ROW, ROW), "trace\\(model, \\(x, y\\), {}\\)", id="no tuple"),
+    pytest.param(lambda: trace(nn.LazyLinear(2), (ROW,)), "call the model on the example once", id="lazy"),
+    pytest.param(lambda: trace(nn.Sequential(nn.LazyLinear(2)), (ROW,)), "0 is a LazyLinear", id="lazy inside"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS)
+def test_trace_says_what_it_wants(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        call()
+
+
+@pytest.mark.slow
+def test_a_compiled_module_is_captured_as_what_it_was_made_of() -> None:
+    layer = nn.Linear(2, 2)
+    gm = trace(torch.compile(layer), (ROW,))
+    assert isinstance(gm, nn.Linear)
+    assert torch.equal(gm(ROW), layer(ROW))
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Adds:
+    """An object that can be called, of which nobody knows what it holds."""
+
+    def __init__(self) -> None:
+        self.hidden = lambda value: value
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+OBJECTS: list[Any] = [
+    pytest.param(functools.partial(torch.add, 1), functools.partial(torch.add, 2), "partial", id="partials"),
+    pytest.param(Adds(), Adds(), "Adds", id="objects"),
+    pytest.param(Color.RED, Color.BLUE, "Color.BLUE", id="members"),
+    pytest.param(lambda x: x, lambda x: x + 1, "function", id="functions"),
+]
+
+
+@pytest.mark.parametrize(("given", "other", "name"), OBJECTS)
+def test_a_guard_tells_what_differs(given: Any, other: Any, name: str) -> None:
+    def program(x: Tensor, what: Any) -> Any:
+        return what(x) if callable(what) else x + what.value
+
+    gm = trace(program, (ROW, given))
+    with pytest.raises(GuardError, match=f"now it is .*{name}") as raised:
+        gm(ROW, other)
+    was, now = raised.value.message.split(" when the program was captured; now it is ")
+    assert not was.endswith(f" {now}")
+
+
+RUN: list[Any] = [
+    pytest.param(lambda x: torch.vmap(lambda row: row + torch.rand(2), randomness="different")(x), id="vmap"),
+    pytest.param(lambda x: nn.Linear(x.shape[-1], 2)(x).shape if x.sum() > 0 else x.shape, id="a module on a side"),
+    pytest.param(lambda x: torch.sym_max(x.shape[0], 3) + torch.sym_min(x.shape[0], 1), id="sym_max"),
+    pytest.param(lambda x: torch.sym_not(x.shape[0] > 3), id="sym_not"),
+    pytest.param(lambda x: torch.sym_float(x.shape[0]), id="sym_float"),
+    pytest.param(lambda x: torch.sym_ite(x.shape[0] > 3, 1, 2), id="sym_ite"),
+]
+
+
+@pytest.mark.parametrize("program", RUN)
+def test_these_are_captured(program: Callable[..., Any]) -> None:
+    gm = trace(program, (ROW,))
+    for x in ROW, torch.ones(5, 2):
+        torch.manual_seed(0)
+        expected = program(x)
+        torch.manual_seed(0)
+        given = gm(x)
+        assert torch.equal(given, expected) if isinstance(expected, Tensor) else given == expected
