@@ -5,6 +5,8 @@ Read opaque.py first, then answers.py.
     opaque.py              what is one node and not looked into: leaf modules and functions, what cannot be traced
     whole_calls.py         what becomes one node as it is: autograd functions, compiled code, packing
     answers.py             what is asked of a tensor: its sizes, what kind it is, its data
+    facts.py               facts of tensors: symbolic where they may be, else guarded where they are asked for
+    dtypes.py              dtypes that a program reads of a tensor and hands on
     arguments.py           values without a literal, made again by calls
     ambient.py             grad mode, autocast and inference mode, recorded where they change
     gradients.py           what is asked of a tensor's gradient: read at the call, so that it becomes a branch

@@ -16,5 +16,6 @@ recording.py first.
     constructors.py   what to call for a container that has no literal
     contents.py       what a value holds that may change: items, attributes
     noting.py         which values are the outputs of which modules
+    tensor_names.py   what each attribute and method of a tensor is to a capture: one closed table
     spellings.py      which call of the user's program a torch function stands for
 """

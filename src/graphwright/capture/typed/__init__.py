@@ -6,6 +6,7 @@ of its ways. Read trace.py first, then recorder.py.
     trace.py         `trace`: a model and example inputs in, a captured module of the same class out
     recorder.py      what is done with each operation of a program that runs on examples
     inputs.py        the user's values in, placeholders and proxies out, and back; guards of the inputs
+    settling.py      what was read of values on the way, followed to the inputs that it follows from
     subjects.py      what tells questions about values with examples apart
     held_tensors.py  tensors, arrays and devices that a program has, and the nodes that read them
     entries.py       what the caller wants captured: entry points, each with its example inputs
