@@ -5,6 +5,7 @@ of its ways. Read trace.py first, then recorder.py.
 
     trace.py         `trace`: a model and example inputs in, a captured module of the same class out
     recorder.py      what is done with each operation of a program that runs on examples
+    recording_mode.py  the mode under which a program runs: it sees every call of torch
     inputs.py        the user's values in, placeholders and proxies out, and back; guards of the inputs
     settling.py      what was read of values on the way, followed to the inputs that it follows from
     subjects.py      what tells questions about values with examples apart

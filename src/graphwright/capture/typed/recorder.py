@@ -16,7 +16,6 @@ from typing import Any
 import numpy
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
@@ -82,6 +81,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
+from graphwright.capture.typed.recording_mode import RecordingMode
 from graphwright.capture.typed.subjects import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
@@ -162,7 +162,7 @@ class Recorder:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
-            with capturing(self), standing_in(stand_ins(function)), _RecordingMode(self):
+            with capturing(self), standing_in(stand_ins(function)), RecordingMode(self):
                 result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
@@ -641,26 +641,6 @@ class Recorder:
         """The user's line that is running."""
         site = self.site()
         return None if site is None else site.line()
-
-
-class _RecordingMode(TorchFunctionMode):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        self._recorder.ambient.asked_for_class(sys._getframe(1))
-        return _RecordingMode
-
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        return self._recorder.torch_function(function, args, kwargs or {})
 
 
 _KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, type)

@@ -1,0 +1,36 @@
+"""The mode under which a program runs while it is captured: it sees every call of torch in the capturing thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from torch.overrides import TorchFunctionMode
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["RecordingMode"]
+
+
+class RecordingMode(TorchFunctionMode):
+    """Hands each call of torch in this thread to a recorder."""
+
+    def __init__(self, recorder: TypedCapture) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        self._recorder.ambient.asked_for_class(sys._getframe(1))
+        return RecordingMode
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return self._recorder.torch_function(function, args, kwargs or {})
