@@ -58,7 +58,7 @@ def settled(model: nn.Module) -> nn.Module:
 def body(gm: Any) -> list[str]:
     """The statements of the generated code, without what frees values."""
     lines = [line.split(";")[0].strip() for line in gm.code.strip().splitlines()]
-    return [line for line in lines[1:] if line and not line.startswith(("#", "del "))]
+    return [line for line in lines[1:] if line and not line.startswith(("#", "del ", "expect_modules("))]
 
 
 def noted(gm: Any, *inputs: Tensor) -> Any:

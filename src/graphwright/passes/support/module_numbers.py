@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.ir import map_arg
+from graphwright.ir import Node, map_arg
 from graphwright.ops import is_region, written_attributes
 from graphwright.runtime import facts_of_modules, graphs_of, has_attribute, keep_modules, read_attribute
 
@@ -29,9 +29,7 @@ def take_numbers(gm: nn.Module) -> int:
             value = read_attribute(gm, path)
             if type(value) not in (int, float) or any(is_region(user) for user in node.users):
                 continue
-            for user in list(node.users):
-                user.args = map_arg(user.args, lambda used, node=node, value=value: value if used is node else used)
-                user.kwargs = map_arg(user.kwargs, lambda used, node=node, value=value: value if used is node else used)
+            _put(node, value)
             node.graph.erase_node(node)
             owner, _, name = path.rpartition(".")
             of_owner = facts.setdefault(owner, {})
@@ -39,3 +37,13 @@ def take_numbers(gm: nn.Module) -> int:
             taken += 1
         keep_modules(graph, facts)
     return taken
+
+
+def _put(node: Node, value: Any) -> None:
+    """Put a number in the place of a node that reads it."""
+
+    def put(used: Node) -> Any:
+        return value if used is node else used
+
+    for user in list(node.users):
+        user.args, user.kwargs = map_arg(user.args, put), map_arg(user.kwargs, put)
