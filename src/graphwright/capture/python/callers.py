@@ -37,7 +37,7 @@ from graphwright.capture.source.caches import cache_around
 from graphwright.capture.source.mentions import stored_globals
 from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import BOUNDARIES, refusal
+from graphwright.capture.state.running import BOUNDARIES, RUN, refusal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 
@@ -101,8 +101,9 @@ class Callers:
             found = _outermost(frame)
             if found is not None:
                 self._met(found)
-            self._globals.note(frame.f_code, frame.f_globals)
-            self._look_around(frame)
+            if _is_of_program(frame, sys._getframe(1)):
+                self._globals.note(frame.f_code, frame.f_globals)
+                self._look_around(frame)
 
     def _look_for_generators(self, frame: FrameType) -> None:
         """See which generators of random numbers a function closes over; have one that makes or sets one converted."""
@@ -235,6 +236,15 @@ _ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))  # by id: code object
 
 def _asks(code: CodeType) -> bool:
     return asks_identity(code) or asks_class(code)
+
+
+def _is_of_program(frame: FrameType, inner: FrameType | None) -> bool:
+    """Tell whether a frame is of the program, rather than of who captures it, where torch's code alone is between."""
+    while inner is not None and inner is not frame:
+        if inner.f_code is RUN:
+            return False
+        inner = inner.f_back
+    return True
 
 
 def _is_call(frame: FrameType) -> bool:

@@ -8,10 +8,13 @@ here: a fact that was read is in the ledger, and one that is not in the ledger w
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Hashable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.source.mentions import is_installed
+from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.tracer_warnings import warn_tracer
 
 if TYPE_CHECKING:
@@ -90,9 +93,12 @@ class Ledger:
     def say(self, what: str, at: str, frame: FrameType | None = None) -> None:
         """Say that a value of the outside is the capture's for ever: a TracerWarning, and a line of the report.
 
-        `frame` is that of the program, where it is not the nearest one.
+        `frame` is that of the program, where it is not the nearest one. What an installed package reads - a switch in
+        the environment - stands in the report alone: a warning is for who can change the line.
         """
-        warn_tracer(f"at {at}: {what}" if at else what, self._log, frame)
+        reader = user_frame(sys._getframe(1)) if frame is None else frame
+        if reader is None or not is_installed(reader.f_code.co_filename):
+            warn_tracer(f"at {at}: {what}" if at else what, self._log, frame)
         if self._log is not None:
             self._log.note_said(what, at)
 
