@@ -166,8 +166,12 @@ def names_of_hooks(module: nn.Module, table: str) -> list[str]:
 
 
 def class_name(module: Any) -> str:
-    """The name of the class of a module or object, and of the module where it is defined."""
-    return f"{type(module).__module__}.{type(module).__qualname__}"
+    """The name of the class of a module or object, and of the module where it is defined.
+
+    Of a captured module it is that of the class which all of its kind have.
+    """
+    kind = next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class"))
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 # ---- what is unlike

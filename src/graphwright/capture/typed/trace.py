@@ -212,7 +212,10 @@ def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Gr
     except (CaptureError, Warning):
         raise
     except Exception as error:
-        raised = as_left(error, program.copied, (program.args, program.kwargs))
+        try:
+            raised = as_left(error, program.copied, (program.args, program.kwargs))
+        finally:
+            program.put_back()
         if isinstance(raised, CaptureError):
             raise raised from error
     raise raised
@@ -374,16 +377,16 @@ class Program:
 
     def _run(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         if not attempt.export:
-            return undoing(lambda: self._pass(plan, attempt, answers), self._put_back)
+            return undoing(lambda: self._pass(plan, attempt, answers), self.put_back)
         flags = ExportFlags()
 
         def run() -> _Run:
             flags.enter()
             return self._pass(plan, attempt, answers)
 
-        return undoing(run, flags.leave, self._put_back)
+        return undoing(run, flags.leave, self.put_back)
 
-    def _put_back(self) -> None:
+    def put_back(self) -> None:
         """Leave variables, objects of modules, and generators of random numbers, as they were before the pass."""
         for standing in self.standing:
             standing.leave()
