@@ -48,6 +48,7 @@ __all__ = [
     "convert",
     "converted_source",
     "is_converted",
+    "is_standard",
     "original_code",
 ]
 
@@ -159,7 +160,12 @@ def asks_class(code: CodeType) -> bool:
 
 def asks_kind(code: CodeType) -> bool:
     """Tell whether a function of the program asks of what kind a value is that it was given, or has made."""
-    return _asked(code).kind and os.path.dirname(code.co_filename) != _STANDARD
+    return _asked(code).kind and not is_standard(code)
+
+
+def is_standard(code: CodeType) -> bool:
+    """Tell whether a function is one of Python's own library, which asks nothing about inputs for the program."""
+    return os.path.dirname(code.co_filename) == _STANDARD
 
 
 def asked_for_none(code: CodeType) -> frozenset[str]:

@@ -5,14 +5,18 @@ Each answers NotImplemented where Python itself is to make the call.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.tables import make_text
+from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.proxies.object_proxy import kind_of
 from graphwright.capture.proxies.texts import formatted, text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
+from graphwright.capture.source.origins import is_ours, user_frame
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -25,7 +29,11 @@ __all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "text_as", "tex
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
-    if args:
+    asker: FrameType | None = sys._getframe(1)
+    while asker is not None and is_ours(asker.f_code.co_filename):
+        asker = asker.f_back
+    # What torch's and Python's own code asks is no question of the program.
+    if args and asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code):
         value, typed = args[0], recorder.typed
         if type(value) in _MAY_BE_INPUTS or is_symbolic(value) or (typed is not None and id(value) in typed.objects):
             recorder.ledger.kind_asked()
