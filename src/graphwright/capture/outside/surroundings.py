@@ -68,7 +68,7 @@ class World:
         if not self._is_started:
             for module in modules:
                 if not is_foreign_class(type(module)):
-                    self._class(type(module)).append(module)
+                    self._class(type(module), is_made=False).append(module)
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
                             self._apart.note(value, type(module).__name__, name)
@@ -137,9 +137,9 @@ class World:
             for function in (value.fget, value.fset):
                 self._follow(function)
         elif isinstance(value, type) and not is_foreign_class(value):
-            self._class(value)
+            self._class(value, is_made=True)
         elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
-            self._class(type(value))
+            self._class(type(value), is_made=False)
 
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
@@ -218,11 +218,14 @@ class World:
 
     # ---- classes
 
-    def _class(self, kind: type) -> list[nn.Module]:
-        """A class whose objects the program has: what it reads of anything may be found there."""
+    def _class(self, kind: type, is_made: bool) -> list[nn.Module]:
+        """A class whose objects the program has, or makes: what it reads of anything may be found there."""
         if kind not in self._classes:
             self._classes[kind] = []
             for name in _OF_OBJECTS:
+                self._follow(_of_class(kind, name))
+        if is_made:
+            for name in _MAKE:
                 self._follow(_of_class(kind, name))
         return self._classes[kind]
 
@@ -354,8 +357,9 @@ def _title(names: dict[str, Any]) -> str:
     return str(names.get("__name__", "a module"))
 
 
+_MAKE = ("__new__", "__init__", "__post_init__")
 _OF_OBJECTS = (
-    "__new__", "__init__", "__post_init__", "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
+    "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
     "__setitem__", "__iter__", "__next__", "__len__", "__bool__", "__contains__", "__eq__", "__add__", "__mul__",
     "__sub__", "__matmul__", "__truediv__", "__radd__", "__rmul__", "forward",
 )  # fmt: skip
