@@ -27,13 +27,13 @@ _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
 _GIVES_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool"})
 # Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
 _LIKE_OPERANDS = frozenset({
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "abs", "and_", "or_", "xor", "invert", "eq",
-    "ne", "lt", "le", "gt", "ge", "iadd", "isub", "imul", "itruediv", "getitem", "setitem", "unpack", "view",
-    "reshape", "permute", "transpose", "t", "expand", "expand_as", "flatten", "unflatten", "squeeze", "unsqueeze",
-    "chunk", "split", "unbind", "contiguous", "clone", "detach", "to", "type_as", "embedding", "relu", "gelu", "silu",
-    "tanh", "sigmoid", "dropout", "masked_fill", "where", "arange", "zeros", "ones", "full", "empty", "zeros_like",
-    "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "cond", "for_loop",
-    "while_loop", "getattr", "identity",
+    "abs", "add", "and_", "append", "arange", "chunk", "clone", "cond", "contiguous", "detach", "dict", "dropout",
+    "embedding", "empty", "empty_like", "eq", "expand", "expand_as", "extend", "flatten", "floordiv", "for_loop",
+    "full", "full_like", "ge", "gelu", "getattr", "getitem", "gt", "iadd", "identity", "imul", "insert", "invert",
+    "isub", "itruediv", "le", "list", "lt", "masked_fill", "mod", "mul", "ne", "neg", "new_empty", "new_full",
+    "new_ones", "new_zeros", "ones", "ones_like", "or_", "permute", "pop", "pow", "relu", "reshape", "setitem",
+    "sigmoid", "silu", "split", "squeeze", "sub", "t", "tanh", "to", "transpose", "truediv", "tuple", "type_as",
+    "unbind", "unflatten", "unpack", "unsqueeze", "view", "where", "while_loop", "xor", "zeros", "zeros_like",
 })  # fmt: skip
 
 
