@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["CHANGES", "World", "draw"]
+__all__ = ["CHANGES", "STEPS", "World", "draw"]
 
 _numbers = itertools.count()
 
@@ -110,9 +110,7 @@ class Program(nn.Module):
 class World:
     """A program, twice - for eager and for the capture - with a namespace, and what it is called with."""
 
-    def __init__(self, seed: int) -> None:
-        chance = random.Random(seed)
-        steps = chance.sample(STEPS, chance.choice((1, 1, 2, 3)))
+    def __init__(self, steps: list[str]) -> None:
         body = "\n".join(f"        {part.strip()}" for step in steps for part in _lines(step))
         self.text = _SOURCE.format(body=body)
         self.body = body
@@ -251,4 +249,6 @@ CHANGES: dict[str, Callable[[World], None]] = {
 
 def draw(seed: int) -> tuple[World, str]:
     """Draw a program and the name of a change."""
-    return World(seed), random.Random(-seed - 1).choice([*CHANGES])
+    chance = random.Random(seed)
+    steps = chance.sample(STEPS, chance.choice((1, 1, 2, 3)))
+    return World(steps), chance.choice([*CHANGES])

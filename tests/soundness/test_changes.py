@@ -12,7 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from changes import CHANGES, World, copy_inputs, draw
+from changes import CHANGES, STEPS, World, copy_inputs, draw
 
 from graphwright import CaptureError, GraphwrightError, trace
 
@@ -57,6 +57,13 @@ def check(world: World, name: str) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_change_of_the_world_is_followed_or_loud(seed: int) -> None:
     check(*draw(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_change_under_each_step(name: str) -> None:
+    for step in STEPS:
+        check(World([step]), name)
 
 
 @pytest.mark.slow
