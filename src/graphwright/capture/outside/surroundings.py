@@ -175,11 +175,11 @@ class World:
         if is_foreign(code):
             return
         mentioned = mentions(code)
-        for path in mentioned.paths:
+        for path in sorted(mentioned.paths):
             self._path(names, path, code)
-        for name in mentioned.stored:
+        for name in sorted(mentioned.stored):
             self._watch(names, _module_of(names), _title(names), name, code)
-        for name in (*mentioned.attributes, *mentioned.written):
+        for name in (*sorted(mentioned.attributes), *sorted(mentioned.written)):
             self._attributes.setdefault(name, code)
 
     def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:
@@ -232,10 +232,11 @@ class World:
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
         while True:
-            pairs = {(kind, name) for kind in self._classes for name in self._attributes} - self._settled
+            every = ((kind, name) for kind in self._classes for name in self._attributes)
+            pairs = [pair for pair in every if pair not in self._settled]
             if not pairs:
                 return
-            self._settled |= pairs
+            self._settled.update(pairs)
             for kind, name in pairs:
                 self._in_class(kind, name)
 
