@@ -187,7 +187,7 @@ class Headed(nn.Module):
 
 
 class Odd(nn.Module):
-    """Runs in eager, and not under any capture: it wants plain tensors with memory."""
+    """Runs in eager, and is not opened by any capture: it wants plain tensors with memory."""
 
     def forward(self, x: Tensor) -> Any:
         if type(x) is not Tensor:
@@ -198,8 +198,8 @@ class Odd(nn.Module):
 def test_a_head_that_cannot_be_captured_is_left_alone() -> None:
     model = Headed(Odd()).eval()
     model(X)
-    with pytest.raises(TypeError, match="plain tensors only"):
-        graphwright.trace(model, (X,))
+    kept = [node.target for node in graphwright.trace(model, (X,)).graph.nodes if node.op == "call_module"]
+    assert "head.0" in kept
     features = extract(model, {"backbone.layer1.0.add": "early", "inner": "inner"}, X)
     seen = hooked(model, ["inner", "backbone.layer1.0.relu"], X)
     got = features(X)

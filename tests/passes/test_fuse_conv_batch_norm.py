@@ -18,6 +18,7 @@ from graphwright import Tracer as BaseTracer
 from graphwright.analysis import verify
 from graphwright.errors import GuardError, PassError
 from graphwright.passes import ConvAddReLU, ConvReLU, FuseConvBatchNorm, FuseConvReLU, fuse_conv_batch_norm
+from graphwright.runtime import is_guard
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # the same sums in another order, in single precision
@@ -48,9 +49,11 @@ def check_fused(model: nn.Module, x: Tensor, changes: int, **options: Any) -> Gr
 
 
 def calls(gm: GraphModule) -> list[str]:
-    """What a graph calls, briefly: classes of modules, names of functions and methods."""
+    """What a graph calls, briefly: classes of modules, names of functions and methods; no guards."""
     found = []
     for node in gm.graph.nodes:
+        if is_guard(node):
+            continue
         if node.op == "call_module":
             found.append(type(gm.get_submodule(node.target)).__name__)
         elif node.op in ("call_function", "call_method"):

@@ -120,15 +120,19 @@ def test_tensors_and_numbers(program: Any, tensor: bool, number: bool) -> None:
 
 
 def test_guards_and_notes() -> None:
-    guarded = trace(lambda x: x.t() + 1 if x.dim() == 2 else x, (torch.zeros(2, 3, dtype=torch.float64),))
+    x = torch.zeros(2, 3, dtype=torch.float64)
+    guarded = trace(lambda x: x.t() + 1 if x.dim() == 2 else x, (x,))  # no question for the dtype
     last: Any = guarded.graph.output_node().args[0]
+    assert (dtype_of(last), sure_rank(last), shape_of(last)) == (None, 2, None)
+    guarded = trace(lambda x: x.t() + 1 if x.dim() == 2 and x.is_floating_point() else x, (x,))
+    last = guarded.graph.output_node().args[0]
     assert (dtype_of(last), sure_rank(last), shape_of(last)) == (torch.float64, 2, None)
     gm = symbolic_trace(lambda x: x.expand(2, 3).neg().t())
     ShapeProp(gm).propagate(torch.zeros(3))
-    x, expanded, neg, turned, _ = gm.graph.nodes
-    assert [shape_of(node) for node in (x, expanded, turned)] == [(3,), (2, 3), (3, 2)]
-    assert [is_dense(node) for node in (x, expanded, neg, turned)] == [True, False, True, True]
-    assert [is_spread(node) for node in (x, expanded, neg)] == [False, True, False]
+    given, expanded, neg, turned, _ = gm.graph.nodes
+    assert [shape_of(node) for node in (given, expanded, turned)] == [(3,), (2, 3), (3, 2)]
+    assert [is_dense(node) for node in (given, expanded, neg, turned)] == [True, False, True, True]
+    assert [is_spread(node) for node in (given, expanded, neg)] == [False, True, False]
     assert memory_format_of(neg) is torch.contiguous_format and memory_format_of(expanded) is None
 
 

@@ -248,6 +248,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             can_stay_open = type(was) in (bool, int, float)
             yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
     for inner, of_object in facts.get("objects", {}).items():
+        if not path and _held(module, inner.partition(".")[0]) is _ABSENT:
+            continue  # such a part, too
         yield from _unlike_object(_object_at(module, inner), _dotted(path, inner), of_object)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, graph)

@@ -45,10 +45,13 @@ def is_whole(function: Callable[..., Any]) -> bool:
 
 def whole_call(recorder: TypedCapture, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """What to call in place of a function whose calls stay whole; None for others."""
+    recording = None
     if type(function) is FunctionType:
         recording = _IN_PYTHON.get(function)
-    else:
-        recording = _apply if is_apply(function) else _scripted if type(function) is torch._C.ScriptFunction else None
+    elif type(function) is torch._C.ScriptFunction:
+        recording = _scripted
+    elif isinstance(getattr(function, "__self__", None), type) and is_apply(function):
+        recording = _apply
     return None if recording is None else functools.partial(recording, recorder, function)
 
 

@@ -63,69 +63,63 @@ class Choices:
 
     def __init__(self, recorder: Capture) -> None:
         self._recorder = recorder
-        self._open: list[Choice] = []
+        self.open: list[Choice] = []
 
     def note(self, choice: Choice, known: Iterable[Choice] = ()) -> None:
         """Note that something stands for one of several; `known` are the choices made on the sides."""
         found: dict[int, Any] = {}
-        of = {id(each.joined): each for each in (*self._open, *known)}
+        of = {id(each.joined): each for each in (*self.open, *known)}
         for value in choice.originals:
             for each in (value, *(of[id(value)].originals if id(value) in of else ())):
                 if each is not choice.joined:
                     found[id(each)] = each
         choice.originals = [*found.values()]
         choice.look_again()
-        self._open.append(choice)
+        self.open.append(choice)
 
     @property
     def are_open(self) -> bool:
         """Whether there are any."""
-        return bool(self._open)
+        return bool(self.open)
 
     def mark(self) -> int:
         """How many choices there are, for `cut`."""
-        return len(self._open)
+        return len(self.open)
 
     def cut(self, mark: int) -> list[Choice]:
         """The choices noted after a mark, which are open no more: those of a side that has ended."""
-        ended, self._open = self._open[mark:], self._open[:mark]
+        ended, self.open = self.open[mark:], self.open[:mark]
         return ended
 
     def reopen(self, choices: Iterable[Choice]) -> None:
         """Have choices of a side be open after it, too."""
         for choice in choices:
             choice.look_again()
-            self._open.append(choice)
-
-    def after(self, value: Any) -> Any:
-        """The value of a call of the program, after which no object of a choice may have changed."""
-        if self._open:
-            self.look()
-        return value
+            self.open.append(choice)
 
     def look(self) -> None:
         """See that no object of a choice has changed. Raises what has the capture start again."""
-        if not self._open or self._recorder.pending is not None:
+        if not self.open or self._recorder.pending is not None:
             return
-        changed = [choice for choice in self._open if choice.has_changed()]
+        changed = [choice for choice in self.open if choice.has_changed()]
         if changed:
             self._forget()
-            self._end(next((choice for choice in changed if choice in self._open), None), "is changed")
+            self._end(next((choice for choice in changed if choice in self.open), None), "is changed")
 
     def at_node(self, target: Any, args: tuple[Any, ...]) -> None:
         """See that a node that is to be made does not change what stands for a chosen object."""
-        if not self._open:
+        if not self.open:
             return
         if args and target in _CHANGES:
-            for choice in self._open:
+            for choice in self.open:
                 if any(is_growing(value) and getattr(value, "node", None) is args[0] for value in choice.values()):
                     self._forget()
-                    self._end(choice if choice in self._open else None, "is changed")
+                    self._end(choice if choice in self.open else None, "is changed")
         self.look()
 
     def ask(self, one: Any, other: Any) -> None:
         """The program asks whether two objects are one: see that it is known. Raises what starts again."""
-        for choice in self._open if one is not other else ():
+        for choice in self.open if one is not other else ():
             if any(value is one for value in choice.values()) and any(value is other for value in choice.values()):
                 self._end(choice, "is compared with `is`")
 
@@ -139,12 +133,12 @@ class Choices:
     def _forget(self) -> None:
         """Drop the choices of which the program holds nothing but what was joined, or not even that."""
         while True:
-            ours = _references(self._open)
-            names = collections.Counter(id(value) for choice in self._open for value in choice.originals)
-            kept = [choice for choice in self._open if _is_held(choice, ours, names)]
-            if len(kept) == len(self._open):
+            ours = _references(self.open)
+            names = collections.Counter(id(value) for choice in self.open for value in choice.originals)
+            kept = [choice for choice in self.open if _is_held(choice, ours, names)]
+            if len(kept) == len(self.open):
                 return
-            self._open = kept
+            self.open = kept
 
 
 def _references(choices: list[Choice]) -> collections.Counter[int]:

@@ -36,7 +36,7 @@ _STATES = frozenset({"getstate", "get_state"})
 
 def is_draw(function: Callable[..., Any]) -> bool:
     """Tell whether calling a function draws from a generator of Python's or NumPy's, seeds it, or makes one."""
-    if isinstance(_owner(function), GENERATORS):
+    if function in _UNBOUND or isinstance(getattr(function, "__self__", None), GENERATORS):
         return function.__name__ not in _NO_DRAWS
     return id(function) in _MAKER_IDS
 

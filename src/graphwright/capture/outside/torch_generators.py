@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["METHODS", "GeneratorProxy", "is_generator_call", "record_generator_call"]
+__all__ = ["METHODS", "GeneratorProxy", "record_generator_call"]
 
 # What there is of a generator: methods that give it back, changed; those that give a number, a state, or another
 # generator; and what says nothing of its state.
@@ -88,11 +87,6 @@ def _recorded(name: str) -> Callable[..., Any]:
 for _name, _gives in METHODS.items():
     if _gives != "plain" and hasattr(torch._C.Generator, _name):
         setattr(GeneratorProxy, _name, _recorded(_name))
-
-
-def is_generator_call(function: Any) -> bool:
-    """Tell whether a function is a method of a generator that the program holds somewhere."""
-    return type(function) is BuiltinFunctionType and isinstance(function.__self__, torch._C.Generator)
 
 
 def record_generator_call(

@@ -77,7 +77,7 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     recorder = running()
     if recorder is None:
         return function(*args, **kwargs)
-    function = original_of(function)
+    function, choices = original_of(function), recorder.choices
     if type(function) not in _ARE_UNCACHED:
         uncached = without_cache(function)
         if uncached is not function:
@@ -89,13 +89,21 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:
-            return recorder.choices.after(value)
+            if choices.open:  # asked here: this is on the way of each call
+                choices.look()
+            return value
     other = substitute(recorder, function, args, kwargs)
     if other is not None:
-        return recorder.choices.after(other(*args, **kwargs))
+        value = other(*args, **kwargs)
+        if choices.open:
+            choices.look()
+        return value
     called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
-        return recorder.choices.after(called(*args, **kwargs))
+        value = called(*args, **kwargs)
+        if choices.open:
+            choices.look()
+        return value
     except (TypeError, RuntimeError) as error:
         ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):

@@ -29,13 +29,15 @@ __all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "text_as", "tex
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
-    asker: FrameType | None = sys._getframe(1)
-    while asker is not None and is_ours(asker.f_code.co_filename):
-        asker = asker.f_back
-    # What torch's and Python's own code asks is no question of the program.
-    if args and asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code):
-        value, typed = args[0], recorder.typed
-        if type(value) in _MAY_BE_INPUTS or is_symbolic(value) or (typed is not None and id(value) in typed.objects):
+    typed = recorder.typed
+    if args and (
+        type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])
+    ):
+        asker: FrameType | None = sys._getframe(1)
+        while asker is not None and is_ours(asker.f_code.co_filename):
+            asker = asker.f_back
+        # What torch's and Python's own code asks is no question of the program.
+        if asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code):
             recorder.ledger.kind_asked()
     return NotImplemented
 

@@ -20,7 +20,7 @@ from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
-from graphwright.capture.outside.torch_generators import is_generator_call, record_generator_call
+from graphwright.capture.outside.torch_generators import record_generator_call
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
@@ -52,7 +52,7 @@ def substitute(
     if kind is not FunctionType and recorder.typed is not None:
         if is_draw(function):
             return functools.partial(_drawn, recorder.typed, function)
-        if is_generator_call(function):
+        if kind is BuiltinFunctionType and isinstance(function.__self__, torch._C.Generator):
             return functools.partial(_generator_called, recorder.typed, function)
     by_type: Callable[..., Substitute] = _BY_TYPE.get(kind, _of_object)
     return recorder.transforms.handler(function) or by_type(recorder, function, args, kwargs)

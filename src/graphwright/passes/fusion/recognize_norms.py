@@ -13,7 +13,14 @@ from torch import nn
 from graphwright.ir import Graph, Node
 from graphwright.passes.support.layouts import is_viewed_after_moving
 from graphwright.passes.support.module_numbers import take_numbers
-from graphwright.passes.support.tensor_facts import dtype_of, is_number, last_size, shape_and_dtype, sure_rank
+from graphwright.passes.support.tensor_facts import (
+    dtype_named,
+    dtype_of,
+    is_number,
+    last_size,
+    shape_and_dtype,
+    sure_rank,
+)
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, Rule, maybe, one_of, rewrite, rule
 
@@ -175,7 +182,11 @@ def _fits(match: Match) -> bool | str:
     dtype, row = dtype_of(match.x), shape_and_dtype(match.row)
     if row is None or tuple(row[0]) != match.shape:
         return "the weight or bias is not known to be a row of the norm's size"
-    if dtype is None or row[1] is not dtype or any(cast is not dtype for cast in match.values.get("dtype", ())):
+    if (
+        dtype is None
+        or row[1] is not dtype
+        or any(dtype_named(cast) is not dtype for cast in match.values.get("dtype", ()))
+    ):
         return "the weight or bias is not known to have the norm's dtype"
     if any(len(node.users) > 1 for node in match.nodes if node not in match.roots):
         return "the norm is read by others, too"

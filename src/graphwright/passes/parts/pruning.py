@@ -13,6 +13,7 @@ from graphwright.analysis import ChannelGroup
 from graphwright.errors import PassError
 from graphwright.passes.parts.fitting import Fitting
 from graphwright.passes.parts.removed_channels import Removed
+from graphwright.passes.support.module_numbers import renew_values
 from graphwright.runtime import GraphModule, graph_of, read_attribute
 
 __all__ = ["prune"]
@@ -106,7 +107,11 @@ def _shrink(pruned: nn.Module, slots: Mapping[int, Any], tensor_of: Any, gone: R
             (module._parameters if field in module._parameters else module._buffers)[field] = made
             touched[owner] = None
     for path in touched:
-        _resize(read_attribute(pruned, path) if path else pruned)
+        layer: Any = read_attribute(pruned, path) if path else pruned
+        before = dict(layer.__dict__)
+        _resize(layer)
+        now = layer.__dict__
+        renew_values(pruned, path, {name: now[name] for name in now if now[name] is not before.get(name)})
 
 
 def _resize(module: Any) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from graphwright.ir import Node, map_arg
 from graphwright.ops import is_region, written_attributes
-from graphwright.runtime import facts_of_modules, graphs_of, has_attribute, keep_modules, read_attribute
+from graphwright.runtime import facts_of_modules, graphs_of, has_attribute, keep_modules, read_attribute, spelled
 
-__all__ = ["take_numbers"]
+__all__ = ["renew_values", "take_numbers"]
 
 
 def take_numbers(gm: nn.Module) -> int:
@@ -37,6 +38,16 @@ def take_numbers(gm: nn.Module) -> int:
             taken += 1
         keep_modules(graph, facts)
     return taken
+
+
+def renew_values(gm: nn.Module, path: str, values: Mapping[str, Any]) -> None:
+    """Have graphs that take attributes of one module for granted take the values for granted that a pass gave them."""
+    for graph in graphs_of(gm):
+        facts = facts_of_modules(graph)
+        known = facts.get(path, {}).get("values", {})
+        renewed = {name: spelled(value) for name, value in values.items() if name in known}
+        if renewed:
+            keep_modules(graph, {**facts, path: {**facts[path], "values": {**known, **renewed}}})
 
 
 def _put(node: Node, value: Any) -> None:

@@ -18,8 +18,8 @@ from graphwright.ops import Call, functional_call, kind_of, module_called, unpac
 from graphwright.runtime import expect_tensors, read_attribute
 
 __all__ = [
-    "dtype_of", "gives_tensor", "is_number", "is_whole_number", "keeps_dtype", "last_size", "made_by", "noted",
-    "rank_of", "rank_root", "shape_and_dtype", "shape_of", "sure_rank",
+    "dtype_named", "dtype_of", "gives_tensor", "is_number", "is_whole_number", "keeps_dtype", "last_size", "made_by",
+    "noted", "rank_of", "rank_root", "shape_and_dtype", "shape_of", "sure_rank",
 ]  # fmt: skip
 
 _FAR = 64  # so many operations are looked through
@@ -112,6 +112,8 @@ def dtype_of(value: object) -> torch.dtype | None:
             value = tensors[0] if len(tensors) == 1 else None
         elif call.key in _LIMITED:
             value = call.arguments.get("input") if _is_only_tensor(call) else None
+        elif call.key in ("to", "type") and isinstance(call.arguments.get("dtype"), Node):
+            value = _with_dtype(call.arguments["dtype"])
         elif call.key in _KEEP_DTYPE | _FUNCTIONS | {"to"} and not _is_cast(call):
             value = call.arguments.get("input")
         else:
@@ -136,6 +138,22 @@ def _dtype_said(value: object) -> torch.dtype | None:
         call = made_by(value)
         dtype = call.arguments.get("dtype") if call is not None and call.key in ("to", "type") else None
     return dtype if isinstance(dtype, torch.dtype) else None
+
+
+def dtype_named(value: object) -> torch.dtype | None:
+    """The dtype that an argument is: one itself, or that of a tensor whose dtype is known; None for any other.
+
+    >>> from graphwright import symbolic_trace
+    >>> [dtype_named(node) for node in symbolic_trace(lambda x: x.double().dtype).graph.nodes]
+    [None, None, torch.float64, None]
+    """
+    return value if isinstance(value, torch.dtype) else dtype_of(_with_dtype(value))
+
+
+def _with_dtype(value: object) -> object:
+    """What has the dtype that a node reads; None for other values."""
+    reads = isinstance(value, Node) and value.target is getattr and value.args[1:] == ("dtype",)
+    return value.args[0] if isinstance(value, Node) and reads else None
 
 
 def keeps_dtype(dtype: torch.dtype, number: Any) -> bool:
