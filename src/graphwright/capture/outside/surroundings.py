@@ -50,6 +50,7 @@ class World:
         self._others: list[tuple[Variables, str, Variables, str]] = []  # other names of it, then the first
         self._codes: set[tuple[int, int]] = set()
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
+        self._makable: set[type] = set()  # those whose constructors the program may call
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
         self._settled: set[tuple[type, str]] = set()
         self._apart = HeldApart()
@@ -138,6 +139,7 @@ class World:
                 self._follow(function)
         elif isinstance(value, type) and not is_foreign_class(value):
             self._class(value)
+            self._constructors(value)
         elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
             self._class(type(value))
 
@@ -225,6 +227,13 @@ class World:
             for name in _OF_OBJECTS:
                 self._follow(_of_class(kind, name))
         return self._classes[kind]
+
+    def _constructors(self, kind: type) -> None:
+        """A class that the program has itself: it may make objects of it, which it does not of an object's class."""
+        if kind not in self._makable:
+            self._makable.add(kind)
+            for name in _CONSTRUCTORS:
+                self._follow(_of_class(kind, name))
 
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
@@ -354,8 +363,9 @@ def _title(names: dict[str, Any]) -> str:
     return str(names.get("__name__", "a module"))
 
 
+_CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
 _OF_OBJECTS = (
-    "__new__", "__init__", "__post_init__", "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
+    "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
     "__setitem__", "__iter__", "__next__", "__len__", "__bool__", "__contains__", "__eq__", "__add__", "__mul__",
     "__sub__", "__matmul__", "__truediv__", "__radd__", "__rmul__", "forward",
 )  # fmt: skip
