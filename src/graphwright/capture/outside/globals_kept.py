@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
@@ -14,7 +14,7 @@ from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.plan import Log
+    from graphwright.capture.state.plan import Log, Plan
 
 __all__ = ["Globals"]
 
@@ -31,6 +31,7 @@ class Globals:
         self._counted: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # numbers and texts that it assigns
         self.overheard: dict[tuple[int, str], Any] = {}  # names that functions of the capture's interest have there
         self.generators: dict[int, Any] = {}  # of random numbers, that functions of the program can reach, by id
+        self.closing: set[tuple[str, int, str]] = set()  # the variables of other functions that hold some of them
 
     def note(self, code: CodeType, names: dict[str, Any]) -> None:
         """Note what there is before a function goes on."""
@@ -73,6 +74,20 @@ class Globals:
     def search(self, values: Mapping[str, Any]) -> None:
         """Note the generators of random numbers among these variables."""
         self.generators.update((id(value), value) for value in [*values.values()] if has_state(value))
+
+    def search_closure(self, frame: FrameType, plan: Plan) -> None:
+        """Note the generators among a function's variables of other functions.
+
+        A variable that holds another one than in the last pass does not count: this is one that the program makes.
+        """
+        code, held = frame.f_code, frame.f_locals
+        for name in code.co_freevars:
+            value = held.get(name)
+            if has_state(value):
+                place = code.co_filename, code.co_firstlineno, name
+                self.closing.add(place)
+                if place not in plan.closing or id(value) in plan.generators:
+                    self.generators[id(value)] = value
 
     def put_back(self, is_over: bool, log: Log | None) -> None:
         """Take values of the capture out again, and give numbers back, with a TracerWarning for each name."""

@@ -50,6 +50,7 @@ class World:
         self._others: list[tuple[Variables, str, Variables, str]] = []  # other names of it, then the first
         self._codes: set[tuple[int, int]] = set()
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
+        self._makable: set[type] = set()  # those whose constructors the program may call
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
         self._settled: set[tuple[type, str]] = set()
         self._apart = HeldApart()
@@ -68,7 +69,7 @@ class World:
         if not self._is_started:
             for module in modules:
                 if not is_foreign_class(type(module)):
-                    self._class(type(module), is_made=False).append(module)
+                    self._class(type(module)).append(module)
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
                             self._apart.note(value, type(module).__name__, name)
@@ -137,9 +138,10 @@ class World:
             for function in (value.fget, value.fset):
                 self._follow(function)
         elif isinstance(value, type) and not is_foreign_class(value):
-            self._class(value, is_made=True)
+            self._class(value)
+            self._constructors(value)
         elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
-            self._class(type(value), is_made=False)
+            self._class(type(value))
 
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
@@ -218,16 +220,20 @@ class World:
 
     # ---- classes
 
-    def _class(self, kind: type, is_made: bool) -> list[nn.Module]:
-        """A class whose objects the program has, or makes: what it reads of anything may be found there."""
+    def _class(self, kind: type) -> list[nn.Module]:
+        """A class whose objects the program has: what it reads of anything may be found there."""
         if kind not in self._classes:
             self._classes[kind] = []
             for name in _OF_OBJECTS:
                 self._follow(_of_class(kind, name))
-        if is_made:
-            for name in _MAKE:
-                self._follow(_of_class(kind, name))
         return self._classes[kind]
+
+    def _constructors(self, kind: type) -> None:
+        """A class that the program has itself: it may make objects of it, which it does not of an object's class."""
+        if kind not in self._makable:
+            self._makable.add(kind)
+            for name in _CONSTRUCTORS:
+                self._follow(_of_class(kind, name))
 
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
@@ -358,7 +364,7 @@ def _title(names: dict[str, Any]) -> str:
     return str(names.get("__name__", "a module"))
 
 
-_MAKE = ("__new__", "__init__", "__post_init__")
+_CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
 _OF_OBJECTS = (
     "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
     "__setitem__", "__iter__", "__next__", "__len__", "__bool__", "__contains__", "__eq__", "__add__", "__mul__",

@@ -63,6 +63,7 @@ class Callers:
         self._globals = Globals()
         self._world = World()
         self.generators, self.overheard = self._globals.generators, self._globals.overheard
+        self.closing = self._globals.closing
         self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
         self._entered: list[Any] = []  # caches that it could not avoid
         self._looked_at: set[CodeType] = set()
@@ -108,8 +109,7 @@ class Callers:
     def _look_for_generators(self, frame: FrameType) -> None:
         """See which generators of random numbers a function closes over; have one that makes or sets one converted."""
         if frame.f_code.co_freevars:
-            held = frame.f_locals
-            self._globals.search({name: held[name] for name in frame.f_code.co_freevars if name in held})
+            self._globals.search_closure(frame, self._recorder.plan)
         if not MAKERS.isdisjoint(frame.f_code.co_names) or self._touches_generators(frame.f_code):
             self._recorder.questions.staging.stage(frame)
             if "default_generator" in frame.f_code.co_names and not is_converted(frame.f_code):

@@ -102,6 +102,7 @@ class Plan:
         default_factory=set
     )  # attributes that branches write: as they are
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
+    closing: set[tuple[str, int, str]] = dataclasses.field(default_factory=set)  # variables that hold some of them
     overheard: dict[Any, Any] = dataclasses.field(default_factory=dict)  # stand-ins under names of the program's own
     cached: int = 0  # how many functions that run are behind a `functools` cache
     sets: set[str] = dataclasses.field(default_factory=set)  # getters of what this pass has set for the process

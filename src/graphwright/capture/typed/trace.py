@@ -449,6 +449,7 @@ class Program:
             raise Restart("the program has functions under names of its own that the capture has to hear of")
         if recorder.callers.generators.keys() - draws.known:
             plan.generators.update(recorder.callers.generators)
+            plan.closing |= recorder.callers.closing
             raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
             plan.locates_draws = True
