@@ -199,3 +199,15 @@ def test_what_it_becomes() -> None:
     lines = [line for line in trace(program, INPUTS[1]).code.splitlines() if "#" not in line]
     assert any("except IndexError as" in line for line in lines)
     assert "kept" in "\n".join(lines)
+
+
+def test_an_iterator_that_a_function_inside_takes_items_of() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        numbers = iter(range(1, 4))
+
+        def step(y: torch.Tensor) -> torch.Tensor:
+            return y * next(numbers)
+
+        return step(step(x))
+
+    assert torch.equal(trace(program, torch.ones(3))(torch.ones(2)), torch.full((2,), 2.0))

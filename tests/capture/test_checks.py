@@ -49,10 +49,11 @@ def test_a_program_that_changes_from_call_to_call_is_noticed() -> None:
 
 
 def test_tolerance() -> None:
-    def rounded(x):
-        return x * (1 + 1e-3 * (len(seen) - 1)) if seen.append(1) is None else x
+    lines = io.StringIO("".join("." * n + "\n" for n in range(100)))
 
-    seen: list[int] = []
+    def rounded(x):
+        return x * (1 + 1e-3 * len(lines.readline()))
+
     with pytest.raises(TraceCheckError):
         trace(rounded, torch.ones(3), control_flow="follow")
 

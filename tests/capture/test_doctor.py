@@ -26,7 +26,7 @@ class Many(nn.Module):
         self.seen: list[Any] = []
 
     def forward(self, x: torch.Tensor, mask: Any = None, settings: Any = None) -> Any:
-        key = str(x.max())
+        key = bytes(int(x.max()))
         self.last = [x * len(key), Odd()]
         y = self.linear(x)
         self.seen.append(y)
@@ -37,7 +37,7 @@ class Many(nn.Module):
         print(f"sum: {y.sum()}")
         while y.sum() > 1:
             y = y - 10
-        title = f"{key}, {y.mean()}"
+        title = key + bytes(int(y.abs().max()))
         if x.sum() > 0:
             return y, {"title": title, "odd": Odd()}
         return y
@@ -54,9 +54,9 @@ def test_every_obstacle_is_found_in_one_run() -> None:
     assert not diagnosis.ok and not diagnosis and diagnosis.is_complete
     assert sorted(found(diagnosis)) == sorted([
         ("argument", definition),
-        ("data", "key = str(x.max())"),
+        ("data", "key = bytes(int(x.max()))"),
         ("attribute", "self.last = [x * len(key), Odd()]"),
-        ("data", 'title = f"{key}, {y.mean()}"'),
+        ("data", 'title = key + bytes(int(y.abs().max()))'),
         ("value", definition),
         ("guard", definition),
         ("fork", "if x.sum() > 0:"),
@@ -67,9 +67,9 @@ def test_every_obstacle_is_found_in_one_run() -> None:
 
 def test_a_diagnosis_reads_as_text() -> None:
     lines = str(doctor(Many(), (torch.ones(2, 3),))).splitlines()
-    assert lines[0] == "Many.forward cannot be captured yet: 4 obstacles, 3 notes"
-    assert lines[1] == "1. data: the program asks for the data of a tensor (as text), which is known only when it runs"
-    assert lines[2].startswith("     at test_doctor.py:") and lines[2].endswith(": key = str(x.max())")
+    assert lines[0] == "Many.forward cannot be captured yet: 4 obstacles, 2 notes"
+    assert lines[1] == "1. data: the program asks for the data of a tensor, which is known only when it runs"
+    assert lines[2].startswith("     at test_doctor.py:") and lines[2].endswith(": key = bytes(int(x.max()))")
     assert lines[3] == "     fix: use torch.where, or keep the value a tensor"
 
 
@@ -117,28 +117,27 @@ class Fails(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         x = self.reads(x) + copied(x)
-        return fails_elsewhere(one_sided(x)), str(x.sum())
+        return fails_elsewhere(one_sided(x)), bytes(int(x.sum()))
 
 
 def test_what_fails_is_passed_by_as_one_node() -> None:
     diagnosis = doctor(Fails(), torch.ones(3))
     assert diagnosis.is_complete
     assert found(diagnosis) == [
-        ("failure", "return copy.deepcopy(x) + 1"),
         ("failure", "if x.sum() > 0:"),
         ("failure", "return x * 2 if x.sum() > 0 else x.view(17, 3)"),
-        ("data", "return fails_elsewhere(one_sided(x)), str(x.sum())"),
+        ("data", "return fails_elsewhere(one_sided(x)), bytes(int(x.sum()))"),
         ("guard", "def forward(self, x: torch.Tensor) -> Any:"),
         ("opaque", "return x * pickled(x)"),
     ]
-    assert "variable 'y' has a value on only one side" in diagnosis.obstacles[1].text
+    assert "variable 'y' has a value on only one side" in diagnosis.obstacles[0].text
 
 
 def test_where_the_program_itself_fails_the_rest_is_not_looked_at() -> None:
     def program(x: torch.Tensor) -> Any:
-        text = str(x.sum())
+        text = bytes(int(x.sum()))
         x = x @ torch.ones(17)
-        return str(x), text
+        return bytes(int(x)), text
 
     diagnosis = doctor(program, torch.ones(3))
     assert not diagnosis.is_complete
@@ -169,7 +168,7 @@ class Chosen(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         y = self.experts[f"expert_{x.argmax():d}"](x)
-        return y, str(x.sum())
+        return y, bytes(int(x.sum()))
 
 
 def test_a_name_made_of_data_is_the_examples() -> None:

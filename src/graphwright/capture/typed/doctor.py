@@ -51,10 +51,10 @@ def doctor(
     forks and calls that are not looked into are listed after those that make `trace` refuse the program. What comes
     after an obstacle is looked at on the way that the example takes. The program is not changed.
 
-    >>> def title(x):
-    ...     key = str(x.sum())
-    ...     return x, key + str(x.mean())
-    >>> diagnosis = doctor(title, torch.ones(3))
+    >>> def padding(x):
+    ...     start = bytes(int(x.sum()))
+    ...     return x, start + bytes(int(x.mean()))
+    >>> diagnosis = doctor(padding, torch.ones(3))
     >>> diagnosis.ok, [obstacle.category for obstacle in diagnosis.obstacles]
     (False, ['data', 'data'])
     >>> doctor(nn.Linear(2, 2), torch.ones(1, 2)).ok
