@@ -77,11 +77,6 @@ class Choices:
         choice.look_again()
         self.open.append(choice)
 
-    @property
-    def are_open(self) -> bool:
-        """Whether there are any."""
-        return bool(self.open)
-
     def mark(self) -> int:
         """How many choices there are, for `cut`."""
         return len(self.open)

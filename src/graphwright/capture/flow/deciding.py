@@ -167,7 +167,7 @@ def is_given(value: Any) -> Any:
 def same(left: Any, right: Any) -> Any:
     """`left is right`."""
     recorder = running()
-    if recorder is not None and recorder.choices.are_open:
+    if recorder is not None and recorder.choices.open:
         recorder.choices.ask(left, right)
     return is_same(left, right)
 

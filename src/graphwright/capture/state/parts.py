@@ -296,8 +296,8 @@ class Choices(Protocol):
     """The objects of which data chose one: a copy stands for it until the program changes one of them."""
 
     @property
-    def are_open(self) -> bool:
-        """Whether there are any."""
+    def open(self) -> Sequence[Any]:
+        """Those that the program may still notice."""
 
     def note(self, choice: Any, known: Iterable[Any] = ()) -> None:
         """Note that something stands for one of several; `known` are the choices made on the sides."""
@@ -310,9 +310,6 @@ class Choices(Protocol):
 
     def reopen(self, choices: Iterable[Any]) -> None:
         """Have choices be open again, with what the objects hold now."""
-
-    def after(self, value: Any) -> Any:
-        """The value of a call of the program, after which no object of a choice may have changed."""
 
     def look(self) -> None:
         """See that no object of a choice has changed."""
