@@ -147,8 +147,13 @@ def _putting_process_back() -> Callable[[], None]:
 
 def has_state(value: Any) -> bool:
     """Tell whether a value that a program holds has a state to look at: a generator of numbers, or an iterator."""
-    kind = type(value)
-    return (issubclass(kind, (*GENERATORS, torch._C.Generator)) and kind is not GeneratorProxy) or _is_iterator(value)
+    kind: Any = type(value)
+    return kind not in _STATELESS and _has_state(kind)
+
+
+@functools.lru_cache(4096)
+def _has_state(kind: Any) -> bool:
+    return (issubclass(kind, _GENERATORS) and kind is not GeneratorProxy) or _iterates(kind)
 
 
 _GENERATORS = (*GENERATORS, torch._C.Generator)
@@ -160,6 +165,10 @@ _STATELESS = frozenset({
 
 def _is_iterator(value: Any) -> bool:
     kind = type(value)
+    return kind not in _STATELESS and _iterates(kind)
+
+
+def _iterates(kind: type) -> bool:
     return getattr(kind, "__next__", None) is not None and (kind is GeneratorType or kind.__module__ in _OF_ITERATORS)
 
 

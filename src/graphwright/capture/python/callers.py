@@ -81,6 +81,7 @@ class Callers:
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
         plain = {getattr(each, "__func__", each): getattr(each, "__self__", None) for each in functions}
+        asking = self._recorder.plan.asking
         for each, owner in plain.items():
             if type(each) is not FunctionType:
                 continue
@@ -89,7 +90,10 @@ class Callers:
                 self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
-            codes = asking_in(each, owner, _asks)
+            key = id(each), id(type(owner))
+            codes = (
+                asking[key][1] if key in asking else asking.setdefault(key, (each, asking_in(each, owner, _asks)))[1]
+            )
             if codes:
                 self._have_converted(codes)
 
@@ -131,7 +135,7 @@ class Callers:
 
     def _look_for_askers(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or of what class, or that calls such."""
-        codes = asking_from(frame, _asks)
+        codes = asking_from(frame, _asks, self._recorder.plan.asking)
         if codes:
             self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 

@@ -22,10 +22,19 @@ def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], boo
     return _ways(function.__code__, _names_of(function), owner, asks, _DEEPEST, set())
 
 
-def asking_from(frame: FrameType, asks: Callable[[CodeType], bool]) -> set[CodeType]:
-    """The same for a function that is running."""
+def asking_from(
+    frame: FrameType, asks: Callable[[CodeType], bool], known: dict[tuple[int, int], tuple[CodeType, set[CodeType]]]
+) -> set[CodeType]:
+    """The same for a function that is running; `known` keeps what was found, by the code and the class of its owner."""
     code = frame.f_code
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    key = id(code), id(type(first))
+    if key not in known:
+        known[key] = code, _asking_from(frame, code, first, asks)
+    return known[key][1]
+
+
+def _asking_from(frame: FrameType, code: CodeType, first: Any, asks: Callable[[CodeType], bool]) -> set[CodeType]:
     free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
     return _ways(code, {**frame.f_globals, **free} if free else frame.f_globals, first, asks, _DEEPEST, set())
 
