@@ -7,7 +7,6 @@ import inspect
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from graphwright.runtime import GraphModule, graph_of, is_compiled
@@ -81,7 +80,7 @@ def _whole(
     module = ref.module
     tables = [table for inside in module.modules() for table in _hook_tables(inside)]
     hooks = [hook for table in tables for hook in table.values()]
-    inner = [inside for inside in module.modules() if not isinstance(inside, torch.jit.ScriptModule)]
+    inner = [inside for inside in module.modules() if not is_compiled(inside)]
     own = [type(inside).forward for inside in inner if not _is_of_torch(type(inside))]
     if hooks or own:
         c.attributes.run([*hooks, *own])
