@@ -65,6 +65,7 @@ def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], k
     node, number = recorder.node("call_method", name, *made), recorder.numbers.input_symbol
     if type(value) is int:
         return as_number(number(node, value))
+    ask_rank(recorder, args[0])
     return tuple([as_number(number(recorder.item_node(node, i, ""), item)) for i, item in enumerate(value)])
 
 

@@ -17,7 +17,7 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "reader"]
+__all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "note_count", "reader"]
 
 
 def fact(
@@ -57,6 +57,14 @@ def ask_dtype(recorder: TypedCapture, tensor: Any) -> None:
 def ask_rank(recorder: TypedCapture, tensor: TensorProxy) -> None:
     """The program asks how many dimensions a tensor has."""
     recorder.ledger.tensor(tensor, "rank", recorder.where() or "")
+
+
+def note_count(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """An operation gives several tensors: `torch.where(x)` and its like one for each dimension, which says the rank."""
+    is_where = name == "where" and len(args) == 1 and not kwargs
+    is_nonzero = name == "nonzero" and bool(kwargs.get("as_tuple"))
+    if (is_where or is_nonzero) and isinstance(args[0], TensorProxy):
+        ask_rank(recorder, args[0])
 
 
 def ask_shape(recorder: TypedCapture, tensor: TensorProxy) -> None:

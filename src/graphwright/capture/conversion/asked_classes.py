@@ -50,6 +50,8 @@ def _uses_type(definition: ast.AST, owner: str) -> Iterator[bool]:
             name, of_owner = node.func.id, bool(node.args) and _root(node.args[0]) == owner != ""
             is_of_classes = name in ("isinstance", "issubclass")
             parts = node.args[1:] if is_of_classes else [node.func] if name == "type" and of_owner else []
+            if is_of_classes and any("Parameter" in ast.unparse(part) for part in parts):
+                yield True  # which a tensor of a call may be, and its stand-in is not
             harmless.update(id(part) for each in parts for part in ast.walk(each))
     for node in ast.walk(definition):
         if isinstance(node, ast.Name) and node.id == "type" and id(node) not in harmless:

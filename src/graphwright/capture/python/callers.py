@@ -81,6 +81,9 @@ class Callers:
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
         plain = {getattr(each, "__func__", each): getattr(each, "__self__", None) for each in functions}
+        first = next(iter(plain))
+        if type(first) is FunctionType and asks_kind(first.__code__):  # it may record nothing
+            self._recorder.ledger.kind_asked()
         asking = self._recorder.plan.asking
         for each, owner in plain.items():
             if type(each) is not FunctionType:

@@ -32,6 +32,7 @@ from graphwright.capture.python.class_questions import (
     of_error,
     of_input,
     of_mixed,
+    of_parameter,
     text_as,
     text_of_value,
 )
@@ -148,7 +149,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
     id: (identity_asked,), bool: (truth,), len: (length,), divmod: (divided,),
     str: (text_of_value, of_error), repr: (text_of_value, of_error), format: (text_as,),
-    isinstance: (of_input, of_mixed, of_error), type: (of_input, of_mixed, of_error, class_of_value),
+    isinstance: (of_parameter, of_input, of_mixed, of_error), type: (of_input, of_mixed, of_error, class_of_value),
     torch.is_tensor: (of_input, of_mixed), **dict.fromkeys((hasattr, getattr, callable), (of_input,)),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
     any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),

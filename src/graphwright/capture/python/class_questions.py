@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
@@ -18,13 +20,13 @@ from graphwright.capture.proxies.texts import formatted, text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.source.origins import is_ours, user_frame
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.symbols import is_symbolic
+from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "text_as", "text_of_value"]
+__all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "of_parameter", "text_as", "text_of_value"]
 
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -40,6 +42,22 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
         if asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code):
             recorder.ledger.kind_asked()
     return NotImplemented
+
+
+def of_parameter(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`isinstance(x, nn.Parameter)` of an input: a call may pass one, or another tensor."""
+    value = args[0] if args else None
+    kinds = args[1] if len(args) > 1 and isinstance(args[1], tuple) else args[1:]
+    if (
+        type(value) is not TensorProxy
+        or value._make is None
+        or torch.Tensor in kinds
+        or torch.nn.Parameter not in kinds
+    ):
+        return NotImplemented
+    asked = recorder.argument(value), args[1]
+    node = recorder.node("call_function", isinstance, asked, {}, name="is_parameter")
+    return with_examples(recorder).numbers.of_node(node, UNKNOWN, bool)
 
 
 _MAY_BE_INPUTS = frozenset({TensorProxy, list, tuple, dict, str})

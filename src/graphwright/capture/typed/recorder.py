@@ -22,6 +22,7 @@ from graphwright.capture.calls.answers import asked, data_of, measure, read_prop
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
+from graphwright.capture.calls.facts import note_count
 from graphwright.capture.calls.gradients import on_any_way
 from graphwright.capture.calls.modes import stand_ins
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
@@ -365,6 +366,7 @@ class Recorder:
             proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
             return proxy
         names = self.unpacked_names()
+        note_count(self, name_of_target(target), args, kwargs)
         if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):
             if len(names) != len(example):
                 opened = pieces(self, node, name_of_target(target), args, kwargs, example)
@@ -596,10 +598,8 @@ class Recorder:
         return value
 
     def _mentions_tensor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        for value in args:
-            if isinstance(value, torch.Tensor):
-                return True
-        return any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
+        is_given = any(isinstance(value, torch.Tensor) for value in args)
+        return is_given or any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
 
     def _makes_tensor(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""

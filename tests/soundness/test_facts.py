@@ -1,0 +1,113 @@
+"""Facts of tensors and kinds of arguments: another call gives eager's answer, or says why not."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import GuardError, trace
+
+ones = torch.ones
+SAME, LOUD = "the same", "loud"
+
+
+class Doubles:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+    def get(self) -> torch.Tensor:
+        return self.value * 2
+
+
+class Triples(Doubles):
+    def get(self) -> torch.Tensor:
+        return self.value * 3
+
+
+def handed(x: torch.Tensor) -> torch.Tensor:
+    kind, place = x.dtype, x.device
+    return (x.float() * 2).to(kind) + torch.zeros(x.shape[0], 1, dtype=kind, device=place)
+
+
+def asked(x: torch.Tensor) -> torch.Tensor:
+    kind = x.dtype
+    return x + 1 if kind == torch.float32 else x.to(kind)
+
+
+def normed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    h = x @ w
+    return (h.float() / 2).to(h.dtype)
+
+
+X, Y = ones(2, 3), ones(2, 3, 4)
+CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = [
+    (lambda x: x / x.shape[-1], (X,), (Y,), LOUD),
+    (lambda x: x.view(x.shape[0], -1), (X,), (Y,), SAME),
+    (lambda x: x.view(*x.shape[:-1], 3, 1), (X,), (ones(4, 3),), SAME),
+    (lambda x: x.view(*x.shape[:-1], 3, 1), (X,), (ones(5, 2, 3),), LOUD),
+    (lambda x: torch.zeros(math.prod(x.shape)), (X,), (Y,), LOUD),
+    (lambda x: sum(x.shape), (X,), (Y,), LOUD),
+    (lambda x: (x * 2).dim(), (X,), (Y,), LOUD),
+    (lambda x: x.squeeze().dim(), (ones(1, 3),), (X,), LOUD),
+    (lambda x: len(torch.where(x > 0)), (ones(4),), (X,), LOUD),
+    (lambda x: len(x.nonzero(as_tuple=True)), (ones(4),), (X,), LOUD),
+    (lambda x: x.stride(), (X,), (ones(3, 2).t(),), SAME),
+    (lambda x: len(x.stride()), (X,), (Y,), LOUD),
+    (lambda x, mask: x * mask if mask.dim() == 2 else x, (X, X), (Y, ones(3, 4)), SAME),  # x is not asked
+    (lambda x: x.sum(0) / len(x), (X,), (ones(5, 3),), SAME),
+    (handed, (X,), (X.half(),), SAME),
+    (asked, (X,), (X.double(),), LOUD),
+    (lambda x: x + torch.finfo(x.dtype).eps, (X,), (X.half(),), LOUD),
+    (lambda x, y: x.to(y.dtype), (X, X), (X, X.long()), SAME),
+    (lambda x: x + 1 if x.is_contiguous() else x, (X,), (ones(3, 2).t(),), LOUD),
+    (lambda x: 1 if x.device.type == "cpu" else 2, (X,), (X.to("meta"),), LOUD),
+    (lambda x: 1 if x.is_sparse else 2, (X,), (X.to_sparse(),), LOUD),
+    (lambda x: 1 if x.layout is torch.strided else 2, (X,), (X.to_sparse(),), LOUD),
+    (lambda x, n: str((x * n).dtype), (X.long(), 2), (X.long(), 2.5), LOUD),
+    (lambda x, n: x * n, (X.long(), 2), (X.long(), 2.5), SAME),
+    (lambda x: x * 2 if isinstance(x, nn.Parameter) else x - 1, (X,), (nn.Parameter(X),), SAME),
+    (lambda x: x * 2 if isinstance(x, nn.Parameter) else x - 1, (nn.Parameter(X),), (X,), SAME),
+    (lambda sizes: 1 if isinstance(sizes, torch.Size) else 2, (torch.Size([1, 2]),), ((1, 2),), LOUD),
+    (lambda p: p.get(), (Doubles(X),), (Triples(X),), LOUD),
+    (lambda flag: 1 if flag is True else 2, (True,), (1,), LOUD),
+]
+
+
+def outcome(program: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    try:
+        return program(*copy.deepcopy(inputs))
+    except GuardError as error:
+        return error
+
+
+@pytest.mark.parametrize(("program", "example", "call", "how"), CALLS)
+def test_another_call_is_right_or_loud(program: Any, example: Any, call: Any, how: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gm = trace(program, copy.deepcopy(example))
+    for inputs in (example, call):
+        given, wanted = outcome(gm, inputs), outcome(program, inputs)
+        if isinstance(given, GuardError):
+            assert inputs is call and how == LOUD, f"{given}\n{gm.code}"
+            assert " was " in str(given) and "fix:" in str(given)
+            continue
+        assert inputs is example or how == SAME, gm.code
+        if isinstance(wanted, str):
+            assert given == wanted
+        else:
+            torch.testing.assert_close(given, wanted, rtol=0, atol=0)
+        assert type(given) is type(wanted)
+
+
+def test_autocast_around_a_call_is_followed() -> None:
+    gm = trace(normed, (ones(2, 2), ones(2, 2)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert gm(ones(2, 2), ones(2, 2)).dtype is torch.bfloat16
+    assert ".to(h.dtype)" in gm.code and not gm.guards
