@@ -245,6 +245,8 @@ class Keeping:
         table.before[key] = value
         if table.keys is None and key in _MODULE_ATTRIBUTES and key != "training":
             return
+        if type(value) in _ATOMS and table.keys is None and not self._live:
+            return
         place = table.place(key)
         if type(value) is dict and place not in self._live and _is_cache(value):
             self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
@@ -423,7 +425,9 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        grown = [t for t in self._tables if t.may_grow and t.before.keys() != held_by(t.now).keys()]
+        grown = [
+            t for t in self._tables if t.keys is not None and t.may_grow and t.before.keys() != held_by(t.now).keys()
+        ]
         learned = [self._learn_growth(table) for table in grown]
         if True not in learned:
             return None

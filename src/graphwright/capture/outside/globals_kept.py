@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.outside.overheard import aliases
-from graphwright.capture.outside.python_draws import has_state
+from graphwright.capture.outside.python_draws import STATELESS, has_state
 from graphwright.capture.source.mentions import is_installed, stored_globals
 from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.tracer_warnings import warn_tracer
@@ -73,7 +73,8 @@ class Globals:
 
     def search(self, values: Mapping[str, Any]) -> None:
         """Note the generators of random numbers among these variables."""
-        self.generators.update((id(value), value) for value in [*values.values()] if has_state(value))
+        held = [value for value in [*values.values()] if type(value) not in STATELESS]
+        self.generators.update((id(value), value) for value in held if has_state(value))
 
     def search_closure(self, frame: FrameType, plan: Plan) -> None:
         """Note the generators among a function's variables of other functions.

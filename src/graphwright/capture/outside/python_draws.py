@@ -30,7 +30,7 @@ from graphwright.capture.source.origins import CallSite, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["PythonDraws", "has_state", "held_stand_in"]
+__all__ = ["STATELESS", "PythonDraws", "has_state", "held_stand_in"]
 
 
 class PythonDraws:
@@ -42,7 +42,7 @@ class PythonDraws:
         self.known = held.keys()  # the ids of those that are looked at
         self._held = [*held.values()]  # the program's own
         for _, shell in () if recorder.shells is None else recorder.shells.all():
-            self._held += [value for value in shell.__dict__.values() if has_state(value)]
+            self._held += [v for v in shell.__dict__.values() if type(v) not in STATELESS and has_state(v)]
         self._put_back = [put_back for value in self._held for put_back in _putting_back(value)]
         if recorder.plan.put_back is None:
             recorder.plan.put_back = _putting_process_back()
@@ -148,7 +148,7 @@ def _putting_process_back() -> Callable[[], None]:
 def has_state(value: Any) -> bool:
     """Tell whether a value that a program holds has a state to look at: a generator of numbers, or an iterator."""
     kind: Any = type(value)
-    return kind not in _STATELESS and _has_state(kind)
+    return kind not in STATELESS and _has_state(kind)
 
 
 @functools.lru_cache(4096)
@@ -157,7 +157,7 @@ def _has_state(kind: Any) -> bool:
 
 
 _GENERATORS = (*GENERATORS, torch._C.Generator)
-_STATELESS = frozenset({
+STATELESS = frozenset({
     type(None), bool, int, float, str, bytes, tuple, list, dict, set, OrderedDict, FunctionType, BuiltinFunctionType,
     ModuleType, type, functools.partial,
 })  # fmt: skip  # most of what there is
@@ -165,7 +165,7 @@ _STATELESS = frozenset({
 
 def _is_iterator(value: Any) -> bool:
     kind = type(value)
-    return kind not in _STATELESS and _iterates(kind)
+    return kind not in STATELESS and _iterates(kind)
 
 
 def _iterates(kind: type) -> bool:

@@ -69,11 +69,10 @@ def _called(code: CodeType, names: dict[str, Any], first: Any) -> Iterator[tuple
             yield inner.__self__, inner.__func__
         elif value is not None and not isinstance(value, str | int | float | tuple | list | dict):
             owners.append(value)
+    wanted = {*mentioned}
     for owner in owners[:_MOST_OWNERS]:
-        for name in mentioned:
-            method = _method(owner, name)
-            if method is not None:
-                yield None if isinstance(owner, ModuleType) else owner, method
+        for method in _methods(owner, wanted):
+            yield None if isinstance(owner, ModuleType) else owner, method
 
 
 def _names_of(function: FunctionType) -> dict[str, Any]:
@@ -82,15 +81,19 @@ def _names_of(function: FunctionType) -> dict[str, Any]:
     return {**function.__globals__, **free} if free else function.__globals__
 
 
-def _method(owner: Any, name: str) -> FunctionType | None:
-    """A function of a module, or of the class of something, looked up without running anything of the user's."""
-    if isinstance(owner, ModuleType):
-        found = vars(owner).get(name)
-    else:
-        kind = owner if isinstance(owner, type) else type(owner)
-        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
-    found = getattr(found, "__func__", found) if isinstance(found, staticmethod | classmethod) else found
-    return found if type(found) is FunctionType else None
+def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:
+    """The functions under these names of a module, or of the class of something; nothing of the user's is run."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    tables = [vars(owner)] if isinstance(owner, ModuleType) else [each.__dict__ for each in kind.__mro__]
+    rest = names
+    for table in tables:
+        there = rest & table.keys()
+        for name in sorted(there) if there else ():
+            found = table[name]
+            found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+            if type(found) is FunctionType:
+                yield found
+        rest = rest - there if there else rest
 
 
 def _is_filled(cell: Any) -> bool:

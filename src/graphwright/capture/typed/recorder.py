@@ -41,7 +41,7 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
-from graphwright.capture.outside.python_draws import has_state, held_stand_in
+from graphwright.capture.outside.python_draws import STATELESS, has_state, held_stand_in
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
@@ -202,7 +202,7 @@ class Recorder:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
                         self._tensors.note(value, prefix + name)
-                    elif has_state(value):
+                    elif type(value) not in STATELESS and has_state(value):
                         shell.__dict__[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
