@@ -17,6 +17,7 @@ import torch
 
 from graphwright.capture.calls.gradients import is_asked_by_program, read_mode
 from graphwright.capture.source.origins import is_internal
+from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.regions import first_operation
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import symbol_of
@@ -133,47 +134,39 @@ def _is_program_running() -> bool:
 _ENABLED = torch._C._TorchFunctionState.ENABLED  # type: ignore[attr-defined]
 _SET_GRAD_ENABLED, _INFERENCE_MODE = torch._C._set_grad_enabled, torch._C._InferenceMode
 _STANDING = {function: _standing(function) for function in _ANSWERS}
-_TORCHS = (
-    *[(vars(torch), function.__name__, standing) for function, standing in _STANDING.items()],
-    (vars(torch._C), "_set_grad_enabled", _set_grad_enabled), (vars(torch._C), "_InferenceMode", _inference_mode_of),
-)  # fmt: skip
+_ENTRIES: list[Entry] = [  # (global variables, name, what is there, what stands there) of all that were found
+    *[(vars(torch), function.__name__, function, standing) for function, standing in _STANDING.items()],
+    (vars(torch._C), "_set_grad_enabled", _SET_GRAD_ENABLED, _set_grad_enabled),
+    (vars(torch._C), "_InferenceMode", _INFERENCE_MODE, _inference_mode_of),
+]
 # What may be called is torch's own function, where the program has it under a name of its own, or what stands for it.
 _ASKED = {asked: function for function, standing in _STANDING.items() for asked in (function, standing)}
 MODES = tuple(_ASKED)
 
 
-class _OtherNames:
-    """Where the modules of this process have such a function under a name of their own: `from torch import ...`."""
-
-    def __init__(self) -> None:
-        self._looked_at: set[str] = set()
-        self._count = 0
-        self._found: list[StandIn] = []
-
-    def all(self) -> list[StandIn]:
-        """Look at the modules that were imported since the last time: about 10 ms for two thousand of them."""
-        if len(sys.modules) != self._count:
-            self._count = len(sys.modules)
-            for name, module in list(sys.modules.items()):
-                if name not in self._looked_at and name != "__main__":
-                    self._looked_at.add(name)
-                    is_program = name.partition(".")[0] not in _LIBRARIES
-                    self._found += _found_in(getattr(module, "__dict__", None) or {}) if is_program else []
-        return [(names, name, standing) for names, name, standing in self._found if names.get(name) is _ASKED[standing]]
-
-
 _LIBRARIES = ("torch", __name__.partition(".")[0])
-StandIn = tuple[dict[str, Any], str, Any]
-_OTHERS = _OtherNames()
+_looked_at: set[str] = set()  # modules, by name
 
 
-def _found_in(names: dict[str, Any]) -> list[StandIn]:
+def stand_ins(function: Any) -> list[Entry]:
+    """What stands where while a function is captured: one list for all captures, which gets longer.
+
+    Names that modules have given such functions (`from torch import is_grad_enabled`) are looked for in those that were
+    imported since the last time: about 10 ms for two thousand of them.
+    """
+    spaces = [vars(sys.modules["__main__"]), getattr(getattr(function, "__func__", function), "__globals__", {})]
+    if len(sys.modules) != len(_looked_at):
+        for name, module in list(sys.modules.items()):
+            if name not in _looked_at:
+                _looked_at.add(name)
+                is_program = name != "__main__" and name.partition(".")[0] not in _LIBRARIES
+                spaces += [getattr(module, "__dict__", None) or {}] if is_program else []
+    known = {(id(names), name) for names, name, *_ in _ENTRIES}
+    for space in {id(space): space for space in spaces}.values():
+        _ENTRIES.extend(entry for entry in _found_in(space) if (id(entry[0]), entry[1]) not in known)
+    return _ENTRIES
+
+
+def _found_in(names: dict[str, Any]) -> list[Entry]:
     held = [(name, value) for name, value in list(names.items()) if type(value) is BuiltinFunctionType]
-    return [(names, name, _STANDING[value]) for name, value in held if value in _STANDING]
-
-
-def stand_ins(function: Any) -> list[StandIn]:
-    """What stands where while a function is captured: (global variables, name, what stands there)."""
-    spaces = vars(sys.modules["__main__"]), getattr(getattr(function, "__func__", function), "__globals__", {})
-    own = [entry for space in {id(space): space for space in spaces}.values() for entry in _found_in(space)]
-    return [*_TORCHS, *_OTHERS.all(), *own]
+    return [(names, name, value, _STANDING[value]) for name, value in held if value in _STANDING]

@@ -24,7 +24,6 @@ from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
 from graphwright.capture.calls.facts import note_count
 from graphwright.capture.calls.gradients import on_any_way
-from graphwright.capture.calls.modes import stand_ins
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.loop_holders import check_items
@@ -73,7 +72,6 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
-from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
@@ -163,7 +161,7 @@ class Recorder:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
-            with capturing(self), standing_in(stand_ins(function)), RecordingMode(self):
+            with capturing(self), RecordingMode(self):
                 result = drained(run(self.questions.staging.converted(function), args, kwargs))
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):

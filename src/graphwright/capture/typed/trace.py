@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from graphwright.capture.calls.modes import stand_ins as modes_of
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
@@ -418,7 +419,7 @@ class Program:
         recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
-        self.standing = StandIns(stand_ins()), StandIns(overheard.values())
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), StandIns(modes_of(function))
         for standing in self.standing:
             standing.enter()
         with (
