@@ -111,3 +111,9 @@ def test_autocast_around_a_call_is_followed() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert gm(ones(2, 2), ones(2, 2)).dtype is torch.bfloat16
     assert ".to(h.dtype)" in gm.code and not gm.guards
+
+
+def test_guards_ask_torch_itself() -> None:
+    gm = trace(lambda x: x @ x + torch.finfo((x @ x).dtype).eps, (ones(2, 2),))
+    assert "torch.is_autocast_enabled('cpu')" in gm.code
+    assert torch.is_autocast_enabled in [node.target for node in gm.graph.nodes]

@@ -18,7 +18,7 @@ import torch
 
 from graphwright.capture.outside.drawing import record_draw
 from graphwright.capture.outside.overheard import overhear, overhear_class
-from graphwright.capture.outside.torch_generators import GeneratorProxy
+from graphwright.capture.outside.torch_generators import GeneratorProxy, some_number, some_state
 from graphwright.capture.outside.world import say_read
 from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.running import refusal
@@ -38,16 +38,6 @@ def _no_effect(*args: Any, **kwargs: Any) -> None:
     """What a seed is to the examples."""
 
 
-def _some_state(*args: Any, **kwargs: Any) -> torch.Tensor:
-    """The example of a state."""
-    return torch.zeros(5056, dtype=torch.uint8)
-
-
-def _some_number(*args: Any, **kwargs: Any) -> int:
-    """The example of a seed."""
-    return 0
-
-
 def _recorded(
     run: Callable[..., Any],
     recorder: TypedCapture,
@@ -58,7 +48,7 @@ def _recorded(
 ) -> Any:
     if recorder.typed is None:
         return recorder.torch_function(function, args, kwargs)
-    return recorder.record("call_function", function, run, args, kwargs, gives_data=run is _some_number)
+    return recorder.record("call_function", function, run, args, kwargs, gives_data=run is some_number)
 
 
 def _generator(
@@ -118,12 +108,6 @@ def _refused(
     raise refusal(CaptureError(what, at=at, fix=fix))
 
 
-def _as_it_is(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    return function(*args, **kwargs)
-
-
 def _drawn(
     recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -138,11 +122,11 @@ def _read_state(
 ) -> Any:
     if sys._getframe(2).f_code is _FORK:  # made before the program ran, as `@fork_rng()` is
         return _refused(recorder, frame, torch.random.fork_rng, args, kwargs)
-    return _recorded(_some_state, recorder, frame, function, args, kwargs)
+    return _recorded(some_state, recorder, frame, function, args, kwargs)
 
 
 _FORK = inspect.unwrap(torch.random.fork_rng).__code__
-_EFFECT, _NUMBER = (functools.partial(_recorded, run) for run in (_no_effect, _some_number))
+_EFFECT, _NUMBER = (functools.partial(_recorded, run) for run in (_no_effect, some_number))
 OF_TORCH: dict[str, Callable[..., Any]] = {
     "manual_seed": _generator, "seed": _NUMBER, "initial_seed": _NUMBER, "get_rng_state": _read_state,
     "set_rng_state": _EFFECT, "fork_rng": _forked, "thread_safe_generator": _refused,

@@ -28,17 +28,17 @@ METHODS = {
 }
 
 
-def _some_state(*args: Any, **kwargs: Any) -> torch.Tensor:
+def some_state(*args: Any, **kwargs: Any) -> torch.Tensor:
     """The example of the state of a generator."""
     return torch.zeros(5056, dtype=torch.uint8)
 
 
-def _some_number(*args: Any, **kwargs: Any) -> int:
+def some_number(*args: Any, **kwargs: Any) -> int:
     """The example of a seed."""
     return 0
 
 
-_RUNS: dict[str, Callable[..., Any]] = {"number": _some_number, "state": _some_state}
+_RUNS: dict[str, Callable[..., Any]] = {"number": some_number, "state": some_state}
 
 
 class GeneratorProxy(torch.Generator):

@@ -419,7 +419,8 @@ class Program:
         recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
-        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), StandIns(modes_of(function))
+        modes = StandIns(modes_of(function))
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), modes
         for standing in self.standing:
             standing.enter()
         with (
@@ -440,6 +441,7 @@ class Program:
                     if why is error:
                         raise
                     raise why from error
+        modes.leave()  # what follows asks torch itself
         keeping.learn()
         self.world.finish()
         recorder.ledger.find(self.world.found())
