@@ -60,6 +60,7 @@ _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
 _flagged: CodeTable[bool] = CodeTable()
 _classes: CodeTable[Asked] = CodeTable()
+_of_class: CodeTable[bool] = CodeTable()  # whether it uses `type`
 _ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
@@ -155,7 +156,14 @@ def _is_id(node: ast.AST) -> bool:
 
 def asks_class(code: CodeType) -> bool:
     """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in."""
-    return _asked(code).class_of
+    known = _of_class.get(code)
+    if known is None:
+        names = _names(code)
+        of_parameters = any("Parameter" in name for name in names) and not names.isdisjoint(
+            ("isinstance", "issubclass")
+        )
+        known = _of_class[code] = ("type" in names or of_parameters) and _asked(code).class_of
+    return known
 
 
 def asks_kind(code: CodeType) -> bool:

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeping"]
 
-_MODULE_ATTRIBUTES = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
+_OF_TORCH = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"} - {"training"})
 _NUMBERS = (int, float, bool)
 
 
@@ -119,6 +119,8 @@ class _Table:
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
         now = held_by(self.now)
+        if self._is_as_before(now):
+            return
         for key, value in now.items():
             before = self.before.get(key, _ABSENT)
             if before is not value and not is_same(before, value):
@@ -129,10 +131,18 @@ class _Table:
 
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over (key, value) of what has changed since it was written last."""
-        for key, value in held_by(self.now).items():
+        now = held_by(self.now)
+        if not self.written and self._is_as_before(now):
+            return
+        for key, value in now.items():
             known = self.written[key] if key in self.written else self.before.get(key, _ABSENT)
             if known is not value and not is_same(known, value):
                 yield key, value
+
+    def _is_as_before(self, now: dict[Any, Any]) -> bool:
+        """Tell at a glance whether a table of a module holds the very values that it held, as most do."""
+        is_whole = self.keys is None and len(now) == len(self.before) - len(self.aside)
+        return is_whole and all(map(operator.is_, dict.values(now), self.before.values()))
 
     def name(self, key: Hashable) -> str:
         is_attribute = self.keys is None or isinstance(key, Field)
@@ -161,7 +171,7 @@ class _Table:
 
 
 _ABSENT: Any = object()
-_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, torch.Tensor})
+_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter})
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
@@ -207,6 +217,12 @@ class Keeping:
         attributes.before.update(attributes.aside)
         self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
 
+    def set_forward(self, shell: nn.Module, forward: Callable[..., Any]) -> None:
+        """Have a module run another forward, which is no change of the program's."""
+        for table in self._of_module[id(shell)]:
+            if table.now is shell.__dict__:
+                table.before["forward"] = shell.__dict__["forward"] = forward
+
     def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
         """Put live values into variables outside of all modules, and note what is in the others."""
         self._kind_of_module, self._depth = Variables, 0
@@ -233,19 +249,20 @@ class Keeping:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
         table = _Table(kind, owner, path, keys, container, {})
-        held = list(held_by(container).items())
+        held = dict.copy(held_by(container))
         if self._depth:
-            self._own.append((container, dict(held)))
-        for key, value in held:
-            self._watch_value(table, key, value)
+            self._own.append((container, held))
+        table.before.update(held)
+        are_plain = keys is None and not self._live
+        for key, value in held.items():
+            if not (are_plain and (type(value) in _ATOMS or key in _OF_TORCH)):
+                self._watch_value(table, key, value)
         self._tables.append(table)
 
     def _watch_value(self, table: _Table, key: Any, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
         table.before[key] = value
-        if table.keys is None and key in _MODULE_ATTRIBUTES and key != "training":
-            return
-        if type(value) in _ATOMS and table.keys is None and not self._live:
+        if table.keys is None and key in _OF_TORCH:
             return
         place = table.place(key)
         if type(value) is dict and place not in self._live and _is_cache(value):

@@ -424,9 +424,14 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(const)
 
 
+_STORE = dis.opmap["STORE_ATTR"]
+
+
 def _assigned(code: CodeType) -> Iterator[str]:
     """The attributes that a method assigns to its first argument."""
     owner, before = code.co_varnames[:1], None
+    if _STORE not in code.co_code[::2]:
+        return
     for instruction in dis.get_instructions(code):
         is_own = before is not None and (
             before.opname == "SWAP" or (before.opname == "LOAD_FAST" and before.argval in owner)  # `+=` swaps

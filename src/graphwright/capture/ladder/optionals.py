@@ -59,7 +59,19 @@ class Optionals:
             return
         code = _code_behind(function, found)
         if not (is_converted(code) or code in self._capture.plan.converted):
-            self.convert_for(found, {code} if can_convert(code) else set())
+            if not can_convert(code):
+                raise fork_for(found, "reaches what has no source")
+            self._capture.plan.converted.add(code)  # the call that follows is one of the conversion
+
+    def admit_module(self, shell: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The same for a module of the program: have it run the conversion of its forward."""
+        capture, forward = self._capture, shell.forward
+        self.admit(forward, args, kwargs)
+        converted = capture.questions.staging.conversion(forward)
+        if converted is not forward:
+            if capture.states or capture.keeping is None:  # what a side of a branch sets is the side's
+                raise capture.questions.restart(Restart(f"converted {type(shell).__name__}.forward"))
+            capture.keeping.set_forward(shell, converted)
 
     def _found_in(self, given: tuple[Any, ...]) -> TensorProxy | None:
         """Such a tensor among arguments, or in what they hold."""

@@ -75,17 +75,23 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
+    def anticipate(self, function: Any) -> None:
+        """Have a function converted before the program runs that asks what Python answers, or calls what does."""
+        owner, inner = getattr(function, "__self__", None), getattr(function, "__func__", function)
+        if type(inner) is FunctionType:
+            plan = self._recorder.plan
+            plan.converted |= self._convertible(asking_in(inner, owner, _asks, plan.asking))
+
     def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         self._world = world
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
-        plain = {getattr(each, "__func__", each): getattr(each, "__self__", None) for each in functions}
+        plain = dict.fromkeys(getattr(each, "__func__", each) for each in functions)
         first = next(iter(plain))
         if type(first) is FunctionType and asks_kind(first.__code__):  # it may record nothing
             self._recorder.ledger.kind_asked()
-        asking = self._recorder.plan.asking
-        for each, owner in plain.items():
+        for each in plain:
             if type(each) is not FunctionType:
                 continue
             self._globals.follow(each)
@@ -93,12 +99,6 @@ class Callers:
                 self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
-            key = id(each), id(type(owner))
-            codes = (
-                asking[key][1] if key in asking else asking.setdefault(key, (each, asking_in(each, owner, _asks)))[1]
-            )
-            if codes:
-                self._have_converted(codes)
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""
@@ -143,10 +143,16 @@ class Callers:
             self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 
     def _have_converted(self, codes: set[CodeType]) -> None:
+        codes = self._convertible(codes)
+        if codes and self._recorder.pending is None:
+            raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+
+    def _convertible(self, codes: set[CodeType]) -> set[CodeType]:
+        """Those that are to be converted and are not yet."""
         plan = self._recorder.plan
-        codes = {code for code in codes if code not in plan.converted and not is_converted(code) and can_convert(code)}
-        if codes and plan.control_flow == "stage" and self._recorder.pending is None:
-            raise self._recorder.questions.restart(plan.convert(codes))
+        if not codes or plan.control_flow != "stage":
+            return set()
+        return {code for code in codes if code not in plan.converted and not is_converted(code) and can_convert(code)}
 
     def look_at_call(self) -> None:
         """A module is called: see that it is not by a call that nobody saw."""

@@ -26,7 +26,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["class_of_value", "of_error", "of_input", "of_mixed", "of_parameter", "text_as", "text_of_value"]
+__all__ = ["class_of_value", "of_error", "of_input", "of_tensor", "text_as", "text_of_value"]
 
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -44,16 +44,18 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
     return NotImplemented
 
 
-def of_parameter(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`isinstance(x, nn.Parameter)` of an input: a call may pass one, or another tensor."""
+def of_tensor(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A question for the class of a tensor: `isinstance(x, nn.Parameter)` of an input is one of each call.
+
+    What is a number on some ways and a tensor on others raises what ends the capture.
+    """
     value = args[0] if args else None
+    if type(value) is not TensorProxy:
+        return NotImplemented
+    if value.is_mixed:
+        raise asked_for_class(value)
     kinds = args[1] if len(args) > 1 and isinstance(args[1], tuple) else args[1:]
-    if (
-        type(value) is not TensorProxy
-        or value._make is None
-        or torch.Tensor in kinds
-        or torch.nn.Parameter not in kinds
-    ):
+    if function is not isinstance or value._make is None or torch.Tensor in kinds or torch.nn.Parameter not in kinds:
         return NotImplemented
     asked = recorder.argument(value), args[1]
     node = recorder.node("call_function", isinstance, asked, {}, name="is_parameter")
@@ -61,13 +63,6 @@ def of_parameter(recorder: Capture, function: Callable[..., Any], args: tuple[An
 
 
 _MAY_BE_INPUTS = frozenset({TensorProxy, list, tuple, dict, str})
-
-
-def of_mixed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`isinstance(x, kind)`, of what is a number on some ways and a tensor on others. Raises what ends the capture."""
-    if args and type(args[0]) is TensorProxy and args[0].is_mixed:
-        raise asked_for_class(args[0])
-    return NotImplemented
 
 
 def of_error(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

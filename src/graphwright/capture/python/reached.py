@@ -14,71 +14,93 @@ _DEEPEST = 4  # calls on the way to the function that asks
 _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
 
 
-def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], bool]) -> set[CodeType]:
+Known = dict[tuple[int, ...], tuple[Any, Any]]  # what was found, and what keeps the ids of its key
+
+
+def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], bool], known: Known) -> set[CodeType]:
     """The functions on the ways from a function to those that ask: itself among them, and none without such.
 
-    `owner` is what it is a method of.
+    `owner` is what it is a method of. `known` keeps what was found, for as long as a capture lasts.
     """
-    return _ways(function.__code__, _names_of(function), owner, asks, _DEEPEST, set())
+    key = id(function), id(type(owner))
+    if key not in known:
+        found = _ways(function.__code__, function.__globals__, _free(function), owner, asks, _DEEPEST, set(), known)
+        known[key] = function, found
+    return known[key][1]  # type: ignore[no-any-return]
 
 
-def asking_from(
-    frame: FrameType, asks: Callable[[CodeType], bool], known: dict[tuple[int, int], tuple[CodeType, set[CodeType]]]
-) -> set[CodeType]:
-    """The same for a function that is running; `known` keeps what was found, by the code and the class of its owner."""
+def asking_from(frame: FrameType, asks: Callable[[CodeType], bool], known: Known) -> set[CodeType]:
+    """The same for a function that is running."""
     code = frame.f_code
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     key = id(code), id(type(first))
     if key not in known:
-        known[key] = code, _asking_from(frame, code, first, asks)
-    return known[key][1]
-
-
-def _asking_from(frame: FrameType, code: CodeType, first: Any, asks: Callable[[CodeType], bool]) -> set[CodeType]:
-    free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
-    return _ways(code, {**frame.f_globals, **free} if free else frame.f_globals, first, asks, _DEEPEST, set())
+        free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
+        known[key] = code, _ways(code, frame.f_globals, free, first, asks, _DEEPEST, set(), known)
+    return known[key][1]  # type: ignore[no-any-return]
 
 
 def _ways(
-    code: CodeType, names: dict[str, Any], first: Any, asks: Callable[[CodeType], bool], depth: int, seen: set[CodeType]
+    code: CodeType,
+    names: dict[str, Any],
+    free: dict[str, Any],
+    first: Any,
+    asks: Callable[[CodeType], bool],
+    depth: int,
+    seen: set[CodeType],
+    known: Known,
 ) -> set[CodeType]:
     seen.add(code)
     found = {code} if asks(code) else set()
     if depth == 0:
         return found
-    for owner, function in _called(code, names, first):
+    key = id(code), id(names), id(type(first)), *map(id, free.values())
+    if key not in known:
+        known[key] = (code, names, free), [*_called(code, names, free, first)]
+    for owner, function in known[key][1]:
         inner = function.__code__
-        if inner in seen or is_internal(inner.co_filename):
+        if inner in seen:
             continue
-        further = _ways(inner, _names_of(function), owner, asks, depth - 1, seen)
+        further = _ways(inner, function.__globals__, _free(function), owner, asks, depth - 1, seen, known)
         if further:
             found |= {code} | further
     return found
 
 
-def _called(code: CodeType, names: dict[str, Any], first: Any) -> Iterator[tuple[Any, FunctionType]]:
-    """The functions that code may call by the names in it, each with what it is a method of."""
-    mentioned = [*code.co_names, *code.co_freevars]
+def _called(
+    code: CodeType, names: dict[str, Any], free: dict[str, Any], first: Any
+) -> Iterator[tuple[Any, FunctionType]]:
+    """The functions of programs that code may call by the names in it, each with what it is a method of."""
+    for owner, function in _named(code, names, free, first):
+        if not is_internal(function.__code__.co_filename):
+            yield owner, function
+
+
+def _named(
+    code: CodeType, names: dict[str, Any], free: dict[str, Any], first: Any
+) -> Iterator[tuple[Any, FunctionType]]:
+    mentioned = {*code.co_names, *free}
     owners = [first] if first is not None else []
-    for name in mentioned:
-        value = names.get(name)
-        inner = getattr(value, "__wrapped__", value) if isinstance(value, FunctionType) else value
-        if type(inner) is FunctionType:
-            yield None, inner
-        elif type(inner) is MethodType and type(inner.__func__) is FunctionType:
-            yield inner.__self__, inner.__func__
+    for name in (*code.co_names, *free):
+        value = free[name] if name in free else names.get(name)
+        if type(value) is FunctionType:
+            yield None, value
+            inner = value.__dict__.get("__wrapped__")
+            if type(inner) is FunctionType:  # which it calls, or it would not be a wrapper
+                yield None, inner
+        elif type(value) is MethodType and type(value.__func__) is FunctionType:
+            yield value.__self__, value.__func__
         elif value is not None and not isinstance(value, str | int | float | tuple | list | dict):
             owners.append(value)
-    wanted = {*mentioned}
     for owner in owners[:_MOST_OWNERS]:
-        for method in _methods(owner, wanted):
+        for method in _methods(owner, mentioned):
             yield None if isinstance(owner, ModuleType) else owner, method
 
 
-def _names_of(function: FunctionType) -> dict[str, Any]:
+def _free(function: FunctionType) -> dict[str, Any]:
+    """The variables of other functions that a function closes over."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    free = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
-    return {**function.__globals__, **free} if free else function.__globals__
+    return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
 
 
 def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:

@@ -36,6 +36,7 @@ _SHAPE = (
     *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_names", "co_varnames", "co_freevars"),
     *("co_cellvars", "co_code"),
 )
+_PLACE: Any = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}  # of what stands around it
 _NO_FUNCTION = frozenset({"<module>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
@@ -121,20 +122,23 @@ def _codes_of(filename: str, flags: int) -> dict[tuple[str, int], list[CodeType]
 
 def _compiled(definition: Definition, code: CodeType) -> CodeType | None:
     """Compile a definition, with the free variables of a code object, and in a class where that is in one."""
-    free: list[ast.stmt] = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in code.co_freevars]
+    free: list[ast.stmt] = [
+        ast.Assign([ast.Name(name, ast.Store(), **_PLACE)], ast.Constant(None, **_PLACE), **_PLACE)
+        for name in code.co_freevars
+    ]
     body: list[ast.stmt] = [_alone(definition)]
     owner = _owner(qualname_of(code))
     if owner:  # for the names that it mangles, and `super()`
-        body = [ast.ClassDef(owner, [], [], body, [], **TYPE_PARAMETERS)]
+        body = [ast.ClassDef(owner, [], [], body, [], **TYPE_PARAMETERS, **_PLACE)]
         free = [each for each in free if each.targets[0].id != "__class__"]  # type: ignore[attr-defined]
     nothing = ast.arguments([], [], None, [], [], None, [])
     named = {owner, code.co_name} - {"", "<lambda>", *code.co_freevars}
-    around: list[ast.stmt] = [ast.Global([*named])] if named else []
-    outer = ast.FunctionDef(f"{PREFIX}outer", nothing, [*around, *free, *body], [], **TYPE_PARAMETERS)
+    around: list[ast.stmt] = [ast.Global([*named], **_PLACE)] if named else []
+    outer = ast.FunctionDef(f"{PREFIX}outer", nothing, [*around, *free, *body], [], **TYPE_PARAMETERS, **_PLACE)
     # What the module imports at its top is called in another way than what has methods.
     imported = source_of(code.co_filename).imports.intersection(_global_names(code))
-    imports: list[ast.stmt] = [ast.Import([ast.alias(name) for name in imported])] if imported else []
-    module = ast.fix_missing_locations(ast.Module([*imports, outer], []))
+    names = [ast.alias(name, **_PLACE) for name in imported]
+    module = ast.Module([*([ast.Import(names, **_PLACE)] if names else []), outer], [])
     try:
         compiled: CodeType = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE)
     except (SyntaxError, ValueError, RecursionError):
@@ -158,12 +162,12 @@ def _alone(definition: Definition) -> ast.stmt:
     """A definition without what is evaluated around it: decorators, defaults and annotations."""
     given = definition.args
     arguments = ast.arguments(
-        [ast.arg(arg.arg) for arg in given.posonlyargs],
-        [ast.arg(arg.arg) for arg in given.args],
-        given.vararg and ast.arg(given.vararg.arg),
-        [ast.arg(arg.arg) for arg in given.kwonlyargs],
+        [ast.arg(arg.arg, **_PLACE) for arg in given.posonlyargs],
+        [ast.arg(arg.arg, **_PLACE) for arg in given.args],
+        given.vararg and ast.arg(given.vararg.arg, **_PLACE),
+        [ast.arg(arg.arg, **_PLACE) for arg in given.kwonlyargs],
         [None for _ in given.kwonlyargs],
-        given.kwarg and ast.arg(given.kwarg.arg),
+        given.kwarg and ast.arg(given.kwarg.arg, **_PLACE),
         [],
     )
     alone: ast.stmt

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 
 from graphwright.capture.state.draws import OwnDraws, unmoved
 from graphwright.capture.state.replays import Replays
-from graphwright.capture.state.running import stopping
+from graphwright.capture.state.running import capturing, stopping
 from graphwright.runtime import copy_slots, is_compiled
 
 __all__ = ["Examples", "NeedsRealValues"]
@@ -68,7 +68,7 @@ class Examples:
         known = self._known.get(id(tensor))
         if known is not None:
             return known[1]
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with capturing(None), torch._C.DisableTorchFunction(), torch.no_grad():
             if self.is_real:
                 stand_in = tensor.detach().clone().requires_grad_(tensor.requires_grad)
             else:

@@ -564,6 +564,9 @@ class TypedAmbient(Ambient, Protocol):
 class Keeping(Protocol):
     """The attributes of one run of a program: live where the plan says that it writes them."""
 
+    def set_forward(self, shell: nn.Module, forward: Callable[..., Any]) -> None:
+        """Have a module run another forward, which is no change of the program's."""
+
     @property
     def names_of_optionals(self) -> frozenset[str]:
         """The names of the attributes that may be None: what mentions them may ask."""

@@ -115,7 +115,9 @@ class Plan:
     reasons: dict[Any, str] = dataclasses.field(default_factory=dict)  # why the ways are what they are
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
-    asking: dict[tuple[int, int], Any] = dataclasses.field(default_factory=dict)  # functions on the ways to questions
+    asking: dict[tuple[int, ...], tuple[Any, Any]] = dataclasses.field(
+        default_factory=dict
+    )  # functions on the ways to questions
     answers: tuple[bool, ...] = ()
     looks_into_arguments: bool = False  # whether objects and containers may hold tensors that may be None
     guards_starts: bool = False  # whether calls that start with None in an attribute go the example's way

@@ -31,9 +31,9 @@ BOUNDARIES = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code
 
 
 class capturing:
-    """While it is entered, converted functions of this thread record with a recorder."""
+    """While it is entered, converted functions of this thread record with a recorder; with None, nothing is heard."""
 
-    def __init__(self, recorder: Capture) -> None:
+    def __init__(self, recorder: Capture | None) -> None:
         self._recorder = recorder
 
     def __enter__(self) -> None:

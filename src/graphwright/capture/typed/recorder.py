@@ -245,7 +245,7 @@ class Recorder:
         if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
             return record_outlined_module(self, module, path, args, kwargs)
         if self.questions.optionals.are_there:
-            self.questions.optionals.admit(shell.forward, args, kwargs)
+            self.questions.optionals.admit_module(shell, args, kwargs)
         for state in self.states:
             state.watch(shell)
         if self.reads is not None:

@@ -500,12 +500,14 @@ class Program:
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
         signature = self.subject.signature(self.method)
         if self.subject.root_module is None:
+            recorder.callers.anticipate(self.subject.root)
             return self.subject.root, signature
         shells = Shells(self.subject.root_module, recorder.call_module)
         recorder.own_tensors(shells)
         for module, shell in shells.all():
             if not self.is_leaf(module, shells.path(module) or ""):
                 recorder.questions.staging.anticipate(shell.forward)
+            recorder.callers.anticipate(shell.forward)
         convert_methods(shells, recorder.plan.converted)
         # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
         return self.subject.function(shells.root, self.method), signature
