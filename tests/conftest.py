@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random
 
 import hypothesis
@@ -25,8 +26,15 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what compares with the torch.fx of another release."""
+    """Leave out what compares with the torch.fx of another release, and of a sample all but each n-th, if slow is."""
+    places: collections.Counter[str] = collections.Counter()
     for item in items:
+        sample = item.get_closest_marker("sampled")
+        if sample is not None:
+            function = item.nodeid.partition("[")[0]
+            if places[function] % sample.args[0]:
+                item.add_marker(pytest.mark.slow)
+            places[function] += 1
         reason = why_left_out(item.nodeid)
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))

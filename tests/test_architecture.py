@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,21 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(PACKAGE.parent))
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+def of_each(paths: list[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """A test that holds for each of many files: one test, for one per file costs more than what it looks at."""
+
+    def decorate(check: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            assert paths
+            for path in paths:
+                check(path)
+
+        return test
+
+    return decorate
+
+
+@of_each(FILES)
 def test_imports_go_one_way(path: Path) -> None:
     room = room_of(path)
     for name, line in imports_of(path):
@@ -113,7 +128,7 @@ def test_imports_go_one_way(path: Path) -> None:
         assert other not in STRANGERS.get(room, ()), f"{path}:{line}: {room} and {other} do not know each other"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each(FILES)
 def test_rooms_import_each_other_s_public_names(path: Path) -> None:
     room = room_of(path)
     for name, line in imports_of(path):
@@ -126,7 +141,7 @@ def test_rooms_import_each_other_s_public_names(path: Path) -> None:
         assert is_public, f"{path}:{line}: {name} is not among the public names of {module.__name__}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each(FILES)
 def test_only_export_knows_other_captures(path: Path) -> None:
     if room_of(path) == "export":
         return
@@ -138,7 +153,7 @@ def test_only_export_knows_other_captures(path: Path) -> None:
             assert ast.unparse(node) not in forbidden, f"{path}:{node.lineno}: {ast.unparse(node)}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) in ("ir", "errors")], ids=name_of)
+@of_each([path for path in FILES if room_of(path) in ("ir", "errors")])
 def test_no_torch_in_ir(path: Path) -> None:
     for name, line in imports_of(path):
         assert name.partition(".")[0] in ("graphwright", *_STANDARD), f"{path}:{line}: {name}"
@@ -316,7 +331,7 @@ def test_captures_are_known_by_their_interface(name: str, home: str) -> None:
                 assert not is_it, f"{path}:{line}: capture/state/protocol.py has what may be known of {kind}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) == "capture"], ids=name_of)
+@of_each([path for path in FILES if room_of(path) == "capture"])
 def test_interfaces_are_implemented(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Call):

@@ -27,6 +27,7 @@ def counted(model: Any, *args: Any) -> int:
     return counter.get_total_flops()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*QUICK, *[pytest.param(name, marks=pytest.mark.slow) for name in MORE]])
 def test_operations_are_those_that_torch_counts(name: str) -> None:
     declare_torchvision()

@@ -40,6 +40,7 @@ def made_inside(x: torch.Tensor) -> torch.Tensor:
     return torch.compile(lambda y: y.sin() * 2, backend=backend)(x)  # type: ignore[no-any-return]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [Model(), made_inside], ids=["decorated", "made inside"])
 def test_compiled_functions_are_captured_as_they_are_written(program: Callable[..., Any]) -> None:
     with warnings.catch_warnings():

@@ -97,6 +97,7 @@ def agrees(program: Callable[[Any], Any], captured: Callable[[Any], Any], x: tor
     return True
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_every_length_is_as_in_eager_or_refused(program: Any) -> None:
@@ -112,6 +113,7 @@ def test_every_length_is_as_in_eager_or_refused(program: Any) -> None:
     assert "as one node" not in str(gm.report)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_node_by_node_is_as_the_generated_code(program: Any) -> None:
@@ -126,6 +128,7 @@ def test_node_by_node_is_as_the_generated_code(program: Any) -> None:
             same(interpreted[0], coded[0])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_symbolic_tracing_is_as_in_eager_or_says_so(program: Any) -> None:

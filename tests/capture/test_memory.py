@@ -72,6 +72,7 @@ def _alive() -> dict[str, int]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", models()[::2], ids=lambda model: type(model).__name__)
 def test_a_captured_module_goes_with_all_that_made_it(model: nn.Module) -> None:
     _capture(model)

@@ -77,6 +77,7 @@ MODELS: list[Any] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("build", "inputs"), MODELS)
 def test_a_captured_model_equals_the_original(

@@ -83,6 +83,7 @@ CATCHING = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", CATCHING, ids=lambda f: f.__name__)
 def test_a_refusal_is_not_swallowed(program: Callable[..., Any]) -> None:
     with pytest.raises(CaptureError):

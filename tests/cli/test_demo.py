@@ -91,6 +91,7 @@ FAILS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changes", "check"), FAILS)
 def test_a_check_that_does_not_hold_is_told(changes: dict[str, Any], check: str, tmp_path: Path) -> None:
     held, said = run(tiny(**changes), tmp_path)
@@ -198,6 +199,7 @@ def test_other_activations_stay(program: Callable[..., Any]) -> None:
 
 
 @needs_encoder
+@pytest.mark.slow
 def test_a_small_encoder_of_the_same_class(tmp_path: Path) -> None:
     model, tokenizer, hidden = load_encoder()
     torch.manual_seed(0)

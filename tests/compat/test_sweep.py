@@ -9,12 +9,12 @@ from tests.compat.reasons import REASONS, explain
 from tests.compat.sections import SECTIONS
 
 QUICK = {
-    "operators": {"samples": 1, "every": 9},
+    "operators": {"samples": 1, "every": 40},
     "functionals": {},
     "classifiers": {"every": 16},
-    "other_vision": {"every": 9},
-    "timm": {"every": 5},
-    "random_sources": {"count": 80},
+    "other_vision": {"every": 18},
+    "timm": {"every": 10},
+    "random_sources": {"count": 30},
 }
 
 

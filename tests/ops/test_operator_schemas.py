@@ -106,6 +106,7 @@ def test_an_ambiguous_call_lists_what_it_could_mean() -> None:
 NORMALIZES_MORE = {"nonzero"}  # torch.fx replaces its schema by one that fits no call
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("op", op_db, ids=lambda op: op.formatted_name)
 def test_every_operator_of_the_database(op: Any) -> None:
     dtype = torch.float if op.supports_dtype(torch.float, "cpu") else next(iter(op.dtypes), torch.float)

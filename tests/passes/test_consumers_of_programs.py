@@ -90,6 +90,7 @@ def test_it_does_what_the_programs_do(consumer: str) -> None:
     agrees(CONSUMERS[consumer])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Converting a tensor")
 def test_files_hold_them(tmp_path: Path) -> None:
     def through_a_file(gm: Any) -> Any:
@@ -99,6 +100,7 @@ def test_files_hold_them(tmp_path: Path) -> None:
     agrees(through_a_file)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Converting a tensor")
 def test_folders_hold_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))

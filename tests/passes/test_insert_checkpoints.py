@@ -77,6 +77,7 @@ def measured(gm: nn.Module, *args: Any) -> int:
     return storages.peak
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.42])
 def test_the_measured_peak_is_within_the_budget(share: float) -> None:
     x = torch.randn(256, 16)

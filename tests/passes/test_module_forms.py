@@ -93,6 +93,7 @@ def settled(module: nn.Module) -> nn.Module:
     return module
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("module", "inputs"), BOTH_WAYS, ids=label)
 def test_a_module_becomes_its_function_and_comes_back(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     original = calling(settled(copy.deepcopy(module)), len(inputs))

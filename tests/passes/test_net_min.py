@@ -95,6 +95,7 @@ def run(package: Any, base: Any, program: Any, wrong: set[str], raises: bool, me
     return [result, calls, reports, outputs, search.results, search.iteration, str(settings)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", range(12))
 def test_searches_are_those_of_torch_fx(seed: int, method: str, capsys: pytest.CaptureFixture[str]) -> None:

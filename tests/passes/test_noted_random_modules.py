@@ -31,7 +31,7 @@ def changes(seed: int, passes: list[Any]) -> int:
 
 
 def test_random_modules_with_facts() -> None:
-    assert sum(changes(seed, PASSES) for seed in range(16)) > 10
+    assert sum(changes(seed, PASSES) for seed in range(5)) > 3
 
 
 @pytest.mark.slow

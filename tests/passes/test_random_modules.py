@@ -113,6 +113,7 @@ def test_captures_do_what_the_modules_do(seed: int) -> None:
     holds((), seed)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALL)
 def test_a_pass_keeps_what_modules_do(name: str) -> None:
     for seed in range(4):
@@ -122,6 +123,7 @@ def test_a_pass_keeps_what_modules_do(name: str) -> None:
 PAIRS = list(itertools.permutations(ALL, 2))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", PAIRS[::9], ids=" then ".join)
 def test_pairs_of_passes_keep_what_modules_do(names: tuple[str, str]) -> None:
     holds(names, PAIRS.index(names))

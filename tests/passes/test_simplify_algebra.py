@@ -71,6 +71,7 @@ FLOATING: list[Any] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("program", "count"), FLOATING)
 def test_floating_point(program: Any, count: int) -> None:
     check_pass(SimplifyAlgebra(), program, [X], count, example=X)
@@ -101,6 +102,7 @@ NUMBERS: list[Any] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("program", "count"), NUMBERS)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
 def test_whole_numbers(program: Any, count: int, dtype: torch.dtype) -> None:

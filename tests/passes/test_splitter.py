@@ -71,6 +71,7 @@ def untag(gm: Any) -> None:
             del node.tag
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("seed", range(15))
 def test_random_modules_are_split_alike(

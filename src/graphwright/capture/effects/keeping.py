@@ -141,7 +141,7 @@ class _Table:
 
     def _is_as_before(self, now: dict[Any, Any]) -> bool:
         """Tell at a glance whether a table of a module holds the very values that it held, as most do."""
-        is_whole = self.keys is None and len(now) == len(self.before) - len(self.aside)
+        is_whole = self.keys is None and dict.__len__(now) == len(self.before) - len(self.aside)
         return is_whole and all(map(operator.is_, dict.values(now), self.before.values()))
 
     def name(self, key: Hashable) -> str:
