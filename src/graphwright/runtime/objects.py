@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 from graphwright.ops import set_attribute
 
-__all__ = ["array_facts", "attribute_names", "attributes_of", "new_object"]
+__all__ = ["MOST_BYTES", "array_facts", "attribute_names", "attributes_of", "new_object"]
 
 Kind = TypeVar("Kind")
+MOST_BYTES = 1 << 16  # of an array whose content is compared at each call; of a larger one, which it is
 
 
 def attribute_names(value: Any) -> list[str]:

@@ -5,9 +5,14 @@ Kept are the very objects, so nothing of this goes into a file: what another pro
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
+
+import numpy
+
+from graphwright.runtime.objects import MOST_BYTES
 
 __all__ = ["NOTHING", "Found", "Outside", "differs", "kept"]
 
@@ -68,14 +73,41 @@ class Found(NamedTuple):
         return self.code is None or _is_code(self.code, _code(now))
 
 
+class _Content(NamedTuple):
+    """What a container of a class of its own holds."""
+
+    kind: type
+    held: Any
+
+
 def kept(value: Any) -> Any:
     """A copy of what a container holds, with the containers in it; None for what is no container."""
     kind = type(value)
+    if kind not in (dict, list, tuple, set) and isinstance(value, (dict, list, set, collections.deque, *_BYTES)):
+        held = _held(value)
+        return None if held is None else _Content(kind, held)
     if kind is dict:
         return {key: _copied(item) for key, item in value.items()}
     if kind is list or kind is tuple:
         return kind(map(_copied, value)) if kind is list or any(type(item) in _TABLES for item in value) else None
     return set(value) if kind is set else None
+
+
+_BYTES = (bytearray, numpy.ndarray)
+
+
+def _held(value: Any) -> Any:
+    """What a container holds, as a plain one does; None for an array that is too large, or holds objects."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in dict.items(value)}
+    if isinstance(value, set):
+        return set(value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, numpy.ndarray):
+        is_large = value.nbytes > MOST_BYTES or value.dtype.hasobject
+        return None if is_large else (tuple(value.shape), value.dtype.str, value.tobytes())
+    return [*map(_copied, value)]
 
 
 def _copied(value: Any) -> Any:
@@ -92,6 +124,8 @@ def differs(now: Any, before: Any) -> bool:
     if now is before:
         return False
     kind = type(now)
+    if type(before) is _Content:
+        return kind is not before.kind or differs(_held(now), before.held)
     if kind is not type(before):
         return True
     if kind is list or kind is tuple:

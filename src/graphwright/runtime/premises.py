@@ -8,20 +8,23 @@ it goes where the graph goes. What it looks at in a call is found once for each 
 
 from __future__ import annotations
 
+import collections
 import copy
 import enum
+import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+import numpy
 from torch import nn
 from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
-from graphwright.runtime.objects import attributes_of
+from graphwright.runtime.objects import MOST_BYTES, attributes_of
 
 __all__ = [
     "HOOKS",
@@ -32,6 +35,7 @@ __all__ = [
     "facts_of_modules",
     "forget_modules",
     "is_plain",
+    "is_plain_container",
     "keep_buffers",
     "keep_modules",
     "names_of_hooks",
@@ -45,7 +49,9 @@ _BUFFERS = "buffers"
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
-_CONTAINERS = (list, dict)
+_SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
+_BYTES = (bytearray, numpy.ndarray)
+_CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 # The facts of one module, each left out where there is none:
@@ -133,7 +139,7 @@ def _shown(value: Any) -> str:
 
 
 _LONGEST = 80
-_NAMED = (["function"], ["member"])
+_NAMED = (["function"], ["member"], ["bytes"])
 
 
 def spelled(value: Any) -> Any:
@@ -144,7 +150,15 @@ def spelled(value: Any) -> Any:
         code = getattr(value, "__code__", None)
         line = "" if code is None else f":{code.co_firstlineno}"
         return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
-    return copy.deepcopy(value) if isinstance(value, _CONTAINERS) else value
+    if isinstance(value, _BYTES):
+        return {"bytes": _bytes_of(value)}
+    if isinstance(value, dict):
+        return {key: spelled(item) for key, item in dict.items(value)}
+    if isinstance(value, _UNORDERED):
+        return sorted(map(repr, value))
+    if isinstance(value, _SEQUENCES):
+        return tuple(map(spelled, value)) if isinstance(value, tuple) else [*map(spelled, value)]
+    return value
 
 
 def is_plain(value: Any) -> bool:
@@ -154,6 +168,33 @@ def is_plain(value: Any) -> bool:
     if type(value) is dict:
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
     return value is None or type(value) in (bool, int, float, str)
+
+
+def _bytes_of(value: Any) -> str:
+    """What an array, or another place of bytes, holds, in short."""
+    if isinstance(value, numpy.ndarray):
+        kind = f"{value.dtype} {'x'.join(map(str, value.shape))}"
+        return f"{kind}: {hashlib.sha256(value.tobytes()).hexdigest()}"
+    return hashlib.sha256(value).hexdigest()
+
+
+def is_plain_container(value: Any) -> bool:
+    """Tell whether a value is a container, of whatever class, of plain values and functions alone, or a small array.
+
+    >>> is_plain_container([1, len]), is_plain_container({1: object()}), is_plain_container(1)
+    (True, False, False)
+    """
+    if isinstance(value, dict):
+        return all(map(_is_plain_part, dict.keys(value))) and all(map(_is_plain_part, dict.values(value)))
+    if isinstance(value, numpy.ndarray):
+        return value.nbytes <= MOST_BYTES and not value.dtype.hasobject
+    if isinstance(value, bytearray):
+        return len(value) <= MOST_BYTES
+    return isinstance(value, (*_SEQUENCES, *_UNORDERED)) and all(map(_is_plain_part, value))
+
+
+def _is_plain_part(value: Any) -> bool:
+    return is_plain(value) or isinstance(value, (*_FUNCTIONS, enum.Enum)) or is_plain_container(value)
 
 
 def names_of_hooks(module: nn.Module, table: str) -> list[str]:
@@ -338,7 +379,7 @@ class Bound:
     """
 
     __slots__ = (
-        "_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_slots", "_tables", "_then",
+        "_bytes", "_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_slots", "_tables", "_then",
         "_values",
     )  # fmt: skip
 
@@ -347,6 +388,7 @@ class Bound:
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
         self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
+        self._bytes: list[tuple[dict[str, Any], str, str]] = []  # arrays and the like, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
@@ -382,8 +424,7 @@ class Bound:
             for table in HOOKS:
                 (self._tables if facts["hooks"].get(table) else self._idle).append(state[table])
         for name in facts.get("values", {}):
-            is_filled = isinstance(state.get(name), _CONTAINERS)  # the same one may hold something else
-            (self._containers if is_filled else reads).append((state, name))
+            self._add_value(state, name, reads)
         for path, of_object in facts.get("objects", {}).items():
             self._add_object(state, path, of_object, reads)
         for table in facts.get("holds", {}):
@@ -396,6 +437,13 @@ class Bound:
             (reads if is_none else filled).append((held, name))
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
+
+    def _add_value(self, state: dict[str, Any], name: str, reads: list[tuple[dict[str, Any], str]]) -> None:
+        """Look whether an attribute is the very object; of one that may hold something else, what it holds."""
+        value = state.get(name)
+        if isinstance(value, _BYTES):
+            self._bytes.append((state, name, _bytes_of(value)))
+        (self._containers if isinstance(value, _CONTAINERS) else reads).append((state, name))
 
     def _add_object(
         self, state: dict[str, Any], path: str, facts: Facts, reads: list[tuple[dict[str, Any], str]]
@@ -412,8 +460,7 @@ class Bound:
             if each not in held:
                 self._slots.append((value, each, getattr(value, each, _ABSENT)))
             else:
-                is_filled = isinstance(held[each], _CONTAINERS)
-                (self._containers if is_filled else reads).append((held, each))
+                self._add_value(held, each, reads)
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
@@ -426,6 +473,8 @@ class Bound:
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
             return False
         if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
+            return False
+        if self._bytes and any(_bytes_of(table[name]) != was for table, name, was in self._bytes):
             return False
         if self._slots and any(getattr(value, name, _ABSENT) is not was for value, name, was in self._slots):
             return False

@@ -13,6 +13,7 @@ import torch
 
 from graphwright.capture.containers.item_kinds import joined_kinds
 from graphwright.capture.containers.loop_lists import LoopList
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.samples import Grows
 from graphwright.errors import CaptureError
@@ -53,6 +54,8 @@ def heap_call(
     if not args or not any(function is known for known in _CHANGING):
         return NotImplemented
     heap = args[0]
+    if is_growing(heap) and not isinstance(heap, LoopList):
+        heap._refuse()  # `heapq` looks past the methods of a list
     if type(heap) is list and recorder.region.is_in_loop() and any(state.watches(heap) for state in recorder.states):
         raise Grows(heap)
     if not isinstance(heap, LoopList):

@@ -8,11 +8,14 @@ import threading
 from typing import Any
 
 from graphwright.capture.effects.variables import Variables
+from graphwright.capture.proxies.contents import content, holds_bytes, refill
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of
 
-__all__ = ["Field", "Hidden", "held_by", "is_state", "put", "put_back", "reads_plainly", "sets_plainly"]
+__all__ = [
+    "Field", "Hidden", "held_by", "is_closed", "is_state", "put", "put_back", "reads_plainly", "sets_plainly",
+]  # fmt: skip
 
 _FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
@@ -33,6 +36,22 @@ def is_state(value: Any) -> bool:
     return is_object(value)
 
 
+def is_closed(value: Any) -> bool:
+    """Tell whether a value holds others, or bytes, in a way of its own: what is in it can be seen, but not kept.
+
+    >>> is_closed(collections.OrderedDict()), is_closed(bytearray()), is_closed([])
+    (True, True, False)
+    """
+    kind = type(value)
+    if kind in _OPEN or kind.__module__.startswith("graphwright."):
+        return False
+    return isinstance(value, _HOLDERS) or holds_bytes(value)
+
+
+_OPEN = frozenset({dict, list, set, Variables})
+_HOLDERS = (dict, list, set, collections.deque)
+
+
 def held_by(container: Any) -> dict[Any, Any]:
     """What a container or object holds.
 
@@ -47,6 +66,8 @@ def held_by(container: Any) -> dict[Any, Any]:
         return dict.fromkeys(container, True)
     if isinstance(container, list | collections.deque):
         return dict(enumerate(container))
+    if holds_bytes(container):
+        return {0: content(container)}
     return {Field(name): value for name, value in attributes_of(container).items()}
 
 
@@ -62,6 +83,9 @@ def put_back(container: Any, held: dict[Any, Any]) -> None:
     """Have a container or object hold what it held before."""
     now = held_by(container)
     if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
+        return
+    if holds_bytes(container):
+        refill(container, held[0])
         return
     if isinstance(container, dict):
         dict.clear(container)

@@ -94,4 +94,4 @@ def is_unchanged(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
     if isinstance(one, list) and isinstance(other, list) and not is_growing(one):
         return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
-    return one is other or (isinstance(one, set) and one == other)
+    return one is other or (isinstance(one, set | bytes) and bool(one == other))

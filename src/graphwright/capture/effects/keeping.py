@@ -20,7 +20,7 @@ import dataclasses
 import enum
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,13 @@ from graphwright.capture.effects.held_tables import (
     Field,
     Hidden,
     held_by,
+    is_closed,
     is_state,
     put,
     put_back,
-    reads_plainly,
-    sets_plainly,
 )
-from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, is_same, joined
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, joined
+from graphwright.capture.effects.kept_tables import ABSENT, Table
 from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
@@ -102,75 +102,7 @@ class _Unreadable:
 # ---- the attributes of the program
 
 
-@dataclasses.dataclass
-class _Table:
-    """A dict of attributes, or a container in one, and what was in it when the program started."""
-
-    kind: type  # the class of the module or object
-    owner: str  # its name and that of the attribute, for people
-    path: str  # the dotted path of the module, with a dot; or of the attribute that holds the container
-    keys: tuple[Any, ...] | None  # from that attribute to the container or object; None for a dict of attributes
-    now: Any
-    before: dict[Any, Any]
-    written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
-    transient: set[str] | None = None  # of a table of buffers: those that do not persist
-    aside: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that nobody has asked for
-
-    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        """Iterate over (key, value before, value now) of what is another than before; without one, `_ABSENT`."""
-        now = held_by(self.now)
-        if self._is_as_before(now):
-            return
-        for key, value in now.items():
-            before = self.before.get(key, _ABSENT)
-            if before is not value and not is_same(before, value):
-                yield key, before, value
-        for key, before in self.before.items():
-            if key not in now and key not in self.aside:
-                yield key, before, _ABSENT
-
-    def unwritten(self) -> Iterator[tuple[Any, Any]]:
-        """Iterate over (key, value) of what has changed since it was written last."""
-        now = held_by(self.now)
-        if not self.written and self._is_as_before(now):
-            return
-        for key, value in now.items():
-            known = self.written[key] if key in self.written else self.before.get(key, _ABSENT)
-            if known is not value and not is_same(known, value):
-                yield key, value
-
-    def _is_as_before(self, now: dict[Any, Any]) -> bool:
-        """Tell at a glance whether a table of a module holds the very values that it held, as most do."""
-        is_whole = self.keys is None and dict.__len__(now) == len(self.before) - len(self.aside)
-        return is_whole and all(map(operator.is_, dict.values(now), self.before.values()))
-
-    def name(self, key: Hashable) -> str:
-        is_attribute = self.keys is None or isinstance(key, Field)
-        return f"{self.owner}.{key}" if is_attribute else f"{self.owner}[{key!r}]"
-
-    def place(self, key: Any) -> Place:
-        """What the plan knows one of the things in it by."""
-        if self.keys is None:
-            return self.path + key, ()
-        if isinstance(key, Field) and not reads_plainly(self.now, key):
-            key = Hidden(key)
-        return self.path, (*self.keys, key)
-
-    def dotted(self, key: Any) -> str:
-        """The dotted path of an attribute; an empty one for items, and where a class does something about it."""
-        if self.keys is None:
-            return f"{self.path}{key}"
-        path, keys = self.place(key)
-        is_dotted = all(type(key) is Field for key in keys) and sets_plainly(self.now)
-        return ".".join((path, *keys)) if is_dotted else ""
-
-    @property
-    def may_grow(self) -> bool:
-        """Whether it is a list, dict or set in an attribute."""
-        return self.keys is not None and isinstance(self.now, list | dict | set | collections.deque)
-
-
-_ABSENT: Any = object()
+_INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a dict of True", collections.deque: "a plain list"}
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter})
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
@@ -186,14 +118,14 @@ class Keeping:
         self._recorder = recorder
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
-        self._tables: list[_Table] = []
-        self._of_module: dict[int, list[_Table]] = {}
+        self._tables: list[Table] = []
+        self._of_module: dict[int, list[Table]] = {}
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
-        self._objects: dict[int, list[_Table]] = {}  # the tables of objects and of what is in them, by id
+        self._objects: dict[int, list[Table]] = {}  # the tables of objects and of what is in them, by id
         self._kind_of_module: type = nn.Module
         self._own: list[tuple[Any, dict[Any, Any]]] = []  # objects and their containers, and what they held
-        self._shared: list[_Table] = []  # those of objects of the module that is being watched, and of others
+        self._shared: list[Table] = []  # those of objects of the module that is being watched, and of others
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         try:
@@ -228,7 +160,7 @@ class Keeping:
         self._kind_of_module, self._depth = Variables, 0
         table = next((table for table in self._tables if table.now is variables), None)
         if table is None:
-            table = _Table(Variables, variables.title, variables.path, None, variables, {})
+            table = Table(Variables, variables.title, variables.path, None, variables, {})
             self._tables.append(table)
         values = variables.read()
         for name in variables.names if names is None else names:
@@ -248,7 +180,7 @@ class Keeping:
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
-        table = _Table(kind, owner, path, keys, container, {})
+        table = Table(kind, owner, path, keys, container, {})
         held = dict.copy(held_by(container))
         if self._depth:
             self._own.append((container, held))
@@ -259,7 +191,7 @@ class Keeping:
                 self._watch_value(table, key, value)
         self._tables.append(table)
 
-    def _watch_value(self, table: _Table, key: Any, value: Any) -> None:
+    def _watch_value(self, table: Table, key: Any, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
         table.before[key] = value
         if table.keys is None and key in _OF_TORCH:
@@ -278,14 +210,14 @@ class Keeping:
         kind = type(value)
         if kind in _ATOMS:
             return
-        if kind in (list, dict, set) or (kind is collections.deque and self._depth):
+        if kind in (list, dict, set):
             self._watch(value, name, path, keys)
         elif kind is tuple:
             for i, item in enumerate(value):
                 self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))
         elif id(value) in self._objects:
             self._shared.extend(self._objects[id(value)])
-        elif self._depth < _DEPTH and is_state(value):
+        elif self._depth < _DEPTH and (is_state(value) or is_closed(value)):
             first = len(self._tables)
             self._objects[id(value)] = []
             self._depth += 1
@@ -442,9 +374,8 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        grown = [
-            t for t in self._tables if t.keys is not None and t.may_grow and t.before.keys() != held_by(t.now).keys()
-        ]
+        containers = [t for t in self._tables if t.may_grow and not is_closed(t.now)]
+        grown = [t for t in containers if t.before.keys() != held_by(t.now).keys()]
         learned = [self._learn_growth(table) for table in grown]
         if True not in learned:
             return None
@@ -461,16 +392,19 @@ class Keeping:
         changed = self._learn_items()
         for table in self._tables:
             for key, before, now in table.changes():
+                if is_closed(table.now):
+                    self._refuse_closed(table)
+                    break
                 if table.keys is None and key == "training":
                     continue  # live in any case
-                if table.may_grow and (now is _ABSENT or before is _ABSENT or not isinstance(table.now, list | dict)):
+                if table.may_grow and (now is ABSENT or before is ABSENT or not isinstance(table.now, list | dict)):
                     changed |= self._learn_growth(table)
                     continue
-                if now is _ABSENT:
+                if now is ABSENT:
                     self._refuse(table, key, *_why_gone(table, key))
                     continue
                 place = table.place(key)
-                if before is _ABSENT and place not in self._live:
+                if before is ABSENT and place not in self._live:
                     continue  # nothing can have read it before
                 known = self._live.get(place) or self._kind(before)
                 kind = joined(known, self._kind(now))
@@ -514,13 +448,12 @@ class Keeping:
         """The kind of a list that holds these items."""
         return SequenceKind(functools.reduce(_joined, map(self._kind, items), None), list)
 
-    def _learn_growth(self, table: _Table) -> bool:
+    def _learn_growth(self, table: Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""
         place = table.path, table.keys
         kind = type(table.now)
-        if kind is set or kind is collections.deque:
-            instead = "a dict of True" if kind is set else "a list"
-            self._refuse(table, "", f"changes what is in {table.owner}, a {kind.__name__}", f"keep {instead} instead")
+        if kind is set:
+            self._refuse(table, "", f"changes what is in {table.owner}, a set", "keep a dict of True instead")
             return False
         held = {**table.before, **held_by(table.now)}
         if kind is dict:
@@ -531,7 +464,13 @@ class Keeping:
         self._live[place] = Grows(join(known.held, grows.held, ATTRIBUTE)) if isinstance(known, Grows) else grows
         return True
 
-    def _refuse(self, table: _Table, key: Hashable, what: str, fix: str) -> None:
+    def _refuse_closed(self, table: Table) -> None:
+        """Refuse a change of what holds values in a way of its own."""
+        kind = type(table.now)
+        known = next((text for base, text in _INSTEAD.items() if issubclass(kind, base)), "a tensor in a buffer")
+        self._refuse(table, "", f"changes what is in {table.owner}, of class {kind.__name__}", f"keep {known} instead")
+
+    def _refuse(self, table: Table, key: Hashable, what: str, fix: str) -> None:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""
         is_attribute = table.keys is None or isinstance(key, Field)
         name = str(key) if is_attribute else str(table.keys[-1] if table.keys else table.path.rpartition(".")[2])
@@ -593,7 +532,7 @@ class Keeping:
         table.written[key] = after
         return True
 
-    def _argument(self, table: _Table, key: Hashable, value: Any) -> Any:
+    def _argument(self, table: Table, key: Hashable, value: Any) -> Any:
         odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)
         if odd is not None:
             what = f"keeps a {type(odd).__module__}.{type(odd).__qualname__} in {table.name(key)}"
@@ -605,7 +544,7 @@ class Keeping:
         return argument
 
 
-def _why_gone(table: _Table, key: Any) -> tuple[str, str]:
+def _why_gone(table: Table, key: Any) -> tuple[str, str]:
     """What the program did to an attribute that is no more there, and what to do instead."""
     for name, what in ("_parameters", "parameter"), ("_modules", "module"):
         if table.keys is None and key in table.now.get(name, ()):

@@ -12,6 +12,7 @@ tell.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import dis
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 from torch import nn
 
@@ -36,6 +38,7 @@ from graphwright.runtime import (
     class_name,
     facts_of_modules,
     is_plain,
+    is_plain_container,
     names_of_hooks,
     overhear,
     spelled,
@@ -53,6 +56,7 @@ _LOOK_UP, _WRITE, _DELETE = (
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
+_CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, numpy.ndarray)
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
 
 
@@ -91,8 +95,8 @@ class ModuleReads:
             shell.__dict__[name] = as_number(symbol)
         elif kind not in _PLAIN and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
-        elif kind in (list, dict, tuple):
-            if name in uses.mentioned and is_plain(value):
+        elif isinstance(value, _CONTAINERS):
+            if name in uses.mentioned and is_plain_container(value):
                 self.value(path, name, value)
         elif kind in _PLAIN:
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place

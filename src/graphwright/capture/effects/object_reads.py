@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import class_name, is_plain, spelled
+from graphwright.runtime import class_name, is_plain_container, spelled
 
 __all__ = ["mentioned_by", "values_of"]
 
@@ -50,7 +50,7 @@ def _look(
     for name, item in held_by(value).items():
         if name not in mentioned:
             continue
-        if isinstance(item, _PLAIN) or is_plain(item):
+        if isinstance(item, _PLAIN) or is_plain_container(item):
             values[str(name)] = spelled(item)
         elif not isinstance(item, torch.Tensor | nn.Module) and is_state(item):
             _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)

@@ -11,7 +11,8 @@ from typing import Any
 from torch import nn
 
 from graphwright.capture.effects.hook_effects import is_unchanged
-from graphwright.capture.proxies.contents import changeable, content, refill
+from graphwright.capture.proxies.contents import changeable, content, holds_bytes, refill
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.source.attribute_writes import place_of_name
 from graphwright.capture.source.mentions import is_foreign_class
 from graphwright.errors import CaptureError
@@ -85,10 +86,14 @@ def _held(value: Any) -> list[tuple[Any, Any]]:
 
 def _tables(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
     """The containers and tables of attributes in a value of the user's, what is of installed packages left out."""
+    if holds_bytes(value):
+        yield value
+        return
     is_container = isinstance(value, list | dict | set | collections.deque)
     if isinstance(value, nn.Module | type) or (not is_container and is_foreign_class(type(value))):
         return
-    for table in changeable(value):
+    held = changeable(value) or ([value] if is_container and not is_growing(value) else [])
+    for table in held:
         yield table
         if depth:
             for item in list(table.values() if isinstance(table, dict) else table):

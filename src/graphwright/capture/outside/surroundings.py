@@ -8,6 +8,7 @@ Installed packages are not followed: what they keep to themselves counts as part
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 from collections.abc import Iterable
@@ -36,6 +37,7 @@ __all__ = ["World"]
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout)
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
 _TABLES = (list, dict, set)
+_CONTAINERS = (*_TABLES, tuple, collections.deque, bytearray)
 _CACHE = type(functools.lru_cache(len))
 _MOST = 256  # items of a container that are compared at each call
 
@@ -207,7 +209,7 @@ class World:
             self._found.update({(id(found.owner), found.name): found for found in value.found})
             return
         self._apart.note(value, subject, name, code)
-        is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (kind in (*_TABLES, tuple) and _is_small(value))
+        is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, _CONTAINERS) and _is_small(value))
         is_module = isinstance(value, nn.Module)
         if is_data or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
             self._keep.append(owner)
@@ -336,10 +338,10 @@ def _is_small(value: Any, most: int = _MOST) -> bool:
 
 
 def _count(value: Any, most: int) -> int:
-    if type(value) not in (*_TABLES, tuple):
+    if not isinstance(value, _CONTAINERS):
         return 1
     count = len(value)
-    for item in value.values() if type(value) is dict else value:
+    for item in dict.values(value) if isinstance(value, dict) else value:
         if count > most:
             break
         count += _count(item, most - count) - 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+import numpy
 from torch import nn
 
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 
-__all__ = ["changeable", "content", "refill"]
+__all__ = ["changeable", "content", "holds_bytes", "refill"]
 
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
 _PLAIN = frozenset({list, dict, set})
@@ -36,8 +37,21 @@ def changeable(value: Any) -> list[Any]:
     return [vars(value)] if not is_ours and is_plain_object(value) else []
 
 
+def holds_bytes(value: Any) -> bool:
+    """Tell whether a value is an array, or another place of bytes, that may be written to.
+
+    >>> holds_bytes(bytearray(b"a")), holds_bytes(numpy.ones(2)), holds_bytes(b"a")
+    (True, True, False)
+    """
+    if isinstance(value, numpy.ndarray):
+        return not value.dtype.hasobject and value.flags.writeable
+    return isinstance(value, bytearray)
+
+
 def content(container: Any) -> Any:
     """A plain copy of what a container holds."""
+    if isinstance(container, bytearray | numpy.ndarray):
+        return bytes(container) if isinstance(container, bytearray) else container.tobytes()
     if isinstance(container, dict):
         return dict(_methods(container).items(container))
     if isinstance(container, list):
@@ -47,6 +61,13 @@ def content(container: Any) -> Any:
 
 def refill(container: Any, held: Any) -> None:
     """Give a container what another one held, without touching one that holds it."""
+    if isinstance(container, bytearray):
+        container[:] = held
+        return
+    if isinstance(container, numpy.ndarray):
+        if container.tobytes() != held:
+            container[...] = numpy.frombuffer(held, container.dtype).reshape(container.shape)
+        return
     if isinstance(container, dict):
         now = content(container)  # a table that is read through its own methods may record that
         if now.keys() == held.keys() and all(now[key] is held[key] for key in held):

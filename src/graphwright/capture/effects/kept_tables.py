@@ -1,0 +1,86 @@
+"""Tables of what a program may keep, and what was in them when it started."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.effects.held_tables import Field, Hidden, held_by, reads_plainly, sets_plainly
+from graphwright.capture.effects.kept_kinds import is_same
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
+
+__all__ = ["ABSENT", "Table"]
+
+ABSENT: Any = object()
+
+
+@dataclasses.dataclass
+class Table:
+    """A dict of attributes, or a container in one, and what was in it when the program started."""
+
+    kind: type  # the class of the module or object
+    owner: str  # its name and that of the attribute, for people
+    path: str  # the dotted path of the module, with a dot; or of the attribute that holds the container
+    keys: tuple[Any, ...] | None  # from that attribute to the container or object; None for a dict of attributes
+    now: Any
+    before: dict[Any, Any]
+    written: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what the graph has written already
+    transient: set[str] | None = None  # of a table of buffers: those that do not persist
+    aside: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that nobody has asked for
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Iterate over (key, value before, value now) of what is another than before; without one, `ABSENT`."""
+        now = held_by(self.now)
+        if self._is_as_before(now):
+            return
+        for key, value in now.items():
+            before = self.before.get(key, ABSENT)
+            if before is not value and not is_same(before, value):
+                yield key, before, value
+        for key, before in self.before.items():
+            if key not in now and key not in self.aside:
+                yield key, before, ABSENT
+
+    def unwritten(self) -> Iterator[tuple[Any, Any]]:
+        """Iterate over (key, value) of what has changed since it was written last."""
+        now = held_by(self.now)
+        if not self.written and self._is_as_before(now):
+            return
+        for key, value in now.items():
+            known = self.written[key] if key in self.written else self.before.get(key, ABSENT)
+            if known is not value and not is_same(known, value):
+                yield key, value
+
+    def _is_as_before(self, now: dict[Any, Any]) -> bool:
+        """Tell at a glance whether a table of a module holds the very values that it held, as most do."""
+        is_whole = self.keys is None and dict.__len__(now) == len(self.before) - len(self.aside)
+        return is_whole and all(map(operator.is_, dict.values(now), self.before.values()))
+
+    def name(self, key: Hashable) -> str:
+        is_attribute = self.keys is None or isinstance(key, Field)
+        return f"{self.owner}.{key}" if is_attribute else f"{self.owner}[{key!r}]"
+
+    def place(self, key: Any) -> Place:
+        """What the plan knows one of the things in it by."""
+        if self.keys is None:
+            return self.path + key, ()
+        if isinstance(key, Field) and not reads_plainly(self.now, key):
+            key = Hidden(key)
+        return self.path, (*self.keys, key)
+
+    def dotted(self, key: Any) -> str:
+        """The dotted path of an attribute; an empty one for items, and where a class does something about it."""
+        if self.keys is None:
+            return f"{self.path}{key}"
+        path, keys = self.place(key)
+        is_dotted = all(type(key) is Field for key in keys) and sets_plainly(self.now)
+        return ".".join((path, *keys)) if is_dotted else ""
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it is a list, dict or set in an attribute."""
+        return self.keys is not None and isinstance(self.now, list | dict | set)
