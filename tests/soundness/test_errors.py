@@ -155,3 +155,26 @@ def test_these_are_captured(program: Callable[..., Any]) -> None:
         torch.manual_seed(0)
         given = gm(x)
         assert torch.equal(given, expected) if isinstance(expected, Tensor) else given == expected
+
+
+def _of_two_ranks(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(2, -1) * 2
+    except RuntimeError:
+        return x * 3
+
+
+def _of_two_kinds(x: torch.Tensor) -> Any:
+    try:
+        y = x.view(2, -1)
+    except RuntimeError:
+        return x.shape[0]
+    return y, y.sum()
+
+
+@pytest.mark.parametrize("program", [_of_two_ranks, _of_two_kinds])
+def test_a_try_on_sizes_is_a_branch_whatever_its_ways_leave(program: Any) -> None:
+    gm = trace(program, (torch.ones(4),))
+    for size in (4, 5, 6, 7):
+        x = torch.rand(size)
+        torch.testing.assert_close(gm(x), program(x))

@@ -248,8 +248,10 @@ class AttemptRegion:
             return self._caught(caught, 0)
 
         questions = recorder.questions
-        subject = questions.subjects.subject_of(worked)
-        return branch(recorder, subject, went_well, went_wrong, names, names, (*self._entry.place, BRANCH))
+        subject, place = questions.subjects.subject_of(worked), (*self._entry.place, BRANCH)
+        if recorder.plan.ways.get(place) == "fork":  # what the sides leave cannot be joined: each goes its own way
+            return went_well() if questions.forking.fork(subject, place) else went_wrong()
+        return branch(recorder, subject, went_well, went_wrong, names, names, place)
 
     def _wrong(self) -> list[Any]:
         """The state where an error was raised."""
@@ -261,7 +263,7 @@ class AttemptRegion:
 
     def _restore(self, values: list[Any]) -> None:
         """Have the state hold these values, on a side of the branch, which is to put them back."""
-        for container, _ in self._state._containers:
+        for container, _ in self._state._containers if self._recorder.states else ():
             self._recorder.states[-1].watch(container)
         self._state.write(values, self._where, self._entry.place)
 

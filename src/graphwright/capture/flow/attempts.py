@@ -139,9 +139,10 @@ class Attempts(MadeErrors):
         return run_plainly(lambda: self.within(entry, tried), (), None, names, ending)
 
     def _is_region(self, place: Place | None) -> bool:
-        """Tell whether the body of a `try` is to be a region: not where the branch on its error cannot be one."""
+        """Tell whether the body of a `try` is to be a region: not where the branch on its error can be no branch."""
         ways = self._recorder.plan.ways
-        if (*(place or ()), BRANCH) in ways:
+        way = ways.get((*(place or ()), BRANCH))
+        if way is not None and (way != "fork" or self._recorder.region.outer is not None):
             ways[place] = "fork"
         return ways.get(place) == "attempt"
 
