@@ -117,3 +117,29 @@ def test_guards_ask_torch_itself() -> None:
     gm = trace(lambda x: x @ x + torch.finfo((x @ x).dtype).eps, (ones(2, 2),))
     assert "torch.is_autocast_enabled('cpu')" in gm.code
     assert torch.is_autocast_enabled in [node.target for node in gm.graph.nodes]
+
+
+def test_a_device_that_is_read_of_each_tensor_in_a_list() -> None:
+    def program(xs: list[torch.Tensor]) -> torch.Tensor:
+        total = torch.zeros(2)
+        for x in xs:
+            if x.device.type == "cpu":
+                total = total + x
+        return total
+
+    gm = trace(program, ([ones(2), ones(2)],))
+    for count in (0, 1, 3):
+        assert gm([ones(2)] * count).equal(ones(2) * count)
+    with pytest.raises(GuardError, match="device"):
+        gm([ones(2), torch.ones(2, device="meta")])
+
+
+def test_numbers_in_a_tuple_of_a_message_are_those_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        print(f"shape {tuple(x.shape)} of {x.shape[0]:03d}")
+        return x
+
+    gm = trace(program, (ones(2, 8),))
+    capsys.readouterr()
+    gm(ones(3, 4))
+    assert capsys.readouterr().out == "shape (3, 4) of 003\n"

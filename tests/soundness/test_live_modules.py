@@ -7,11 +7,11 @@ import functools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import graphwright
@@ -336,3 +336,36 @@ def test_a_buffer_that_a_program_registers_is_one() -> None:
         each(torch.ones(2))
         each(torch.ones(2))
     assert list(gm.state_dict()) == list(model.state_dict()) == ["pe"]
+
+
+def _keep_it(x: Tensor) -> Tensor:
+    return x
+
+
+class Choosing(nn.Module):
+    """A module whose inner module has a function that no file may name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Applying()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.inner(x)) + 1
+
+
+class Applying(nn.Module):
+    """It calls the function that it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = _keep_it
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x) * 2
+
+
+def test_a_function_that_no_file_holds_is_not_missed(tmp_path: Path) -> None:
+    gm = trace(Choosing(), (torch.ones(2),))
+    graphwright.save(gm, tmp_path / "net.gw")
+    again = graphwright.load(tmp_path / "net.gw", allow=["tests"])
+    assert again(torch.ones(2)).equal(gm(torch.ones(2)))

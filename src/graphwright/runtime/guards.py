@@ -22,6 +22,7 @@ from graphwright.runtime.premises import facts_of_modules, said_of_modules
 __all__ = [
     "CAPTURE",
     "Guard",
+    "device_of_each",
     "expect",
     "expect_kinds",
     "expect_outside",
@@ -166,6 +167,15 @@ def expect_tensors(where: str, **kinds: tuple[Any, Any, int | None]) -> None:
     misfit = unlike_inputs(**kinds)
     if misfit:
         raise GuardError(misfit, at=where, fix="capture again with an example like this, or with both: examples=[...]")
+
+
+def device_of_each(tensors: Iterable[torch.Tensor], device: torch.device) -> torch.device:
+    """Answer a device where each of some tensors is on it, else the first other one.
+
+    >>> device_of_each([torch.ones(2), torch.ones(3)], torch.device("cpu"))
+    device(type='cpu')
+    """
+    return next((tensor.device for tensor in tensors if tensor.device != device), device)
 
 
 def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:

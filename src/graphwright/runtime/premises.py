@@ -281,8 +281,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         now = values[name]
         if type(now) is not type(was) or now != was:
             held = _held(module, name)
-            if held is _ABSENT and not path:
-                continue  # a part of the program, made of what its graph uses
+            if held is _ABSENT and (not path or (type(was) is dict and list(was) == _NAMED[0])):
+                continue  # a part of the program, made of what its graph uses; or a function, which no file holds
             kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
             said = f"now it is {kind if now is _ABSENT else _shown(now)}"
             what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"

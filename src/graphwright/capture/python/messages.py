@@ -24,7 +24,7 @@ __all__ = ["asserted", "checked", "is_known", "printed", "text"]
 
 def text(template: str, *values: Any) -> str:
     """An f-string in a message."""
-    if not holds_values(values) and not any(map(_is_shown, values)):
+    if not any(map(_is_shown, values)):
         return template.format(*values)
     text = Text(template.format(*[_Shown(value) if _is_shown(value) else value for value in values]))
     text.template, text.values = template, values
@@ -32,11 +32,11 @@ def text(template: str, *values: Any) -> str:
 
 
 def _is_shown(value: Any) -> bool:
-    return recorder_of(value) is not None or is_growing(value)
+    return recorder_of(value) is not None or is_growing(value) or holds_values((value,))
 
 
 class _Shown:
-    """A number in a message of the example: whatever its format asks for."""
+    """A value of the run in a message of the example: whatever its format asks for."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -45,7 +45,8 @@ class _Shown:
         return str(self)
 
     def __repr__(self) -> str:
-        return "?" if isinstance(self._value, torch.Tensor) or shown(self._value) else str(self._value.node)
+        is_number = not isinstance(self._value, torch.Tensor) and not shown(self._value)
+        return str(self._value.node) if is_number and recorder_of(self._value) is not None else "?"
 
 
 # ---- calls

@@ -35,6 +35,7 @@ from graphwright.runtime import (
     array_facts,
     attribute_names,
     attributes_of,
+    device_of_each,
     expect_kinds,
     expect_outside,
     expect_state,
@@ -414,6 +415,8 @@ class Inputs:
         for path in (path for path, facts in asked.found.items() if "device" in facts and path in self._tensors):
             held = self._tensors[path]
             read = functools.partial(self._call, getattr, held.make(), "device")
+            if held.is_list:
+                read = functools.partial(self._call, device_of_each, held.make(), held.example.device)
             ledger.take(f"{path}.device", held.example.device, read, f"{path}.device")
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
