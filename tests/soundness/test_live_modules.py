@@ -369,3 +369,31 @@ def test_a_function_that_no_file_holds_is_not_missed(tmp_path: Path) -> None:
     graphwright.save(gm, tmp_path / "net.gw")
     again = graphwright.load(tmp_path / "net.gw", allow=["tests"])
     assert again(torch.ones(2)).equal(gm(torch.ones(2)))
+
+
+class Dtyped(nn.Module):
+    """It asks for the dtype of its weight, in one of some ways."""
+
+    def __init__(self, ask: Callable[[nn.Parameter, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weight, self.ask = nn.Parameter(torch.ones(3)), ask
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.ask(self.weight, x)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda w, x: x * 2 if w.dtype is torch.float32 else x * 3, id="is"),
+        pytest.param(lambda w, x: x + torch.finfo(w.dtype).max, id="finfo"),
+        pytest.param(lambda w, x: x.to(w.dtype), id="to"),
+        pytest.param(lambda w, x: x + str(w.dtype).count("3"), id="text"),
+    ],
+)
+def test_a_dtype_of_a_parameter_that_is_read_is_guarded(ask: Any) -> None:
+    gm = trace(Dtyped(ask), (torch.ones(3),))
+    assert gm(torch.ones(3)).equal(Dtyped(ask)(torch.ones(3)))
+    assert len(gm.guards) == 1
+    with pytest.raises(GuardError, match=r"dtypes|weight was of torch.float32"):
+        gm.half()(torch.ones(3))

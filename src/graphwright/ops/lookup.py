@@ -177,7 +177,8 @@ _WRITING_OPERATORS = frozenset({
 })  # fmt: skip
 _UNARY = frozenset({"neg", "pos", "abs", "invert", "inv", "not_"})
 _ACTING_BUILTINS = frozenset({"print", "input", "open", "exec", "eval", "next", "breakpoint", "__import__"})
-_PURE_TORCH = ("Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "is_storage")
+# The mode of autocast is asked where a program starts, before anything could change it.
+_PURE_TORCH = ("Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "is_storage", "is_autocast_enabled")
 _SEEDS = ("manual_seed", "seed", "initial_seed")
 Make = Callable[[], Operator | None]
 

@@ -60,6 +60,7 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 #   values   plain attributes, by name
 #   holds    tables that were walked: by table, the names in it
 #   is_none  parameters, buffers and submodules, by name: whether it is None
+#   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
 #   absent   names that it did not have
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
@@ -103,6 +104,8 @@ def said_of_modules(facts: Mapping[str, Facts]) -> str:
     for path, of_one in facts.items():
         for name, value in of_one.get("values", {}).items():
             alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
+        for name, dtype in of_one.get("dtypes", {}).items():
+            alike.setdefault(f"{name} is of {dtype}", []).append(_dotted(path, name))
         for owner, held in of_one.get("objects", {}).items():
             for name, value in held["values"].items():
                 alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, f"{owner}.{name}"))
@@ -299,6 +302,11 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         if held is not _ABSENT and (held is None) != was:
             said = "None" if was else "there"
             yield f"{_dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
+    for name, was in facts.get("dtypes", {}).items():
+        now = str(getattr(_held(module, name), "dtype", was))
+        if now != was:
+            what = f"{_dotted(path, name)} was of {was} when the program was captured; now it is of {now}"
+            yield what, "convert the original model, then capture it"
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
             yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
@@ -379,8 +387,8 @@ class Bound:
     """
 
     __slots__ = (
-        "_bytes", "_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_own", "_slots", "_tables", "_then",
-        "_values",
+        "_bytes", "_containers", "_contents", "_dtypes", "_filled", "_idle", "_keys", "_now", "_own", "_slots",
+        "_tables", "_then", "_values",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
@@ -388,6 +396,7 @@ class Bound:
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
         self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
+        self._dtypes: list[tuple[dict[str, Any], str, Any]] = []  # tables of tensors, names, and dtypes
         self._bytes: list[tuple[dict[str, Any], str, str]] = []  # arrays and the like, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
@@ -435,6 +444,9 @@ class Bound:
         for name, is_none in facts.get("is_none", {}).items():
             held = next((state[each] for each in _TABLES if name in state[each]), state)
             (reads if is_none else filled).append((held, name))
+        for name in facts.get("dtypes", {}):
+            held = next((state[each] for each in _TABLES if name in state[each]), state)
+            self._dtypes.append((held, name, getattr(held.get(name), "dtype", None)))
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
 
@@ -473,6 +485,10 @@ class Bound:
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
             return False
         if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
+            return False
+        if self._dtypes and not all(
+            getattr(table.get(name), "dtype", None) is was for table, name, was in self._dtypes
+        ):
             return False
         if self._bytes and any(_bytes_of(table[name]) != was for table, name, was in self._bytes):
             return False

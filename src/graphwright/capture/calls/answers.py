@@ -84,6 +84,8 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
             return None
         if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
             return recorder.record("call_function", getattr, getattr, (owner, name), {})
+        if name == "dtype":
+            recorder.take_dtype(owner)
         return getattr(example, name) if name != "device" else owner.device
     if name == "shape":
         return measure(recorder, owner, "size", (), {})

@@ -31,6 +31,13 @@ class HeldTensors:
         """Note where in the program a tensor is; one that is in several places is at the first."""
         self._paths.setdefault(id(tensor), path)
 
+    def take_dtype(self, tensor: torch.Tensor) -> None:
+        """Take the dtype of a tensor of the modules for granted: it is guarded with what else is read of its module."""
+        path = self._paths.get(id(tensor))
+        if path is not None:
+            owner, _, name = path.rpartition(".")
+            self._recorder.ledger.module(owner).setdefault("dtypes", {})[name] = str(tensor.dtype)
+
     def node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""
         recorder = self._recorder

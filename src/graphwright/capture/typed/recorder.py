@@ -302,7 +302,8 @@ class Recorder:
         if name in NUMBER_METHODS:
             owner = self.value(owner)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
-            return data_of(self, name, owner, lambda: self._answer(function, args, kwargs))
+            given = self.to_examples(args), self.to_examples(kwargs)
+            return data_of(self, name, owner, lambda: self.examples.run(function, *given))
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
@@ -621,8 +622,9 @@ class Recorder:
         """The example of a tensor of the program."""
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
 
-    def _answer(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.examples.run(function, self.to_examples(args), self.to_examples(kwargs))
+    def take_dtype(self, tensor: torch.Tensor) -> None:
+        """Take the dtype of a tensor of the modules for granted."""
+        self._tensors.take_dtype(tensor)
 
     def device_of(self, tensor: TensorProxy) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
