@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from graphwright.ops import set_attribute
 
-__all__ = ["MOST_BYTES", "array_facts", "attribute_names", "attributes_of", "new_object"]
+__all__ = ["MOST_BYTES", "array_facts", "attribute_names", "attributes_of", "new_object", "state_of"]
 
 Kind = TypeVar("Kind")
 MOST_BYTES = 1 << 16  # of an array whose content is compared at each call; of a larger one, which it is
@@ -32,13 +32,27 @@ def attributes_of(value: Any) -> dict[str, Any]:
     >>> attributes_of(pair)
     {'one': 1}
     """
-    held = dict(getattr(value, "__dict__", ()))
+    held = dict(state_of(value))
     for name in slots_of(type(value)):
         try:
             held[name] = object.__getattribute__(value, name)
         except AttributeError:  # not set
             continue
     return held
+
+
+def state_of(value: Any) -> dict[str, Any]:
+    """Give the dictionary of an object's attributes itself, empty where it has none; nothing of its class runs.
+
+    >>> import types
+    >>> state_of(types.SimpleNamespace(keys=1))
+    {'keys': 1}
+    """
+    try:
+        state: dict[str, Any] = object.__getattribute__(value, "__dict__")
+        return state
+    except AttributeError:
+        return {}
 
 
 def array_facts(value: Any) -> list[Any]:

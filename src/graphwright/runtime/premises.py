@@ -24,7 +24,7 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
-from graphwright.runtime.objects import MOST_BYTES, attributes_of
+from graphwright.runtime.objects import MOST_BYTES, attributes_of, state_of
 
 __all__ = [
     "HOOKS",
@@ -463,11 +463,11 @@ class Bound:
         """Look whether the very object is still there, and its values."""
         *owners, name = path.split(".")
         for owner in owners:
-            state = getattr(state.get(owner), "__dict__", {})
+            state = state_of(state.get(owner))
         value = state.get(name)
         if not owners or state:
             reads.append((state, name))
-        held = getattr(value, "__dict__", {})
+        held = state_of(value)
         for each in facts["values"]:
             if each not in held:
                 self._slots.append((value, each, getattr(value, each, _ABSENT)))
