@@ -27,6 +27,7 @@ from graphwright.ops.effects import (
     is_impure,
     is_inplace,
     is_random,
+    written_and_given,
 )
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
@@ -133,6 +134,7 @@ __all__ = [
     "while_loop",
     "write_attribute",
     "write_variable",
+    "written_and_given",
     "written_attributes",
 ]
 

@@ -7,6 +7,7 @@ flag is a value of the graph, the answer is the careful one.
 
 from __future__ import annotations
 
+import operator
 import types
 from typing import Any
 
@@ -22,7 +23,7 @@ from graphwright.ops.regions import is_region
 
 __all__ = [
     "DECLARED_IMPURE", "RANDOM_FUNCTIONS", "aliases_of", "draws_alone", "has_side_effect", "is_impure", "is_inplace",
-    "is_random",
+    "is_random", "written_and_given",
 ]  # fmt: skip
 
 # The functions that draw random numbers though no tensor is passed to them.
@@ -70,6 +71,45 @@ def is_inplace(node: Node) -> bool:
     if node.op != "call_function" and node.op != "call_method":
         return node.kwargs.get("out") is not None
     return _writes(node, operator_of(node))
+
+
+def written_and_given(node: Node) -> Node | None:
+    """The value that a node writes to and gives back as its own: `y` of `y += x`, `y.add_(x)`, `torch.add(..., out=y)`.
+
+    What comes after such a node reads `y` through it. None for all others: a write to an item gives nothing, a module
+    that works in place is asked for by its flag, and of what is not known nobody can tell.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> x = graph.placeholder("x")
+    >>> written_and_given(graph.call_method("add_", (x, 1))), written_and_given(graph.call_method("add", (x, 1)))
+    (x, None)
+    """
+    op = node._op
+    target = node._target
+    if (op != "call_function" and op != "call_method") or target is operator.setitem or target == "__setitem__":
+        return None
+    kwargs = node._kwargs
+    value = kwargs.get("out") if kwargs else None
+    known = operator_of(node)
+    if known is None or known.acts:
+        return None
+    if value is None:
+        if not (known.writes or known.writes_if) or not _gives_input(node, known):
+            return None
+        value = node._args[0] if node._args else kwargs.get("input")
+    return value if isinstance(value, Node) else None
+
+
+def _gives_input(node: Node, known: Operator) -> bool:
+    """Tell whether a call writes to its first argument and gives that."""
+    if (0, "input") not in known.aliases:
+        return False
+    if "input" in known.writes:
+        return True
+    flags = [flags for flags in known.writes_if if "input" in flags.parameters]
+    values = [[_flag(node, known, flag) for flag in each.flags] for each in flags]
+    return any(all(is_on(value) and not isinstance(value, Node) for value in each) for each in values)
 
 
 def is_random(node: Node, module: nn.Module | None = None) -> bool:
@@ -158,12 +198,17 @@ def _draws(node: Node, known: Operator | None) -> bool:
 
 def _is_on(node: Node, known: Operator, flag: str) -> bool:
     """Tell whether an argument is given, by name or position, and not off."""
+    return is_on(_flag(node, known, flag))
+
+
+def _flag(node: Node, known: Operator, flag: str) -> Any:
+    """The value of a flag in a call, by name or position, else its default."""
     names, position, value = flag_of(known, flag)
     if 0 <= position < len(node.args):
         value = node.args[position]
     for name in names:
         value = node.kwargs.get(name, value)
-    return is_on(value)
+    return value
 
 
 def _has_impure_body(node: Node, owner: nn.Module | None, in_any_mode: bool) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.ops.effects import is_inplace
+from graphwright.ops.effects import is_inplace, written_and_given
 from graphwright.ops.lookup import operator_of
 from graphwright.ops.modules import is_plain_module
 from graphwright.ops.scratch import gives_fresh_value
@@ -74,4 +74,7 @@ def shared_inputs(node: Node, module_of: ModuleOf) -> list[Node] | None:
         known = operator is not None and not operator.acts
     if not known:
         return None
-    return [] if not is_inplace(node) and gives_fresh_value(node, module_of) else node.all_input_nodes
+    if not is_inplace(node):
+        return [] if gives_fresh_value(node, module_of) else node.all_input_nodes
+    given = written_and_given(node) if node.target != "set_" else None  # which gives one value the memory of another
+    return node.all_input_nodes if given is None else [given]

@@ -61,7 +61,7 @@ def rows(recorder: Capture, tensor: TensorProxy | Proxy, is_list: bool = True) -
     capture, place = tensor.recorder, _place(recorder)
     if place is None or tensor.example.dim() == 0 or not _may_differ(capture, tensor, 0):
         return None
-    node = tensor.node_of()
+    node = capture.region.latest(tensor.node_of())
     if is_list:
         name = recorder.target_name() or "rows"
         node = recorder.node("call_function", list, (node,), {}, name=name)
@@ -177,7 +177,7 @@ def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
         for dim in range(1 if is_open else 0, rank)
     ]
     name = recorder.target_name() if is_open else ""
-    node = recorder.node("call_method", "tolist", (tensor.node_of(),), {}, name=name)
+    node = recorder.node("call_method", "tolist", (recorder.argument(tensor),), {}, name=name)
     if not is_open:
         return _rows(recorder, node, inner, kind, values, example.shape, place)
     items = _rows(recorder, node, [example.shape[0], *inner], kind, values, example.shape, place)

@@ -50,7 +50,7 @@ def _nodes_behind(subject: Any) -> Iterator[Node]:
     if isinstance(subject, Node):
         yield subject
     elif isinstance(subject, TensorProxy):
-        yield subject.node_of()
+        yield subject.recorder.region.latest(subject.node_of())
     else:
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         for arg in symbol.args if symbol is not None and symbol.is_data else ():

@@ -61,6 +61,7 @@ class Region:
         # What holds here, by what it is about: the side of a branch knows more than what is around it.
         self.known: dict[Any, bool] = {} if outer is None else outer.known
         self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
+        self.written: dict[Node, Node] = {}  # node of a value, of any region -> the last one here that wrote to it
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}
 
@@ -91,6 +92,19 @@ class Region:
                 return node
             region = region.outer
         return None
+
+    def latest(self, node: Node) -> Node:
+        """The node through which a value is read here: the last that wrote to it, in this region or one around it.
+
+        What a region writes to is read through its own node again where that is over: there the write is an effect.
+        """
+        region: Region | None = self
+        while region is not None:
+            found = region.written.get(node)
+            if found is not None:
+                return found
+            region = region.outer
+        return node
 
     def lift(self, node: Node) -> Node:
         """Return the node that stands for a value in this region."""

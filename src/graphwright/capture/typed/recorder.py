@@ -356,6 +356,8 @@ class Recorder:
             self.calls.recorded += 1
         is_mixed = type(written) is TensorProxy and written.is_mixed and target in IN_PLACE_FUNCTIONS
         if isinstance(written, torch.Tensor) and example is self.to_examples(written) and not is_mixed:
+            if type(written) is TensorProxy:  # tensors of modules are read where they are
+                self.region.written[written.node_of()] = node
             return written
         if isinstance(example, torch.Tensor):
             if hidden is not None or name_of_target(target) in LOOKS_AT_SIZES:
@@ -378,9 +380,7 @@ class Recorder:
 
     def _note_unforeseen(self, node: Node, example: torch.Tensor, is_opaque: bool) -> None:
         """Note a value whose rank, and that of an opaque call whose dtype, does not follow from those of others."""
-        facts: dict[str, Any] = {"rank": example.dim()}
-        if is_opaque:
-            facts["dtype"] = example.dtype
+        facts = {"rank": example.dim(), **({"dtype": example.dtype} if is_opaque else {})}
         self.ledger.unforeseen[node] = Unforeseen(facts, self.where() or "")
 
     def _expect_count(self, node: Node, count: int) -> None:
@@ -510,7 +510,7 @@ class Recorder:
         if kind in ATOMS:
             return value
         if kind is TensorProxy:
-            node = value._node or value.node_of()
+            node = self.region.latest(value._node or value.node_of())
             return node if self.region is self.root else self.transforms.note(node, value.example)
         symbol = symbol_of(value)
         if symbol is not None:

@@ -11,9 +11,10 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.proxies.spellings import name_of_target
+from graphwright.capture.proxies.spellings import RESHAPES_IN_PLACE, name_of_target
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.ir import Graph, Node
+from graphwright.ops import written_and_given
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ class Settling:
             self._check(node, fact, found.facts[fact], found.at)
             return
         name = name_of_target(node.target)
+        written = written_and_given(node)
+        if written is not None and name not in RESHAPES_IN_PLACE:  # it is the very tensor
+            self._mark(written, fact)
+            return
         if fact == "dtype":
             if name in _GIVES_DTYPE:
                 return

@@ -31,13 +31,28 @@ from graphwright.codegen.readable.splits import (
 )
 from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
 from graphwright.codegen.readable.unpacking import unpacked_items
-from graphwright.codegen.readable.variables import named_in_place, reassigned
+from graphwright.codegen.readable.variables import (
+    base_of,
+    first_holder,
+    named_in_place,
+    reassigned,
+    uses_of,
+)
 from graphwright.codegen.readable.writer import Block, Ending, Statement
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling.arguments import argument
 from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
-from graphwright.ops import cond, evaluated, is_loop, raise_error, transformed, write_attribute, write_variable
+from graphwright.ops import (
+    cond,
+    evaluated,
+    is_loop,
+    raise_error,
+    transformed,
+    write_attribute,
+    write_variable,
+    written_and_given,
+)
 
 __all__ = ["BodyWriter"]
 
@@ -63,6 +78,7 @@ class BodyWriter(Writer):
         self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
         # How inputs of a body are written, and names that are not node.name.
         self.texts: dict[Node, tuple[str, int]] = {}
+        self.same: dict[Node, Node] = {}  # what has the variable of another value, to which it writes
         self.exits = region_exits(self.nodes)
         self.plan: list[Statement] = []
         self.appended: dict[Node, str] = {}  # calls of `append`, each with what it appends
@@ -94,7 +110,7 @@ class BodyWriter(Writer):
         if self.returned is node or (self.split is not None and self.split.branch is node):
             return
         for item, before in reassigned(node):
-            is_own = before._op != "placeholder" or self.is_outermost
+            is_own = first_holder(before)._op != "placeholder" or self.is_outermost
             is_named = item in self.texts or item in self.kept or item in self.skipped
             if is_own and not is_named and before not in self.inside and before not in self.skipped:
                 if self._is_overwritten(item, node, self.name(before)):
@@ -107,7 +123,7 @@ class BodyWriter(Writer):
 
     def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
         """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
-        last = max(item.users, default=node)
+        last = max(uses_of(item), default=node)
         while node is not last:
             node = node._next
             if node is not item and node is not last and node in self.texts and self.texts[node][0] == name:
@@ -311,8 +327,40 @@ class BodyWriter(Writer):
     def _input(self, value: Any) -> tuple[str, int]:
         return self.node(value) if type(value) is Node else argument(value, self.names, self.node)
 
+    def holder(self, node: Node) -> Node:
+        """The value whose variable a node has: its own, or that of what it writes to and gives back."""
+        while node in self.same:
+            node = self.same[node]
+        return node
+
+    def stays_in_its_variable(self, node: Node) -> bool:
+        """Tell whether a node has the variable of what it writes to: `x.add_(1)`, not `y = x.add_(1)`."""
+        if node in self.same:
+            return True
+        value = written_and_given(node)
+        while value is not None and value in self.inside:  # `x.add_(1).mul_(2)`
+            value = written_and_given(value)
+        if value is None or node.type is not None or node in self.skipped:
+            return False
+        name, _ = self.node(value)
+        if node in self.texts or node in self.kept:
+            return name == self.name(node)
+        if not name.isidentifier():
+            return False
+        if node._target in INPLACE:  # of a number it makes another one, which the variable then holds
+            if any(node < user for user in uses_of(value, node)):
+                return False
+        elif node.origin is not None and node.origin.target not in ("", base_of(name)):
+            return False
+        self.same[node] = value
+        holder = self.holder(value)
+        if holder in self.kept or (holder._op == "placeholder" and not self.is_outermost):
+            self.kept.add(node)
+        return True
+
     def name(self, node: Node) -> str:
         """The variable that holds a node's value."""
+        node = self.holder(node)
         return self.texts[node][0] if node in self.texts else node.name
 
     def declared(self, node: Node) -> str:
@@ -337,7 +385,10 @@ class BodyWriter(Writer):
         if items:
             return f"{self.unpacking_targets(items)} = {self.value(node._args[0])}"
         if node.users:
-            return super().statement(node)
+            is_change = is_statement(node) and node._target in INPLACE
+            if is_change or not self.stays_in_its_variable(node):
+                return super().statement(node)
+            return self.expression(node)[0]
         if is_statement(node) and node._target in INPLACE and len(node._args) == 2:
             left, right = node._args
             if self.may_assign(left):
@@ -347,6 +398,12 @@ class BodyWriter(Writer):
             return self.item_assignment(node)
         # Nothing reads the value: only the effect counts.
         return self.expression(node)[0] if node.type is None else self.assignment(node)
+
+    def change(self, node: Node) -> str:
+        """Write an operator that works in place, and the variable of its value."""
+        if self.stays_in_its_variable(node):
+            return f"{self.name(node)} {INPLACE[node._target]} {self.value(node._args[1])}"  # type: ignore[index]
+        return super().change(node)
 
     def unpacking_targets(self, items: Sequence[Node | None]) -> str:
         """Write the variables that the items of a value get, as they stand before `=`."""
@@ -370,7 +427,10 @@ class BodyWriter(Writer):
 
     def node(self, node: Node) -> tuple[str, int]:
         """Write a use of a node: its expression where that was kept to stand inside, else its name."""
-        return self.inside.get(node) or self.texts.get(node) or (node.name, ATOM)
+        if node in self.inside:
+            return self.inside[node]
+        node = self.holder(node)
+        return self.texts.get(node) or (node.name, ATOM)
 
     def value(self, arg: Any) -> str:
         """Write an argument where any expression may stand."""

@@ -131,12 +131,13 @@ def _free_after(writer: ReadableWriter) -> dict[int, list[Node]]:
     plan = writer.plan
     for i, statement in enumerate(plan):
         for used in statement.reads:
-            last[used] = i
+            last[writer.holder(used)] = i
+    kept = set(map(writer.holder, writer.kept))
     free: dict[int, list[Node]] = {}
     end = len(plan) - 1
     returns = bool(plan) and plan[end].node._op == "output" and writer.ending is None
     for used, i in last.items():
-        if used._op == "placeholder" or used in writer.exits or used in writer.kept or (i == end and returns):
+        if used._op == "placeholder" or used in writer.exits or used in kept or (i == end and returns):
             continue
         free.setdefault(i, []).append(used)
     return free

@@ -25,7 +25,7 @@ from graphwright.codegen.readable.splits import (
     values_of,
 )
 from graphwright.codegen.readable.unpacking import unpacked_items
-from graphwright.codegen.readable.variables import base_of, is_read, reads_after
+from graphwright.codegen.readable.variables import base_of, first_holder, is_read, reads_after
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.operators import ATOM
 from graphwright.errors import GraphError
@@ -273,7 +273,7 @@ class _Loop:
                 if writer.name(item) != writer.name(held):
                     return False
                 continue
-            is_own = held in self.items or held._op != "placeholder" or writer.is_outermost
+            is_own = held in self.items or first_holder(held)._op != "placeholder" or writer.is_outermost
             if not is_own or held in writer.kept or held in writer.inside or reads_after(branch, held):
                 return False
             if any(held is other for _, other in self.shared):
@@ -367,11 +367,12 @@ class _Loop:
             return False
         if initial in writer.inside or initial in writer.skipped or initial in writer.kept:
             return False
-        if initial._op == "placeholder" and not writer.is_outermost:
+        holder = first_holder(initial)
+        if holder._op == "placeholder" and not writer.is_outermost:
             return False
         if writer.name(initial) in self.targets:
             return False
-        uses = [used for used in nodes_in((self.parts.carried, self.parts.operands)) if used is initial]
+        uses = [used for used in nodes_in((self.parts.carried, self.parts.operands)) if first_holder(used) is holder]
         return len(uses) == 1 and not reads_after(self.node, initial)
 
     # ---- the statement

@@ -151,7 +151,9 @@ class _Statements:
         """Make statements of the expressions that have waited longest."""
         for node in self._waiting[:count]:
             text, _ = self._writer.inside.pop(node)
-            self._plan.append(Statement(node, f"{self._writer.name(node)} = {text}", self._reads.pop(node)))
+            if not self._writer.stays_in_its_variable(node):
+                text = f"{self._writer.name(node)} = {text}"
+            self._plan.append(Statement(node, text, self._reads.pop(node)))
         del self._waiting[:count]
 
     def _named(self, mentioned: list[Node], held: list[Node]) -> list[Node]:

@@ -1,4 +1,4 @@
-"""Which values share a variable: `x = f(x)` where the old `x` is not read any more."""
+"""Which values share a variable: `x = f(x)` where the old `x` is not read any more, and `x` after `x.add_(1)`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from graphwright.codegen.readable.expressions import Expression
 from graphwright.codegen.readable.sources import is_from_if
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, is_loop, is_region, raise_error
+from graphwright.ops import cond, is_loop, is_region, raise_error, written_and_given
 
-__all__ = ["base_of", "is_read", "named_in_place", "reads_after", "reassigned"]
+__all__ = ["base_of", "first_holder", "is_read", "named_in_place", "reads_after", "reassigned", "uses_of"]
 
 
 def base_of(name: str) -> str:
@@ -36,7 +36,9 @@ def named_in_place(
     named: dict[Node, str] = {}
 
     def holds(value: Any) -> str | None:
-        return named.get(value) or text(value)
+        found = named.get(value) or text(value)
+        before = written_and_given(value) if found is None and type(value) is Node else None
+        return found if before is None else holds(before)
 
     for i, node in enumerate(nodes):
         wish: str | None = wanted.get(node)
@@ -80,9 +82,33 @@ def _is_read_later(
     return False
 
 
+def first_holder(value: Node) -> Node:
+    """The value whose variable another one may have: what it writes to and gives back, as far back as that goes."""
+    before = written_and_given(value)
+    while before is not None:
+        value, before = before, written_and_given(before)
+    return value
+
+
+def uses_of(value: Node, but: Node | None = None) -> Iterator[Node]:
+    """The nodes that read a value, or one that may have the same variable because it writes to it and gives it back.
+
+    `but` is such a one that does not count, and neither does what reads it.
+    """
+    waiting = [first_holder(value)]
+    while waiting:
+        value = waiting.pop()
+        for user in value.users:
+            if user is but:
+                continue
+            yield user
+            if written_and_given(user) is value:
+                waiting.append(user)
+
+
 def reads_after(node: Node, value: Node) -> bool:
-    """Tell whether anything that comes after a node reads a value."""
-    return any(not (user is node or user < node) for user in value.users)
+    """Tell whether anything that comes after a node reads what the variable of a value holds."""
+    return any(not (user is node or user < node) for user in uses_of(value))
 
 
 def is_read(node: Node, output: Node, allowed: set[int | None]) -> bool:
@@ -146,7 +172,8 @@ def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
                 assert item is not None
                 if type(before) is not Node:  # a literal: no variable holds it
                     continue
-                may = base_of(before.name) == base_of(item.name) and operands.count(before) == 1
+                is_alone = [*map(first_holder, nodes_in(operands))].count(first_holder(before)) == 1
+                may = base_of(before.name) == base_of(item.name) and is_alone
                 if may and before is not node._args[0] and not reads_after(node, before):
                     yield item, before
 

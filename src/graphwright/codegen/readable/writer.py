@@ -120,6 +120,12 @@ class ReadableWriter(Protocol):
     def name(self, node: Node) -> str:
         """The variable that holds a node's value."""
 
+    def holder(self, node: Node) -> Node:
+        """The value whose variable a node has: its own, or that of what it writes to and gives back."""
+
+    def stays_in_its_variable(self, node: Node) -> bool:
+        """Tell whether a node has the variable of what it writes to: `x.add_(1)`, not `y = x.add_(1)`."""
+
     def node(self, node: Node) -> tuple[str, int]:
         """Write a use of a node: its expression where that was kept to stand inside, else its name."""
 

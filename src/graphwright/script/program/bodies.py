@@ -24,6 +24,21 @@ class Body:
         self.result: Any = None  # of the test of a loop
         self.is_tried: bool = outer is not None and outer.is_tried  # inside `try`: what nobody reads may raise
         self.lifted: dict[Node, Node] = {}  # node of the body around -> the input that stands for it
+        self.written: dict[Node, Node] = {}  # node of a value, of any body -> the one here that wrote to it
+
+    def latest(self, node: Node) -> Node:
+        """The node through which a value is read here: the last that wrote to it, in this body or one around it.
+
+        What a body writes to is read through its own node again where that is over: there the write is an effect.
+        """
+        found: Node | None = node
+        while found is not None:
+            node, body = found, self
+            found = body.written.get(node)
+            while found is None and body.outer is not None:
+                body = body.outer
+                found = body.written.get(node)
+        return node
 
     def lift(self, node: Node) -> Node:
         """The node that stands for a value in this body. Raises LookupError for one of a body that is over."""

@@ -17,7 +17,7 @@ from torch import nn
 
 from graphwright.errors import Problem
 from graphwright.ir import Node
-from graphwright.ops import raise_error
+from graphwright.ops import raise_error, written_and_given
 from graphwright.runtime import HOOKS, class_name, expect, expect_kinds, expect_state, names_of_hooks, spelled
 from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.bodies import Body
@@ -274,7 +274,22 @@ class Context:
         keywords = {key: self.argument(arg) for key, arg in (kwargs or {}).items()}
         node = self.body.graph.create_node(op, target, arguments, keywords, named or name)
         node._origin = self.frame.origin(at, named)
+        if kind is TENSOR:
+            self._note_write(node, args, kwargs or {})
         return Runtime(node, kind)
+
+    def _note_write(self, node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Where an operation gives back what it writes to, read that through the operation from here on.
+
+        Not where that may be a number after all, an argument of the program: `x += y` makes another one of that.
+        """
+        if written_and_given(node) is None:
+            return
+        value = kwargs.get("out") or kwargs.get("input") or args[0]
+        if isinstance(value, Runtime) and value.kind is TENSOR:
+            known = self.body.latest(value.node)
+            if known._op.startswith("call") or node._op == "call_method" or node._kwargs:
+                self.body.written[known] = node
 
     def function(self, function: Any, args: Sequence[Any], kind: Type, at: ast.AST, named: str = "") -> Runtime:
         """Write the call of a function."""
@@ -283,7 +298,7 @@ class Context:
     def argument(self, value: Any) -> Any:
         """What a value is among the arguments of a node in the body being written."""
         if isinstance(value, Runtime):
-            return self.body.lift(value.node)
+            return self.body.lift(self.body.latest(value.node))
         if isinstance(value, Const | Instance | Reference):
             return value.value
         if isinstance(value, Group):
