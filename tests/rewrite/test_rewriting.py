@@ -321,6 +321,66 @@ def test_what_would_change_the_meaning_is_refused(program: Any, why: str | None)
         assert why in str(gw.explain(double, root))
 
 
+def relu_on_what_a_view_shows(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    view = y.view(-1)
+    nn.functional.relu(y, inplace=True)
+    return view.sum() + y
+
+
+def relu_on_an_input(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu_(x) + 1
+
+
+def relu_on_a_sum(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y += x
+    return nn.functional.relu(y, inplace=True)
+
+
+def relu_out_of_place(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.add_(1)
+    return torch.relu(y) + y
+
+
+IN_PLACE = [  # each with how often it is rewritten
+    pytest.param(relu_on_what_a_view_shows, 0, id="a view shows it"),
+    pytest.param(relu_on_an_input, 0, id="on an input"),
+    pytest.param(relu_on_a_sum, 1, id="nobody sees it"),
+    pytest.param(relu_out_of_place, 1, id="behind a write"),
+]
+
+
+@pytest.mark.parametrize("door", [symbolic_trace, gw.script, lambda program: gw.trace(program, X)])
+@pytest.mark.parametrize(("program", "count"), IN_PLACE)
+def test_what_is_left_because_it_writes_is_told(program: Any, count: int, door: Any) -> None:
+    gm = door(program)
+    result = rewrite(gm, [rule(lambda x: torch.relu(x), lambda x: x.clamp(min=0), name="relu")])
+    torch.testing.assert_close(gm(X.clone()), program(X.clone()))
+    assert result.count == count
+    told = [str(refusal) for refusal in result.refused]
+    assert len(told) == 1 - count
+    for text in told:
+        assert "writes in place to what others may read\n  fix: run graphwright.passes.RemoveInPlace() before" in text
+
+
+def test_what_a_condition_says_is_told() -> None:
+    gm = symbolic_trace(lambda x: torch.relu(x * 2).neg().neg() + torch.relu(x))
+    late = rule(lambda x: torch.relu(x), lambda x: x.clamp(min=0), where=lambda m: m.x.op != "call_function" or "late")
+    quiet = rule(lambda x: x.neg().neg(), lambda x: x, where=lambda m: False)
+    result = rewrite(gm, [late, quiet])
+    assert result.count == 1
+    assert [(each.rule, each.node, each.reason, each.fix) for each in result.refused] == [(late, "relu", "late", "")]
+
+
+def test_what_was_left_at_first_is_not_told_once_it_is_rewritten() -> None:
+    gm = symbolic_trace(lambda x: torch.relu(x.sin() * 1))
+    inner = rule(lambda x: torch.relu(x), lambda x: x.clamp(min=0), where=lambda m: m.x.target == "sin" or "not yet")
+    result = rewrite(gm, [inner, rule(lambda x: x * 1, lambda x: x)])
+    assert result.count == 2 and result.refused == []
+
+
 def test_a_value_that_needs_itself_is_refused() -> None:
     gm = symbolic_trace(lambda x: x.sin().exp().cos())
     both = rule(lambda x, y: (x.sin(), y.cos()), lambda x, y: (x.sinh(), y.cosh()))

@@ -5,7 +5,7 @@ patterns are found and editing.py for how they are replaced.
 """
 
 from graphwright.rewrite.calls import Calls
-from graphwright.rewrite.driver import RewriteResult, RuleCount, replay, rewrite
+from graphwright.rewrite.driver import Refusal, RewriteResult, RuleCount, replay, rewrite
 from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.explaining import Explanation, explain
 from graphwright.rewrite.log import Application, RewriteLog
@@ -26,6 +26,7 @@ __all__ = [
     "Lit",
     "Match",
     "Pattern",
+    "Refusal",
     "ReplacedPatterns",
     "RewriteLog",
     "RewriteResult",

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -20,19 +20,36 @@ from graphwright.rewrite.match import Match
 from graphwright.rewrite.rule import Rule
 from graphwright.runtime import Snapshot, graphs_of, transaction
 
-__all__ = ["RewriteResult", "RuleCount", "replay", "rewrite"]
+__all__ = ["Refusal", "RewriteResult", "RuleCount", "replay", "rewrite"]
 
 _GENERATIONS = 1_000  # so often may what was written in one place be rewritten again
 
 
 @dataclass(slots=True)
 class RuleCount:
-    """What became of one rule: how often it was tried and applied, how long that took, why it was refused and where."""
+    """What became of one rule: how often it was tried and applied, how long that took, and which places it left."""
 
     tried: int = 0
     applied: int = 0
     seconds: float = 0.0
-    refused: list[tuple[str, str]] = field(default_factory=list)  # (name of the node, the reason)
+    left: list[Refusal] = field(default_factory=list)
+
+    @property
+    def refused(self) -> list[tuple[str, str]]:
+        """The places that it left: the name of the node, and the reason."""
+        return [(each.node, each.reason) for each in self.left]
+
+
+class Refusal(NamedTuple):
+    """A place that a rule fits and that was left as it is: the name of its root, why, and what would help."""
+
+    rule: Rule
+    node: str
+    reason: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule.name} left {self.node}: {self.reason}" + (f"\n  fix: {self.fix}" if self.fix else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,14 @@ class RewriteResult:
     def count(self) -> int:
         """How often a rule was applied."""
         return sum(each.applied for each in self.rules.values())
+
+    @property
+    def refused(self) -> list[Refusal]:
+        """The places that rules fit and that were left as they are, each with the reason and with what would help.
+
+        A replacement there would compute something else, or a condition has answered with text.
+        """
+        return [refusal for each in self.rules.values() for refusal in each.left]
 
     def undo(self) -> None:
         """Make the module what it was before. What was edited since is lost."""
@@ -135,6 +160,7 @@ class _Driver:
         self._candidates: dict[tuple[Hashable, ...], list[Rule]] = {}
         self._depth = max((rule.pattern.depth for rule in rules), default=0)
         self._origins: dict[Node, _Origin] = {}
+        self._left: dict[tuple[Rule, Node], dict[tuple[str, str], None]] = {}  # why, and what would help
         self._queue: deque[Node] = deque()
         self._waiting: set[Node] = set()
         for i, rule in enumerate(rules):
@@ -155,6 +181,9 @@ class _Driver:
             self._waiting.discard(node)
             if not node._erased:
                 self._visit(node)
+        for (rule, node), reasons in self._left.items():
+            if not node._erased:
+                self.counts[rule].left += [Refusal(rule, node.name, *reason) for reason in reasons]
 
     def repeat(self, application: Application) -> None:
         """Do again what was done before."""
@@ -199,14 +228,18 @@ class _Driver:
                 return
 
     def _match(self, rule: Rule, node: Node) -> Match | None:
+        left: list[tuple[str, str]] = []
+        self._left.pop((rule, node), None)
         try:
-            match = rule.match(node, self._calls, self.gm)
+            match = rule.match(node, self._calls, self.gm, left=left)
         except GraphwrightError:
             raise
         except Exception as error:
             raise PatternError(
                 f"the condition of {rule.name} failed at {node.name}: {type(error).__name__}: {error}", at=rule.where
             ) from error
+        if match is None and left:
+            self._left.setdefault((rule, node), {}).update(dict.fromkeys(left))
         if match is None or rule.recursive:
             return match
         origins = {self._origins.get(each) for each in match.nodes}
@@ -222,7 +255,7 @@ class _Driver:
         try:
             edit = apply(rule.replacement, rule.pattern, match, effects, rule.name, same_value=rule.same_value)
         except Refused as refusal:
-            self.counts[rule].refused.append((match.roots[0].name, str(refusal)))
+            self._left.setdefault((rule, match.roots[0]), {})[str(refusal), refusal.fix] = None
             return None
         except GraphwrightError:
             raise

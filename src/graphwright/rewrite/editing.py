@@ -19,7 +19,11 @@ __all__ = ["Edit", "Refused", "apply", "check"]
 
 
 class Refused(Exception):
-    """A match that cannot be replaced; the text says why."""
+    """A match that cannot be replaced; the text says why, and `fix` what would help."""
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix
 
 
 class Edit(NamedTuple):
@@ -58,7 +62,7 @@ def apply(
         for root, value in pairs:
             is_another = type(value) is Node and value not in new and not same_value
             if is_another and (why := effects.obstacle_of_alias(root, value)):
-                raise Refused(why)
+                raise Refused(*why)
     except BaseException:
         for node in reversed(made):
             graph.erase_node(node)
@@ -88,7 +92,7 @@ def check(match: Match, effects: GraphEffects) -> tuple[Node, list[Node]]:
     before, late = _place(match)
     why = effects.obstacle(match, before, late)
     if why is not None:
-        raise Refused(why)
+        raise Refused(*why)
     return before, late
 
 

@@ -20,7 +20,9 @@ from graphwright.ops import (
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
 
-__all__ = ["GraphEffects"]
+__all__ = ["WITHOUT_WRITES", "GraphEffects"]
+
+WITHOUT_WRITES = "run graphwright.passes.RemoveInPlace() before it: operations then give new values"
 
 
 class GraphEffects:
@@ -40,8 +42,10 @@ class GraphEffects:
         if has_regions:
             self._number_regions()
 
-    def obstacle(self, match: Match, before: Node, late: Sequence[Node] = ()) -> str | None:
-        """Say why a match cannot be replaced by something that is computed before a node; None if it can be.
+    def obstacle(self, match: Match, before: Node, late: Sequence[Node] = ()) -> tuple[str, str] | None:
+        """Say why a match cannot be replaced by something that is computed before a node, and what would help.
+
+        None if it can be.
 
         `late` are further nodes, which would be moved to before that node.
         """
@@ -49,44 +53,47 @@ class GraphEffects:
         if not (self._regions or self._writers or late) and all(map(calls.never_acts, nodes)):
             return None
         if not self.are_together(*nodes, *late, before):
-            return "some of its operations are inside a `with` block and others are not"
+            return "some of its operations are inside a `with` block and others are not", ""
         first, last = nodes[0], nodes[-1]
         inside = match.inside
         for node in nodes:
             if self.calls.never_acts(node) or node in match.roots or inside.issuperset(node.users):
                 continue
-            if self._draws(node) or is_inplace(node):
-                what = "draws random numbers" if self._draws(node) else "writes in place"
-                return f"{node.name} {what}, and others read its value, too"
+            if self._draws(node):
+                return f"{node.name} draws random numbers, and others read its value, too", ""
+            if is_inplace(node):
+                return f"{node.name} writes in place, and others read its value, too", WITHOUT_WRITES
         for node in late:
             if is_impure(node, self.calls.module(node), in_any_mode=True):
-                return f"{node.name}, which it reads, comes after {before.name} and cannot be moved there"
+                return f"{node.name}, which it reads, comes after {before.name} and cannot be moved there", ""
         draws = any(map(self._draws, nodes))
         between = list(self._between(first, max(last, before.prev), inside)) if draws or self._writers else []
         if draws and any(map(self._draws, between)):
-            return f"random numbers are drawn between {first.name} and {last.name}"
+            return f"random numbers are drawn between {first.name} and {last.name}", ""
         if self._writers:
             moved = (*nodes, *late)
             touched = [*moved, *{used for node in moved for used in node.all_input_nodes}]
             for node in between:
                 for written in self._writes(node):
                     if any(may_share_memory(written, other, self.calls.module) for other in touched):
-                        return f"{node.name} writes to {written.name} between {first.name} and {last.name}"
+                        why = f"{node.name} writes to {written.name} between {first.name} and {last.name}"
+                        return why, WITHOUT_WRITES
         return None
 
-    def obstacle_of_alias(self, root: Node, value: Node) -> str | None:
-        """Say why a value that is there already cannot stand in the place of a root.
+    def obstacle_of_alias(self, root: Node, value: Node) -> tuple[str, str] | None:
+        """Say why a value that is there already cannot stand in the place of a root, and what would help.
 
         One of them is written to; or the root comes out of a `with` block in which the value was not computed, and
         perhaps had no gradients there.
         """
         if not (self.are_together(root, value) or self.are_together(root, *root.users)):
-            return f"{root.name} comes out of a `with` block, and {value.name} is computed outside of it"
+            return f"{root.name} comes out of a `with` block, and {value.name} is computed outside of it", ""
         for other in (root, value):
             found = self.writer_of(other, but=value)
             if found is not None:
                 node, written = found
-                return f"{node.name} writes to {written.name}: {root.name} and {value.name} have to stay two values"
+                why = f"{node.name} writes to {written.name}: {root.name} and {value.name} have to stay two values"
+                return why, WITHOUT_WRITES
         return None
 
     @property

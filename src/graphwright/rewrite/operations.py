@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops import Call, is_untouched, positional_inputs
 from graphwright.rewrite import words
+from graphwright.rewrite.effects import WITHOUT_WRITES
 from graphwright.rewrite.steps import Attempt, Step, Then, match_all, match_value, show
 
 __all__ = ["Attribute", "ModuleStep", "Operation"]
@@ -54,7 +56,11 @@ class Operation(Step):
         if call is None or call.key != self.key:
             return attempt.no(lambda: f"{self} is wanted, and {show(value)} is {attempt.calls.text(value)}", value)
         if call.writes != self.call.writes and (self.call.writes or not attempt.calls.writes_unseen(value)):
-            return attempt.no(lambda: f"{show(value)} writes in place to what others may read", value)
+            why = f"{show(value)} writes in place to what others may read"
+            if call.writes and not self.call.writes:
+                rest = functools.partial(self._match_arguments, value, call.arguments, call, attempt, then)
+                attempt.bar(why, WITHOUT_WRITES, rest)
+            return attempt.no(lambda: why, value)
         return self._match_arguments(value, call.arguments, call, attempt, then)
 
     def _match_as_written(self, value: Node, attempt: Attempt, then: Then) -> bool:

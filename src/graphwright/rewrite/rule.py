@@ -40,10 +40,21 @@ class Rule:
     def __repr__(self) -> str:
         return f"Rule({self.name})"
 
-    def match(self, node: Node, calls: Calls, module: nn.Module, failures: Failures | None = None) -> Match | None:
-        """Find the pattern with this node as its first root; `failures` learns why it is not there."""
+    def match(
+        self,
+        node: Node,
+        calls: Calls,
+        module: nn.Module,
+        failures: Failures | None = None,
+        left: list[tuple[str, str]] | None = None,
+    ) -> Match | None:
+        """Find the pattern with this node as its first root; `failures` learns why it is not there.
+
+        `left` learns why it is left alone where it is there, and what would help: what it writes to others may read, or
+        a condition has answered with text.
+        """
         attempt = Attempt(calls)
-        attempt.failure = failures
+        attempt.failure, attempt.left = failures, left
         found: list[Match] = []
 
         def meets_conditions() -> bool:
@@ -53,7 +64,13 @@ class Rule:
                 answer = condition(match)
                 if answer is not True:
                     match.keep()  # the condition may have put it away
+                    if left is not None and isinstance(answer, str):
+                        left.append((answer, ""))
                     return attempt.no(lambda: _reason(condition, answer), node)  # noqa: B023 - read at once
+            if attempt.barred is not None:
+                if left is not None:
+                    left.append(attempt.barred)
+                return False
             found.append(match)
             return True
 

@@ -29,7 +29,7 @@ class Attempt:
     of each step that is an operation. `paths` has the dotted path of modules.
     """
 
-    __slots__ = ("calls", "exact", "failure", "inputs", "nodes", "paths", "turned", "values")
+    __slots__ = ("barred", "calls", "exact", "failure", "inputs", "left", "nodes", "paths", "turned", "values")
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
@@ -38,6 +38,8 @@ class Attempt:
         self.paths: dict[str, str] = {}
         self.inputs: dict[Node, Any] = {}  # of bodies: what comes in there
         self.failure: Failures | None = None  # where somebody wants to know why
+        self.left: list[tuple[str, str]] | None = None  # why what was found is left alone, and what would help
+        self.barred: tuple[str, str] | None = None  # why the match that is being looked for may not be one
         self.turned = 0  # how many commutative operations are being tried in their other order
 
     def no(self, why: Callable[[], str], at: Any = None) -> bool:
@@ -45,6 +47,14 @@ class Attempt:
         if self.failure is not None:
             self.failure.note(len(self.nodes) - 0.5 * bool(self.turned), why(), at)
         return False
+
+    def bar(self, why: str, fix: str, rest: Then) -> None:
+        """Find out whether the rest of a pattern is there, though something in it forbids to replace it: note that."""
+        if self.left is not None and self.barred is None:
+            failure, self.failure = self.failure, None
+            self.barred = why, fix
+            rest()
+            self.barred, self.failure = None, failure
 
     def bind(self, name: str, value: Any, then: Then) -> bool:
         """Give a variable its value, or see that it has this one."""
