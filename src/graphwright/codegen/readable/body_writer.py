@@ -75,6 +75,7 @@ class BodyWriter(Writer):
     def _prepare(self) -> None:
         self.constants: dict[Node, Any] = {}  # inputs that stand for a value that is no node
         self.inside: dict[Node, tuple[str, int]] = {}  # expressions waiting to be written inside another
+        self.without_variable: set[Node] = set()  # expressions that have been written inside another
         self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
         # How inputs of a body are written, and names that are not node.name.
         self.texts: dict[Node, tuple[str, int]] = {}
@@ -338,8 +339,8 @@ class BodyWriter(Writer):
         if node in self.same:
             return True
         value = written_and_given(node)
-        while value is not None and value in self.inside:  # `x.add_(1).mul_(2)`
-            value = written_and_given(value)
+        while value is not None and (value in self.inside or value in self.without_variable):
+            value = written_and_given(value)  # `x.add_(1).mul_(2)`
         if value is None or node.type is not None or node in self.skipped:
             return False
         name, _ = self.node(value)

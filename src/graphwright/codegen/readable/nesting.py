@@ -164,6 +164,7 @@ class _Statements:
         """Let the last expressions wait no longer: they have gone inside another."""
         for used in held:
             del self._writer.inside[used]
+            self._writer.without_variable.add(used)
         del self._waiting[len(self._waiting) - len(held) :]
 
 

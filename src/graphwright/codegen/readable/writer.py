@@ -89,6 +89,7 @@ class ReadableWriter(Protocol):
 
     constants: dict[Node, Any]  # inputs that stand for a value that is no node
     inside: dict[Node, tuple[str, int]]  # expressions waiting to be written inside another
+    without_variable: set[Node]  # expressions that have been written inside another
     texts: dict[Node, tuple[str, int]]  # how inputs of a body are written, and names that are not node.name
     expressions: dict[Node, tuple[str, int]]  # branches that are expressions
     exits: dict[Node, Node]  # which node leaves a context that another enters
