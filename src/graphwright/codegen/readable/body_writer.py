@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphwright.codegen.function import Writer, attribute, is_plain_name
+from graphwright.codegen.readable.assignments import mentions
 from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
 from graphwright.codegen.readable.endings import NextRound, Tests
@@ -404,6 +405,8 @@ class BodyWriter(Writer):
         """Write an operator that works in place, and the variable of its value."""
         if self.stays_in_its_variable(node):
             return f"{self.name(node)} {INPLACE[node._target]} {self.value(node._args[1])}"  # type: ignore[index]
+        if mentions(self.value(node._args[1]), self.name(node)):  # which would get another value first
+            return f"{self.name(node)} = {self.function_call(node._target, node._args, {})[0]}"
         return super().change(node)
 
     def unpacking_targets(self, items: Sequence[Node | None]) -> str:

@@ -50,11 +50,22 @@ def named_in_place(
         region = node._args[0] if node._target is operator.getitem else None
         if type(region) is Node and is_region(region):  # its items get their values when it runs
             start = nodes.index(region) + 1
-            if is_loop(region) and any(holds(used) == wish for used in nodes_in(region._args[3])):
+            if is_loop(region) and any(holds(used) == wish for used in _read_at_loop(region)):
                 continue
         if not _is_read_later(nodes[start:], wish, node, holds, pairs):
             named[node] = wish
     return named
+
+
+def _read_at_loop(loop: Node) -> Iterator[Node]:
+    """The values that a loop reads once its variables have what it starts with: for its bodies, and in its header."""
+    yield from nodes_in(loop._args[3])
+    waiting = [*nodes_in(loop._args[0])]
+    while waiting:
+        used = waiting.pop()
+        yield used
+        if len(used.users) == 1:  # it may be written in the header
+            waiting += used.all_input_nodes
 
 
 def _is_read_later(
