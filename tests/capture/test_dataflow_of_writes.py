@@ -140,6 +140,26 @@ def test_views_items_and_regions_stay_effects(program: Any, reader: str, target:
         torch.testing.assert_close(gm(x, y), program(x, y), rtol=0, atol=0)
 
 
+def starts_with_a_number(x: Tensor, y: Tensor) -> Tensor:
+    total, out = 0, []
+    for row in x:
+        before = total
+        if row.sum() > 0:
+            total += row
+            after = total * 2
+        else:
+            after = row
+        out.append(before + after)
+        total = after
+    return torch.stack(out)
+
+
+def test_a_variable_that_may_hold_a_number_is_not_written_to() -> None:
+    gm = gw.trace(starts_with_a_number, (X, Y))
+    for x in (X, -X, Y, X + 2):
+        torch.testing.assert_close(gm(x.clone(), Y), starts_with_a_number(x.clone(), Y), rtol=0, atol=0)
+
+
 class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()

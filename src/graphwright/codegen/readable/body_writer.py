@@ -48,6 +48,7 @@ from graphwright.ops import (
     cond,
     evaluated,
     is_loop,
+    is_region,
     raise_error,
     transformed,
     write_attribute,
@@ -80,6 +81,8 @@ class BodyWriter(Writer):
         self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
         # How inputs of a body are written, and names that are not node.name.
         self.texts: dict[Node, tuple[str, int]] = {}
+        self.given: dict[Node, Any] = {}  # inputs of a body, each with what it is around the body
+        self.around: BodyWriter | None = None
         self.same: dict[Node, Node] = {}  # what has the variable of another value, to which it writes
         self.exits = region_exits(self.nodes)
         self.plan: list[Statement] = []
@@ -281,11 +284,11 @@ class BodyWriter(Writer):
 
     def _take_inputs(self, inputs: Sequence[Any], around: BodyWriter) -> None:
         """Let the inputs of the body be written as these values are around it."""
-        given = iter(inputs)
+        given, self.around = iter(inputs), around
         for node in self.nodes:
             if node._op != "placeholder":
                 continue
-            value = next(given)
+            value = self.given[node] = next(given)
             if isinstance(value, Expression):
                 self.texts[node] = value
                 continue
@@ -350,7 +353,7 @@ class BodyWriter(Writer):
         if not name.isidentifier():
             return False
         if node._target in INPLACE:  # of a number it makes another one, which the variable then holds
-            if any(node < user for user in uses_of(value, node)):
+            if not self._may_rebind(value) or any(node < user for user in uses_of(value, node)):
                 return False
         elif node.origin is not None and node.origin.target not in ("", base_of(name)):
             return False
@@ -359,6 +362,22 @@ class BodyWriter(Writer):
         if holder in self.kept or (holder._op == "placeholder" and not self.is_outermost):
             self.kept.add(node)
         return True
+
+    def _may_rebind(self, value: Node) -> bool:
+        """Tell whether the variable of a value may hold another one: it belongs to the body, or holds a tensor."""
+        given = self.given.get(first_holder(value))
+        return type(given) is not Node or self.around is None or self.around._changes_in_place(given)
+
+    def _changes_in_place(self, value: Node) -> bool:
+        """Tell whether `value += 1` surely changes a value: that of a branch or loop may be a number on some ways."""
+        value = first_holder(value)
+        if value._op == "placeholder":
+            given = self.given.get(value)
+            if type(given) is not Node or self.around is None:
+                return self.is_outermost
+            return self.around._changes_in_place(given)
+        source = value._args[0] if value._target is operator.getitem else value
+        return not (type(source) is Node and is_region(source))
 
     def name(self, node: Node) -> str:
         """The variable that holds a node's value."""
@@ -393,7 +412,7 @@ class BodyWriter(Writer):
             return self.expression(node)[0]
         if is_statement(node) and node._target in INPLACE and len(node._args) == 2:
             left, right = node._args
-            if self.may_assign(left):
+            if self.may_assign(left) or (left in self.given and self.stays_in_its_variable(node)):
                 return f"{self.value(left)} {INPLACE[node._target]} {self.value(right)}"
             return self.function_call(node._target, node._args, {})[0]
         if is_statement(node) and node._target is operator.setitem and len(node._args) == 3:
