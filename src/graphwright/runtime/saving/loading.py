@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
-from collections.abc import Iterable
+import types
+from collections.abc import Container, Iterable
 from typing import Any
 
 import torch
@@ -21,14 +23,19 @@ from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _insta
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
-from graphwright.runtime.saving.plain_data import PlainReader, damaged, holds_module, plain_name
+from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
-from graphwright.runtime.saving.saved_methods import called_methods, method_at
 from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE
-from graphwright.runtime.saving.trust import Trust
+from graphwright.runtime.trust.members import is_field
+from graphwright.runtime.trust.methods import called_methods, method_at
+from graphwright.runtime.trust.names import Trust
+from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
 __all__ = ["load"]
 
+_FIX = "load files only from those you trust"
+# What a class may have for data that its objects have: of C's, of slots, and values.
+_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType, bool, int, float, str, tuple, torch.Tensor)
 _LARGEST = 100_000_000  # elements of a tensor that repeats its memory
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
 
@@ -179,11 +186,13 @@ class _Rebuilding:
 
     def _graph(self, record: dict[str, Any], module: nn.Module) -> Graph:
         graph = self._graphs.graph(record["nodes"])
+        verify(graph, module, self._trust)
+        written = written_paths(graph)
         for node in graph.all_nodes():
             if node.op == "get_attr" and self._calls_methods(node, module):
                 continue
             if node.op in ("get_attr", "call_module"):
-                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node))
+                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node), written)
             elif node.target is write_attribute:
                 _check_written(module, node.args)
         graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
@@ -195,7 +204,7 @@ class _Rebuilding:
         found = [method_at(module, path) for path in called_methods(node)]
         is_called = any(user.op == "call_method" and user.target == "__call__" for user in node.users)
         if is_called and (not found or None in found):
-            raise LoadError(f"a file may not call {node.target!r}", fix="load files only from those you trust")
+            raise LoadError(f"a file may not call {node.target!r}", fix=_FIX)
         for function in found:
             if function is None:
                 return False
@@ -230,9 +239,12 @@ def _is_called_with_parameters(node: Node) -> bool:
     )
 
 
-def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) -> Any:
+def _check_path(
+    module: nn.Module, path: str, op: str, is_called: bool = False, written: Container[str] = frozenset()
+) -> Any:
     """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
     value: Any = module
+    passed: list[str] = []
     for atom in path.split("."):
         if isinstance(value, nn.Module):
             parametrizations = value._modules.get("parametrizations")
@@ -243,18 +255,19 @@ def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) 
             if table is None or (atom in MODULE_TABLES and atom != "training") or atom == _STATE:
                 raise damaged(f"there is no {path!r}")
             value = table[atom]
+        elif ".".join(passed) in written and not is_field(atom):
+            raise LoadError(f"a file may not read {path!r}, part of which it writes", fix=_FIX)
         elif atom in attributes_of(value) and may_set_attribute(value, atom):
             value = attributes_of(value)[atom]
-        elif atom.startswith("_"):
-            raise LoadError(f"a file may not read {path!r}", fix="load files only from those you trust")
-        else:
+        elif is_field(atom, type(value)) and isinstance(inspect.getattr_static(value, atom), _DATA):
             value = getattr(value, atom)
+        else:
+            raise LoadError(f"a file may not read {path!r}", fix=_FIX)
+        passed.append(atom)
     if is_called and isinstance(value, nn.Module):
         return value
-    if op == "get_attr" and holds_module(value):  # whose methods and tables would be within reach
-        raise LoadError(
-            f"a file may not use the module {path!r} as a value of its graph", fix="call it, or its tensors"
-        )
+    if op == "get_attr" and holds_callable(value):
+        raise LoadError(f"a file may not use {path!r} as a value of its graph", fix="call it, or use its tensors")
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")
     return value
@@ -269,12 +282,12 @@ def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:
     held = _check_path(module, owner, "") if owner else module
     if not isinstance(held, nn.Module):
         if not may_set_attribute(held, name):
-            raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+            raise LoadError(f"a file may not write {path!r}", fix=_FIX)
         return
     tables = (held._parameters, held._buffers, held.__dict__)
     is_known = name == "training" or any(name in table for table in tables) or not hasattr(type(held), name)
     if not name.isidentifier() or name.startswith("__") or not is_known or name in _NEVER_WRITTEN:
-        raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+        raise LoadError(f"a file may not write {path!r}", fix=_FIX)
 
 
 # What every module works by: its tables, hooks and methods, and the state of a captured module.

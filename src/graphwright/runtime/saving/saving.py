@@ -23,7 +23,8 @@ from graphwright.runtime.graph_module import _STATE, GraphModule, _State
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
-from graphwright.runtime.saving.saved_methods import called_methods, method_at
+from graphwright.runtime.trust.methods import called_methods, method_at
+from graphwright.runtime.trust.verifier import verify
 
 __all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "save"]
 
@@ -251,8 +252,15 @@ class _ModuleWriter:
         where = f"{path} " if path else ""
         for node in graph.all_nodes():
             self._note_methods(node, module)
+        nodes = self._graphs.record(graph, path)
+        try:
+            verify(graph, module, self._values.trust, is_only_asked=True)
+        except LoadError as error:
+            raise ExportError(
+                f"cannot save the graph, since no file may hold it: {error.message}", at=error.at
+            ) from None
         return {
-            "nodes": self._graphs.record(graph, path),
+            "nodes": nodes,
             "graph_meta": self._mapping("graph_meta", graph._meta or {}, where),
             "constants": self._mapping("constants", graph.constants, where),
         }
