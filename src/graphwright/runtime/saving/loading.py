@@ -6,7 +6,6 @@ import inspect
 import json
 import math
 import os
-import types
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -34,8 +33,7 @@ from graphwright.runtime.trust.verifier import holds_callable, verify, written_p
 __all__ = ["load"]
 
 _FIX = "load files only from those you trust"
-# What a class may have for data that its objects have: of C's, of slots, and values.
-_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType, bool, int, float, str, tuple, torch.Tensor)
+_DATA = (bool, int, float, str, tuple, torch.Tensor)  # what the attribute of a class may be
 _LARGEST = 100_000_000  # elements of a tensor that repeats its memory
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
 
@@ -244,8 +242,8 @@ def _check_path(
 ) -> Any:
     """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
     value: Any = module
-    passed: list[str] = []
-    for atom in path.split("."):
+    atoms = path.split(".")
+    for place, atom in enumerate(atoms):
         if isinstance(value, nn.Module):
             parametrizations = value._modules.get("parametrizations")
             if parametrizations is not None and atom in parametrizations._modules:
@@ -255,15 +253,18 @@ def _check_path(
             if table is None or (atom in MODULE_TABLES and atom != "training") or atom == _STATE:
                 raise damaged(f"there is no {path!r}")
             value = table[atom]
-        elif ".".join(passed) in written and not is_field(atom):
+        elif ".".join(atoms[:place]) in written and not is_field(atom):
             raise LoadError(f"a file may not read {path!r}, part of which it writes", fix=_FIX)
         elif atom in attributes_of(value) and may_set_attribute(value, atom):
             value = attributes_of(value)[atom]
-        elif is_field(atom, type(value)) and isinstance(inspect.getattr_static(value, atom), _DATA):
-            value = getattr(value, atom)
+        elif (
+            isinstance(value, torch.Tensor) and is_field(atom, torch.Tensor) and all(map(is_field, atoms[place + 1 :]))
+        ):
+            return None  # data, computed when it is read
+        elif is_field(atom) and isinstance(inspect.getattr_static(value, atom, None), _DATA):
+            value = inspect.getattr_static(value, atom)
         else:
             raise LoadError(f"a file may not read {path!r}", fix=_FIX)
-        passed.append(atom)
     if is_called and isinstance(value, nn.Module):
         return value
     if op == "get_attr" and holds_callable(value):

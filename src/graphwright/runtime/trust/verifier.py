@@ -51,6 +51,7 @@ __all__ = ["holds_callable", "verify", "written_paths"]
 _FIX = "load files only from those you trust"
 _NUMBERS = (bool, int, float, complex)  # may stand for dtypes anywhere
 _FACTORIES = (*_NUMBERS, str, list, dict, set, tuple, *CONTAINERS)
+_OBJECTS = (types.SimpleNamespace, *CONTAINERS)
 # Where a function may be given by name: the keyword, or the place.
 _KEYS = {sorted: None, min: None, max: None, heapq.merge: None, heapq.nlargest: 2, heapq.nsmallest: 2, list.sort: None}
 _BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
@@ -231,13 +232,13 @@ class _Verifier:
         if target is raise_error:
             if isinstance(given, Node) and len(args) == 1 and not kwargs:
                 return  # an error that there is
-            is_known = self._is_error(given) and (given is BaseException or issubclass(given, Exception))
+            is_known = self._is_error(given) and not issubclass(given, SystemExit | KeyboardInterrupt)  # type: ignore[arg-type]
         elif target is enter_context:
             texts = [value for value in (*args[1:], *kwargs.values()) if isinstance(value, Node)]
             is_known = (given in MANAGERS or self._is_allowed(given)) and not (texts and given is MANAGERS[5])
         elif target is new_object:
             is_plain = isinstance(given, type) and not issubclass(given, nn.Module | type)
-            is_known = is_plain and (given is types.SimpleNamespace or self._is_allowed(given))
+            is_known = is_plain and (given in _OBJECTS or self._is_allowed(given))
             is_known = is_known and len(args) == 1
         else:
             is_known = self._is_function(given) and not kwargs.get("context_fn")
