@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from tests.runtime import saved_models
 from torch import nn
 
 import graphwright
 from graphwright.errors import LoadError
+from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving import saving
 
 Program = dict[str, Any]
@@ -234,7 +234,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_hostile_file_is_refused(change: Callable[[Program], None], message: str, good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     change(program)
-    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
     with pytest.raises(LoadError, match=message):
         graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
 
@@ -247,7 +247,7 @@ def test_a_hostile_file_is_refused(change: Callable[[Program], None], message: s
 def test_allowing_it_does_not_help(name: str, good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     target(name)(program)
-    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
     with pytest.raises(LoadError):
         graphwright.load(tmp_path / "bad.gw", allow=["os", "builtins", "torch", "sys", "subprocess"])
 
@@ -255,7 +255,7 @@ def test_allowing_it_does_not_help(name: str, good: Path, tmp_path: Path) -> Non
 def test_a_harmless_change_is_read(good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     target("torch:tanh")(program)
-    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "new.gw", {saving.NOTE: json.dumps(program)})
     gm = graphwright.load(tmp_path / "new.gw")
     assert "tanh" in gm.code
 
@@ -322,7 +322,7 @@ DAMAGED = [
     pytest.param(with_note("[]"), "damaged", id="a list"),
     pytest.param(with_note("{}"), "damaged", id="no format"),
     pytest.param(with_note('{"format": 1}'), "damaged", id="nothing but the format"),
-    pytest.param(with_note('{"format": 3}'), "format 3; this version reads formats up to 2", id="a later format"),
+    pytest.param(with_note('{"format": 4}'), "format 4; this version reads formats up to 3", id="a later format"),
     pytest.param(lambda good: written({}, b""), "no program", id="tensors alone"),
 ]
 
@@ -358,7 +358,7 @@ def test_parts_taken_away_or_replaced_are_refused_or_harmless(good: Path, tmp_pa
             for step in path[:-1]:
                 holder = holder[step]
             holder[path[-1]] = junk
-            save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(changed)})
+            save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(changed)})
             try:
                 graphwright.load(tmp_path / "bad.gw")
             except LoadError:
@@ -469,7 +469,7 @@ def test_a_call_of_a_value_is_refused(added: list[Any], message: str, traced: Pa
     program, tensors = parts_of(traced)
     attribute({"name": "torch:relu"}, "act")(program)
     with_nodes(*added)(program)
-    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
     with pytest.raises(LoadError, match=message):
         graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
 
@@ -477,7 +477,7 @@ def test_a_call_of_a_value_is_refused(added: list[Any], message: str, traced: Pa
 def test_a_method_of_an_allowed_class_may_be_called(traced: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(traced)
     with_nodes(("m", "get_attr", "told", []), ("c", "call_method", "__call__", [N]))(program)
-    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "new.gw", {saving.NOTE: json.dumps(program)})
     gm = graphwright.load(tmp_path / "new.gw", allow=[*ALLOWED, __name__])
     saved_models.CALLS.clear()
     gm(torch.ones(2, 2))
@@ -488,7 +488,7 @@ def test_a_method_of_an_allowed_class_may_be_called(traced: Path, tmp_path: Path
 def test_only_plain_objects_are_changed(traced: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(traced)
     with_nodes(("c", "call_function", "graphwright.ops.state:set_attribute", [{"node": "x"}, "grad_fn", 1]))(program)
-    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "new.gw", {saving.NOTE: json.dumps(program)})
     gm = graphwright.load(tmp_path / "new.gw", allow=ALLOWED)
     with pytest.raises(graphwright.GraphwrightError, match="a Tensor is no object"):
         gm(torch.ones(2, 2))
@@ -513,6 +513,6 @@ def test_a_chain_to_the_interpreter_is_refused_at_each_step(good: Path, tmp_path
         program, tensors = parts_of(good)
         nodes = program["modules"][0]["program"]["nodes"]
         nodes.insert(len(nodes) - 1, step)
-        save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+        save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
         with pytest.raises(LoadError, match=message):
             graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import nn
 
 import graphwright
 from graphwright.errors import GraphwrightError, LoadError
+from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving import saving
 from graphwright.runtime.trust.members import is_data, is_field, is_method
 from graphwright.runtime.trust.names import Trust
@@ -67,7 +67,7 @@ def crafted(program: tuple[str, dict[str, torch.Tensor]], steps: list[Step], fil
     root["bases"] = ["graphwright:GraphModule"]
     root["program"]["original"] = None
     data["objects"] += more.pop("objects", [])
-    save_file(tensors, str(file), {saving.NOTE: json.dumps(data)})
+    save_tensors(tensors, file, {saving.NOTE: json.dumps(data)})
     return file
 
 

@@ -22,9 +22,10 @@ from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _insta
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
+from graphwright.runtime.packaging.whole_files import check_sum
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
-from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE
+from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMMED
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, method_at
 from graphwright.runtime.trust.names import Trust
@@ -49,7 +50,7 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
 
     Raises LoadError for a file that is damaged, is of another version, or names what is not allowed.
     """
-    program, tensors = _read(path)
+    is_summed, program, tensors = _read(path)
     if type(program) is not dict or type(program.get("format")) is not int:
         raise damaged("it says of which format it is nowhere")
     if not 1 <= program["format"] <= FORMAT:
@@ -57,6 +58,8 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
             f"the file is of format {program['format']}; this version reads formats up to {FORMAT}",
             fix="load it with the version of graphwright that saved it",
         )
+    if program["format"] >= SUMMED and not is_summed:
+        raise damaged("the sum of its bytes is missing")
     try:
         return _Rebuilding(program, tensors, Trust(allow)).root()
     except LoadError:
@@ -65,9 +68,10 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
         raise damaged(f"{type(error).__name__}: {error}") from error
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Read the program and the tensors of a file, with memory of their own."""
+def _read(path: str | os.PathLike[str]) -> tuple[bool, Any, dict[str, torch.Tensor]]:
+    """Read whether there is a sum, the program, and the tensors of a file, with memory of their own."""
     try:
+        is_summed = check_sum(path)
         with safe_open(os.fspath(path), framework="pt") as file:
             notes = file.metadata() or {}
             if NOTE not in notes:
@@ -90,7 +94,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, torch.Tensor]]:
             tensors[name] = unpacked(piece, layout)
     except _MISFITS as error:
         raise damaged(f"a tensor does not lie where the file says: {error}") from error
-    return program, tensors
+    return is_summed, program, tensors
 
 
 class _Rebuilding:
