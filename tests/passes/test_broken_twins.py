@@ -119,14 +119,14 @@ def always(*_: Any, **__: Any) -> bool:
 def written_between(m: Any, x: Tensor) -> Tensor:
     y = x * 1
     first = y.exp()
-    y.add_(1)
+    y.view(-1).add_(1)
     return first + y.exp()
 
 
 def written_between_layers(m: Any, x: Tensor) -> Tensor:
     y = x * 1
     first = m.q(y)
-    y.add_(1)
+    y.view(-1).add_(1)
     return first + m.k(y)  # type: ignore[no-any-return]
 
 
@@ -183,7 +183,7 @@ def unscaled(weight: Tensor, bias: Any, norm: Any, **_: Any) -> tuple[Tensor, Te
 def products_of_what_changes(m: Any, x: Tensor) -> Tensor:
     y = x * 1
     first = m.q(y)
-    y += 8
+    y.view(-1).add_(8)
     return first + m.q(y)  # type: ignore[no-any-return]
 
 

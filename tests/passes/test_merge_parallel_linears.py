@@ -161,7 +161,7 @@ def both(m: Any, x: Tensor) -> Tensor:
 def between(m: Any, x: Tensor) -> Tensor:
     y = x * 2
     first = m.q(y)
-    y.mul_(2)
+    y.view(-1).mul_(2)
     return first.sum() + m.k(y).sum()
 
 

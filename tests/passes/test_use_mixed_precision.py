@@ -201,7 +201,7 @@ def writes(x: Tensor, w: Tensor) -> Any:
     rows.exp_()
     y = x + 0
     first = y @ w
-    y += 1
+    y.view(-1).add_(1)
     second = y @ w
     return low.sum(), kept, first, second, rows
 
