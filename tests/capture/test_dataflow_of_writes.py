@@ -160,6 +160,22 @@ def test_a_variable_that_may_hold_a_number_is_not_written_to() -> None:
         torch.testing.assert_close(gm(x.clone(), Y), starts_with_a_number(x.clone(), Y), rtol=0, atol=0)
 
 
+def in_a_function_that_closes_over_it(x: Tensor, y: Tensor) -> Any:
+    z = y * 1
+
+    def added(row: Tensor) -> Tensor:
+        value = z
+        value += 1
+        return row + value * 2
+
+    return torch.vmap(added)(x), z
+
+
+def test_a_function_writes_to_what_it_closes_over() -> None:
+    gm = gw.trace(in_a_function_that_closes_over_it, (X, Y))
+    torch.testing.assert_close(gm(X, Y), in_a_function_that_closes_over_it(X, Y), rtol=0, atol=0)
+
+
 class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()

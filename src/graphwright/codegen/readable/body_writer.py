@@ -69,7 +69,7 @@ class BodyWriter(Writer):
         self.owner = owner
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
-        self.is_outermost = True
+        self.is_outermost, self.is_function = True, False
         self.is_test = False
         self._prepare()
         name_initial_values(self)
@@ -256,17 +256,20 @@ class BodyWriter(Writer):
         ending: Ending | None,
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
+        is_function: bool = False,
     ) -> BodyWriter:
         """Make the writer of a body, whose inputs are written as `inputs` are here.
 
         `ending` is what becomes of the values in the `slots` of what the body gives; None where it returns that.
-        `names` are those of nodes that are written elsewhere.
+        `names` are those of nodes that are written elsewhere. A function may read the variables around it, and has
+        its own where it assigns any.
         """
         writer = object.__new__(BodyWriter)
         graph._make_names()
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
+        writer.is_function = is_function
         writer.is_test = isinstance(ending, Tests) or (self.is_test and ending is None)
         writer._prepare()
         writer._take_inputs(inputs, self)
@@ -365,17 +368,19 @@ class BodyWriter(Writer):
 
     def _may_rebind(self, value: Node) -> bool:
         """Tell whether the variable of a value may hold another one: it belongs to the body, or holds a tensor."""
-        given = self.given.get(first_holder(value))
-        return type(given) is not Node or self.around is None or self.around._changes_in_place(given)
+        given = self.given.get(self.holder(value))
+        return type(given) is not Node or self._is_tensor_around(given)
+
+    def _is_tensor_around(self, given: Node) -> bool:
+        """Tell whether a body may write `value += 1` to a value of the body around it, whose variable that has."""
+        return not self.is_function and self.around is not None and self.around._changes_in_place(given)
 
     def _changes_in_place(self, value: Node) -> bool:
         """Tell whether `value += 1` surely changes a value: that of a branch or loop may be a number on some ways."""
         value = first_holder(value)
         if value._op == "placeholder":
             given = self.given.get(value)
-            if type(given) is not Node or self.around is None:
-                return self.is_outermost
-            return self.around._changes_in_place(given)
+            return self._is_tensor_around(given) if type(given) is Node else self.is_outermost
         source = value._args[0] if value._target is operator.getitem else value
         return not (type(source) is Node and is_region(source))
 

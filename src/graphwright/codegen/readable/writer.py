@@ -181,6 +181,7 @@ class ReadableWriter(Protocol):
         ending: Ending | None,
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
+        is_function: bool = False,
     ) -> ReadableWriter:
         """Make the writer of a body, whose inputs are written as `inputs` are here."""
 
