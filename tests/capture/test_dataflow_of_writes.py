@@ -295,6 +295,18 @@ def check(seed: int, door: str) -> None:
             torch.testing.assert_close(found, values, rtol=0, atol=0, msg=lambda text: f"{text}\n{source}\n{gm.code}")
 
 
+FOUND = [  # where a variable of the printed code was shared by two values at a time
+    pytest.param(144, "trace", id="an operand has the variable that the sum gets"),
+    pytest.param(987, "script", id="the header of a loop reads what the loop starts with"),
+    pytest.param(7262, "script", id="a loop starts with what is written, and so does another variable"),
+]
+
+
+@pytest.mark.parametrize(("seed", "door"), FOUND)
+def test_variables_are_shared_by_one_value_at_a_time(seed: int, door: str) -> None:
+    check(seed, door)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("seed", range(20))

@@ -114,8 +114,8 @@ class BodyWriter(Writer):
         """Let variables hold what an `if` makes of them."""
         if self.returned is node or (self.split is not None and self.split.branch is node):
             return
-        for item, before in reassigned(node):
-            is_own = first_holder(before)._op != "placeholder" or self.is_outermost
+        for item, before in reassigned(node, self.texts):
+            is_own = first_holder(before, self.texts)._op != "placeholder" or self.is_outermost
             is_named = item in self.texts or item in self.kept or item in self.skipped
             if is_own and not is_named and before not in self.inside and before not in self.skipped:
                 if self._is_overwritten(item, node, self.name(before)):
@@ -128,7 +128,7 @@ class BodyWriter(Writer):
 
     def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
         """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
-        last = max(uses_of(item), default=node)
+        last = max(uses_of(item, self.texts), default=node)
         while node is not last:
             node = node._next
             if node is not item and node is not last and node in self.texts and self.texts[node][0] == name:
@@ -356,7 +356,7 @@ class BodyWriter(Writer):
         if not name.isidentifier():
             return False
         if node._target in INPLACE:  # of a number it makes another one, which the variable then holds
-            if not self._may_rebind(value) or any(node < user for user in uses_of(value, node)):
+            if not self._may_rebind(value) or any(node < user for user in uses_of(value, self.texts, node)):
                 return False
         elif node.origin is not None and node.origin.target not in ("", base_of(name)):
             return False
@@ -377,7 +377,7 @@ class BodyWriter(Writer):
 
     def _changes_in_place(self, value: Node) -> bool:
         """Tell whether `value += 1` surely changes a value: that of a branch or loop may be a number on some ways."""
-        value = first_holder(value)
+        value = first_holder(value, ())
         if value._op == "placeholder":
             given = self.given.get(value)
             return self._is_tensor_around(given) if type(given) is Node else self.is_outermost

@@ -273,8 +273,8 @@ class _Loop:
                 if writer.name(item) != writer.name(held):
                     return False
                 continue
-            is_own = held in self.items or first_holder(held)._op != "placeholder" or writer.is_outermost
-            if not is_own or held in writer.kept or held in writer.inside or reads_after(branch, held):
+            is_own = held in self.items or first_holder(held, writer.texts)._op != "placeholder" or writer.is_outermost
+            if not is_own or held in writer.kept or held in writer.inside or reads_after(branch, held, writer.texts):
                 return False
             if any(held is other for _, other in self.shared):
                 return False
@@ -367,13 +367,13 @@ class _Loop:
             return False
         if initial in writer.inside or initial in writer.skipped or initial in writer.kept:
             return False
-        holder = first_holder(initial)
+        holder, own = first_holder(initial, writer.texts), writer.texts
         if holder._op == "placeholder" and not writer.is_outermost:
             return False
         if writer.name(initial) in self.targets:
             return False
-        uses = [used for used in nodes_in((self.parts.carried, self.parts.operands)) if first_holder(used) is holder]
-        return len(uses) == 1 and not reads_after(self.node, initial)
+        uses = [first_holder(used, own) for used in nodes_in((self.parts.carried, self.parts.operands))]
+        return uses.count(holder) == 1 and not reads_after(self.node, initial, own)
 
     # ---- the statement
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
@@ -93,33 +93,37 @@ def _is_read_later(
     return False
 
 
-def first_holder(value: Node) -> Node:
-    """The value whose variable another one may have: what it writes to and gives back, as far back as that goes."""
+def first_holder(value: Node, own: Container[Node]) -> Node:
+    """The value whose variable another one may have: what it writes to and gives back, as far back as that goes.
+
+    Those in `own` have a variable that was chosen for them.
+    """
     before = written_and_given(value)
-    while before is not None:
+    while before is not None and value not in own:
         value, before = before, written_and_given(before)
     return value
 
 
-def uses_of(value: Node, but: Node | None = None) -> Iterator[Node]:
+def uses_of(value: Node, own: Container[Node], but: Node | None = None) -> Iterator[Node]:
     """The nodes that read a value, or one that may have the same variable because it writes to it and gives it back.
 
-    `but` is such a one that does not count, and neither does what reads it.
+    Those in `own` have a variable that was chosen for them. `but` is a further one that does not count, and neither
+    does what reads it.
     """
-    waiting = [first_holder(value)]
+    waiting = [first_holder(value, own)]
     while waiting:
         value = waiting.pop()
         for user in value.users:
             if user is but:
                 continue
             yield user
-            if written_and_given(user) is value:
+            if written_and_given(user) is value and user not in own:
                 waiting.append(user)
 
 
-def reads_after(node: Node, value: Node) -> bool:
+def reads_after(node: Node, value: Node, own: Container[Node]) -> bool:
     """Tell whether anything that comes after a node reads what the variable of a value holds."""
-    return any(not (user is node or user < node) for user in uses_of(value))
+    return any(not (user is node or user < node) for user in uses_of(value, own))
 
 
 def is_read(node: Node, output: Node, allowed: set[int | None]) -> bool:
@@ -157,9 +161,10 @@ def is_read(node: Node, output: Node, allowed: set[int | None]) -> bool:
     return False
 
 
-def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
+def reassigned(node: Node, own: Container[Node]) -> Iterator[tuple[Node, Node]]:
     """The values of an `if` of which one side leaves a variable as it is, each with what that holds before.
 
+    Nodes in `own` have a variable that was chosen for them.
     Where nothing reads the old value any more, the variable may hold the new one: `if bias: x = x + bias`.
     """
     if not node.users or not all(isinstance(body, Graph) for body in node._args[1:3]):
@@ -183,9 +188,10 @@ def reassigned(node: Node) -> Iterator[tuple[Node, Node]]:
                 assert item is not None
                 if type(before) is not Node:  # a literal: no variable holds it
                     continue
-                is_alone = [*map(first_holder, nodes_in(operands))].count(first_holder(before)) == 1
+                holders = [first_holder(used, own) for used in nodes_in(operands)]
+                is_alone = holders.count(first_holder(before, own)) == 1
                 may = base_of(before.name) == base_of(item.name) and is_alone
-                if may and before is not node._args[0] and not reads_after(node, before):
+                if may and before is not node._args[0] and not reads_after(node, before, own):
                     yield item, before
 
 
