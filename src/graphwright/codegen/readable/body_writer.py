@@ -35,6 +35,7 @@ from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.codegen.readable.variables import (
     base_of,
     first_holder,
+    is_read_besides,
     named_in_place,
     reassigned,
     uses_of,
@@ -84,6 +85,7 @@ class BodyWriter(Writer):
         self.given: dict[Node, Any] = {}  # inputs of a body, each with what it is around the body
         self.around: BodyWriter | None = None
         self.same: dict[Node, Node] = {}  # what has the variable of another value, to which it writes
+        self.rebound: set[Node] = set()  # those of them that are written `x += y`
         self.exits = region_exits(self.nodes)
         self.plan: list[Statement] = []
         self.appended: dict[Node, str] = {}  # calls of `append`, each with what it appends
@@ -356,12 +358,12 @@ class BodyWriter(Writer):
         if not name.isidentifier():
             return False
         if node._target in INPLACE:  # of a number it makes another one, which the variable then holds
-            if not self._may_rebind(value) or any(node < user for user in uses_of(value, self.texts, node)):
+            if not self._may_rebind(value) or is_read_besides(node, value, self.texts, self.rebound):
                 return False
+            self.rebound.add(node)
         elif node.origin is not None and node.origin.target not in ("", base_of(name)):
             return False
-        self.same[node] = value
-        holder = self.holder(value)
+        holder = self.same[node] = self.holder(value)
         if holder in self.kept or (holder._op == "placeholder" and not self.is_outermost):
             self.kept.add(node)
         return True

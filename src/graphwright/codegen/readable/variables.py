@@ -12,7 +12,9 @@ from graphwright.codegen.readable.sources import is_from_if
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, is_loop, is_region, raise_error, written_and_given
 
-__all__ = ["base_of", "first_holder", "is_read", "named_in_place", "reads_after", "reassigned", "uses_of"]
+__all__ = [
+    "base_of", "first_holder", "is_read", "is_read_besides", "named_in_place", "reads_after", "reassigned", "uses_of",
+]  # fmt: skip
 
 
 def base_of(name: str) -> str:
@@ -35,10 +37,20 @@ def named_in_place(
     by_base: dict[str, str] = {base_of(target): target for target, _ in pairs}
     named: dict[Node, str] = {}
 
-    def holds(value: Any) -> str | None:
-        found = named.get(value) or text(value)
-        before = written_and_given(value) if found is None and type(value) is Node else None
-        return found if before is None else holds(before)
+    first: dict[Node, Node] = {}  # of what writes to a value and gives it back: the first of those
+    for node in nodes:
+        before = written_and_given(node)
+        if before is not None:
+            first[node] = first.get(before, before)
+    names_of: dict[Any, set[str]] = {}  # by the first of such values: the variables of those that have got one
+
+    def holds(value: Any, target: str) -> bool:
+        """Whether a variable holds a value, or may hold it because it holds another one that is the same."""
+        known = named.get(value) or text(value)
+        if known is not None or value not in first:
+            return known == target
+        root = first[value]
+        return text(root) == target or target in names_of.get(root, ())
 
     for i, node in enumerate(nodes):
         wish: str | None = wanted.get(node)
@@ -50,10 +62,11 @@ def named_in_place(
         region = node._args[0] if node._target is operator.getitem else None
         if type(region) is Node and is_region(region):  # its items get their values when it runs
             start = nodes.index(region) + 1
-            if is_loop(region) and any(holds(used) == wish for used in _read_at_loop(region)):
+            if is_loop(region) and any(holds(used, wish) for used in _read_at_loop(region)):
                 continue
         if not _is_read_later(nodes[start:], wish, node, holds, pairs):
             named[node] = wish
+            names_of.setdefault(first.get(node, node), set()).add(wish)
     return named
 
 
@@ -72,7 +85,7 @@ def _is_read_later(
     later: Sequence[Node],
     target: str,
     node: Node,
-    holds: Callable[[Any], str | None],
+    holds: Callable[[Any, str], bool],
     pairs: Sequence[tuple[str, Any]],
 ) -> bool:
     """Tell whether what a variable holds before a node is read after it."""
@@ -80,14 +93,14 @@ def _is_read_later(
         if reader._op == "output":
             given = dict(pairs).get(target)
             for used in nodes_in(reader._args):
-                if used is not node and used is not given and holds(used) == target:
+                if used is not node and used is not given and holds(used, target):
                     return True
-            if given is not node and isinstance(given, Node | Expression) and holds(given) == target:
+            if given is not node and isinstance(given, Node | Expression) and holds(given, target):
                 return True
-            if any(other != target and value is not node and holds(value) == target for other, value in pairs):
+            if any(other != target and value is not node and holds(value, target) for other, value in pairs):
                 return True
         elif any(
-            used is not node and holds(used) == target for used in (*nodes_in(reader._args), *nodes_in(reader._kwargs))
+            used is not node and holds(used, target) for used in (*nodes_in(reader._args), *nodes_in(reader._kwargs))
         ):
             return True
     return False
@@ -104,13 +117,17 @@ def first_holder(value: Node, own: Container[Node]) -> Node:
     return value
 
 
-def uses_of(value: Node, own: Container[Node], but: Node | None = None) -> Iterator[Node]:
+def uses_of(value: Node, own: Container[Node]) -> Iterator[Node]:
     """The nodes that read a value, or one that may have the same variable because it writes to it and gives it back.
 
-    Those in `own` have a variable that was chosen for them. `but` is a further one that does not count, and neither
-    does what reads it.
+    Those in `own` have a variable that was chosen for them.
     """
-    waiting = [first_holder(value, own)]
+    return _readers(first_holder(value, own), own)
+
+
+def _readers(value: Node, own: Container[Node], but: Node | None = None) -> Iterator[Node]:
+    """What reads a value, and what writes to it and gives it back; but for one such, and what reads that."""
+    waiting = [value]
     while waiting:
         value = waiting.pop()
         for user in value.users:
@@ -119,6 +136,22 @@ def uses_of(value: Node, own: Container[Node], but: Node | None = None) -> Itera
             yield user
             if written_and_given(user) is value and user not in own:
                 waiting.append(user)
+
+
+def is_read_besides(node: Node, value: Node, own: Container[Node], seen: Container[Node]) -> bool:
+    """Tell whether the variable of a value to which a node writes is read after it, other than for what it gives.
+
+    Of those in `seen` it is known that nothing does.
+    """
+    writer: Node | None = node
+    before: Node | None = value
+    while before is not None:
+        if any(node < user for user in _readers(before, own, writer)):
+            return True
+        if before in seen or before in own:
+            return False
+        writer, before = before, written_and_given(before)
+    return False
 
 
 def reads_after(node: Node, value: Node, own: Container[Node]) -> bool:
