@@ -28,6 +28,7 @@ from graphwright.runtime import (
     GraphModule,
     copy_tensors,
     expect_kinds,
+    expect_outside,
     expect_state,
     keep_facts,
     keep_modules,
@@ -176,6 +177,7 @@ def _compiled(
     problems += c.problems
     graph = c.body.graph
     if not c.problems:
+        graph.constants = dict(c.constants)
         tidy(graph)
         keep_modules(graph, c.premises)
         calls = sum(node.op.startswith("call_") for node in graph.all_nodes())
@@ -283,3 +285,7 @@ def _finish(c: Context, frame: Frame, value: Value, name: str) -> None:
         if kinds:
             with graph.inserting_before(first):
                 graph.call_function(expect_kinds, (name,), kinds)
+    outside = c.surroundings.outside()
+    if outside is not None:
+        with graph.inserting_before(first):
+            graph.call_function(expect_outside, (name, outside), name="guard")

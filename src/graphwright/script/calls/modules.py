@@ -112,10 +112,12 @@ def _compiled_with_hooks(
     if any(special) or module._forward_hooks_always_called:
         return None
     problems, before, calls = len(c.problems), set(graph.nodes), c.calls_of[ref.path]
+    forget = c.surroundings.keep()
     result = _with_hooks(c, ref, args, kwargs, node)
     if len(c.problems) == problems:
         return result
     del c.problems[problems:]
+    forget()
     c.calls_of[ref.path] = calls
     for made in [made for made in reversed(graph.nodes) if made not in before and made.op != "placeholder"]:
         graph.erase_node(made)

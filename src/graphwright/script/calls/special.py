@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.runtime import Outside, expect_outside
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import attribute
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
@@ -213,6 +214,14 @@ def _warn(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
     return c.make("call_function", warnings.warn, args, NONE, node, kwargs)
 
 
+def _outside(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """The check of a captured program that is entered: what it has found, this one has."""
+    if len(args) == 2 and isinstance(args[1], Instance) and isinstance(args[1].value, Outside):
+        c.surroundings.take_all(args[1].value)
+        return constant(None, fixed=True)
+    return c.problem("expect_outside stands in captured programs only", node)
+
+
 def _annotate(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
     given = args[0].value if isinstance(args[0], Reference | Const | Instance) else None
     wanted = type_from_annotation(given)
@@ -261,6 +270,7 @@ def _wait(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
 
 
 _HANDLERS: dict[Any, Handler] = {
+    expect_outside: _outside,
     isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
     torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
     is_instance_of: _is_of_type, fork: _fork, wait: _wait,

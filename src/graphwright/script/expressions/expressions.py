@@ -73,6 +73,7 @@ def _name(c: Context, node: ast.Name, named: str) -> Value:
             return c.problem(f"{node.id!r} has no value here", node, "give it a value first")
         value = frame.code.outside.closure.get(node.id, MISSING)
         if value is not MISSING:
+            c.surroundings.take_name(frame.code, node.id)
             return wrap(c, value, node, node.id)
         if frame.defined_in is None:
             break
@@ -81,6 +82,7 @@ def _name(c: Context, node: ast.Name, named: str) -> Value:
     if value is MISSING:
         message = f"the name {node.id!r} is not defined"
         return c.problem(message, node, "define or import it before scripting", NameError)
+    c.surroundings.take_name(c.frame.code, node.id)
     return wrap(c, value, node, node.id)
 
 

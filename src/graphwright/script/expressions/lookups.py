@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture import is_foreign_class
 from graphwright.runtime import GraphModule
 from graphwright.script.annotations import fields_of, is_named_tuple, type_from_annotation, type_of_constant
 from graphwright.script.program.values import (
@@ -130,14 +131,30 @@ def _of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
         found = getattr(value, name)
     except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
         return c.problem(str(error), node, closest(value, name), raises=type(error))
+    if not isinstance(value, enum.Enum):
+        c.surroundings.take_attribute(value, name)
     return wrap(c, found, node, name)
 
 
 def _of_instance(c: Context, owner: Instance, name: str, node: ast.AST) -> Value:
-    found = inspect.getattr_static(owner.value, name, None)
+    found, kind = inspect.getattr_static(owner.value, name, None), type(owner.value)
     if isinstance(found, types.FunctionType):
+        c.surroundings.take_attribute(owner.value, name)
         return Bound(owner, found)
+    if isinstance(found, property) and not is_foreign_class(kind):
+        c.surroundings.take_method(kind, name)
+        return c.parts.call(c, Bound(owner, found.fget), [], {}, node)  # type: ignore[arg-type]
+    if owner.path and name in getattr(owner.value, "__dict__", ()):
+        return _of_held_object(c, owner.value.__dict__[name], f"{owner.path}.{name}", node, name)
     return _of_object(c, owner.value, name, node)
+
+
+def _of_held_object(c: Context, value: Any, path: str, node: ast.AST, name: str) -> Value:
+    """What an object that a module holds has itself: constants, which are checked where they are."""
+    if is_plain(value):
+        c.take_constant(path, value, node, name)
+    found = wrap(c, value, node, name)
+    return Instance(value, path) if isinstance(found, Instance) else found
 
 
 def _of_runtime(c: Context, owner: Runtime, name: str, node: ast.AST, named: str) -> Value:
@@ -184,6 +201,7 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
             return _read(c, owner, name, ANY, node, named) if is_property else Bound(owner, name)
         if not _is_made_here(owner, kind):
             c.take_class(owner, kind, node)
+        c.surroundings.take_method(kind, name)
     if isinstance(static, types.FunctionType):
         return Bound(owner, static)
     if isinstance(static, property) and static.fget is not None and is_property:
@@ -240,6 +258,7 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)  # type: ignore[arg-type]
     if name not in module.__dict__:
         if isinstance(static, types.FunctionType):
+            c.surroundings.take_method(type(module), name)
             return Bound(owner, static)
         if isinstance(static, staticmethod):
             return wrap(c, static.__func__, node, name)
@@ -269,7 +288,8 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
         return c.make("get_attr", path, (), ANY, node, name=named or name)
     if is_plain(value):
         c.take_attribute(owner, name, value, node)
-    return wrap(c, value, node, name)
+    found = wrap(c, value, node, name)
+    return Instance(value, path) if isinstance(found, Instance) and name in owner.module.__dict__ else found
 
 
 def _is_parametrized(module: nn.Module, name: str) -> bool:

@@ -7,7 +7,7 @@ import builtins
 import dataclasses
 import os
 import typing
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 from graphwright.capture import Source, definition_of, source_of
@@ -53,6 +53,7 @@ class Outside:
 
     closure: dict[str, Any]
     globals: dict[str, Any]
+    cells: dict[str, CellType]
 
     def get(self, name: str) -> Any:
         """What a name means, MISSING where it means nothing."""
@@ -75,13 +76,10 @@ def code_of(function: FunctionType) -> Code | None:
     definition = definition_of(code)
     if definition is None:
         return None
-    cells = {
-        name: cell.cell_contents
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
-        if _is_set(cell)
-    }
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    closure = {name: cell.cell_contents for name, cell in cells.items() if _is_set(cell)}
     qualname = getattr(code, "co_qualname", function.__qualname__)
-    return Code(definition, code.co_filename, qualname, Outside(cells, function.__globals__))
+    return Code(definition, code.co_filename, qualname, Outside(closure, function.__globals__, cells))
 
 
 def _is_set(cell: Any) -> bool:

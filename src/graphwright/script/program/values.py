@@ -121,9 +121,13 @@ class ModuleRef(Value):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Instance(Value):
-    """An object of Python that is known and is no plain data: what its attributes hold is known, too."""
+    """An object of Python that is known and is no plain data: what its attributes hold is known, too.
+
+    `path` is where a module of the program holds it.
+    """
 
     value: Any
+    path: str = ""
 
     @property
     def type(self) -> Type:
