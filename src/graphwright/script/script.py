@@ -212,24 +212,24 @@ def _parameters(c: Context, signature: inspect.Signature, function: Any, code: C
 def _declared(c: Context, arg: ast.arg | None, function: Any, code: Code, parameter: inspect.Parameter) -> Type:
     """The type of a parameter: its annotation, else what its default is, else a tensor."""
     default = parameter.default
-    if arg is None or arg.annotation is None:
+    written = None if arg is None else code.annotation(arg.arg)
+    if arg is None or written is None:
         if default is parameter.empty:
             return TENSOR
         return OptionalType(TENSOR) if default is None else type_of_constant(default)
     annotation = function.__annotations__.get(arg.arg)
     try:
         if annotation is None or isinstance(annotation, str):
-            annotation = code.outside.evaluate(arg.annotation)
+            annotation = code.outside.evaluate(written)
     except Exception as error:
-        c.problem(
-            f"this annotation cannot be resolved: {error}", arg.annotation, "import its names at the top of the module"
-        )
+        what = f"this annotation cannot be resolved: {error}"
+        c.problem(what, arg.annotation or arg, "import its names at the top of the module")
         return TENSOR
     kind = type_from_annotation(annotation)
     if kind is None:
         c.problem(
             "this annotation is no type of scripted programs",
-            arg.annotation,
+            arg.annotation or arg,
             "use Tensor, int, List[...], Optional[...]",
         )
         return TENSOR

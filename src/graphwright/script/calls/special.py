@@ -62,6 +62,8 @@ def special_function(
         home = str(getattr(function, "__module__", ""))
         is_jit = home.startswith("torch.") and home.split(".")[1].startswith(("jit", "_jit_internal"))
         handler = _BY_NAME.get(name) if is_jit else None
+        if handler is _is_of_type:
+            return _is_of_type(c, args, kwargs, node, named, function)
     return None if handler is None else handler(c, args, kwargs, node, named)
 
 
@@ -249,16 +251,29 @@ def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
     return c.function(type, args, ANY, node, named)
 
 
-def _is_of_type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
-    """`is_instance(x, List[int])`: what the type of the value decides."""
+def _is_of_type(
+    c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str, function: Any = is_instance_of
+) -> Value:
+    """`is_instance(x, List[int])`: what the type of the value decides, or what a run finds it to be."""
     classes = classes_of(args[1]) if len(args) == 2 else None
-    wanted = None if not classes else type_from_annotation(classes[0])
-    if wanted is None:
+    wanted = [type_from_annotation(kind) for kind in classes or ()]
+    if not wanted or any(kind is None for kind in wanted):
         return c.problem("this takes a value and a type", node, "is_instance(x, List[int])")
     kind = resolved(args[0].type)
-    if kind is ANY or isinstance(kind, OptionalType):
-        return c.problem(f"{kind} does not tell what the value is", node, "check `is not None`, or annotate it")
-    return constant(kind == wanted or (_is_of(kind, wanted) and accepts(wanted, kind)), True)
+    if kind is ANY or isinstance(kind, OptionalType | ObjectType) or str(kind) == "number" or ANY in _parts(kind):
+        return c.function(function, args, BOOL, node, named)
+    return constant(any(kind == one or (_is_of(kind, one) and accepts(one, kind)) for one in wanted if one), True)
+
+
+def _parts(kind: Type) -> list[Type]:
+    """The types in a type, itself included."""
+    kind = resolved(kind)
+    inner: tuple[Type, ...] = kind.items if isinstance(kind, TupleType) else ()
+    if isinstance(kind, DictType):
+        inner = kind.key, kind.item
+    elif isinstance(kind, ListType):
+        inner = (kind.item,)
+    return [kind, *[part for each in inner for part in _parts(each)]]
 
 
 def _fork(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:

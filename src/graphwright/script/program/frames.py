@@ -10,9 +10,12 @@ import typing
 from types import CellType, FunctionType
 from typing import Any
 
+import torch
+
 from graphwright.capture import Source, definition_of, source_of
 from graphwright.ir import Origin
 from graphwright.script.program.flow import Liveness, assigned
+from graphwright.script.program.type_comments import type_comments
 from graphwright.script.program.values import Runtime, Value
 from graphwright.script.types import Type
 
@@ -38,8 +41,20 @@ class Code:
         self.liveness = Liveness(self.body)
         arguments = definition.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        self.comments = type_comments(definition, self.source.lines)
         self.locals = {arg.arg for arg in (*every, arguments.vararg, arguments.kwarg) if arg is not None}
         self.locals.update(assigned(self.body))
+
+    def annotation(self, name: str) -> ast.expr | None:
+        """What a parameter, or "return", is annotated with: in the definition, or in a comment."""
+        definition = self.definition
+        if name == "return":
+            written = getattr(definition, "returns", None)
+        else:
+            args = definition.args
+            every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+            written = next((arg.annotation for arg in every if arg is not None and arg.arg == name), None)
+        return self.comments.of_names.get(name) if written is None else written
 
     def line(self, number: int) -> str:
         """A line of the source as it stands there."""
@@ -66,7 +81,7 @@ class Outside:
         """What an annotation means; raises whatever evaluating it does."""
         source = annotation if isinstance(annotation, str) else ast.unparse(annotation)
         names = {name: getattr(typing, name) for name in ("Optional", "List", "Dict", "Tuple", "Any", "Union")}
-        value = eval(source, {**names, **self.globals, **self.closure})
+        value = eval(source, {**names, "Tensor": torch.Tensor, "torch": torch, **self.globals, **self.closure})
         return self.evaluate(value) if isinstance(value, str) else value
 
 

@@ -18,7 +18,7 @@ from graphwright.script.annotations import type_of_constant
 from graphwright.script.types import ANY, DictType, ListType, ObjectType, TupleType, Type, join
 
 __all__ = [
-    "BAD", "Bad", "Bound", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
+    "BAD", "Bad", "Bound", "Choice", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
     "Unbound", "Value", "common_type", "constant", "is_outside",
 ]  # fmt: skip
 
@@ -147,6 +147,14 @@ class Bound(Value):
 
     owner: Value
     method: str | Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice(Value):
+    """One of several modules or methods, by a number that only a run knows."""
+
+    number: Runtime
+    items: tuple[Value, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -142,6 +142,10 @@ class Merger:
 
     def _slot(self, a: Value | None, b: Value | None, name: str) -> Value:
         kind = (a or b).type if a is None or b is None else join(a.type, b.type)  # type: ignore[union-attr]
+        frame = self._c.frame
+        wanted = frame.returns if name == "result" else frame.declared.get(name)
+        if kind is None and wanted is not None:  # it may be of several types, as declared
+            kind = wanted
         if kind is None:
             if name == "$test":
                 kind = BOOL

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.ops import enter_context, exit_context, raise_error, unpack, write_attribute
+from graphwright.ops import Entering, enter_context, exit_context, raise_error, unpack, write_attribute
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.program.flow import assigned
-from graphwright.script.program.frames import Closure
+from graphwright.script.program.flow import assigned, own_nodes
+from graphwright.script.program.frames import Closure, code_of
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -34,6 +36,7 @@ from graphwright.script.statements.attempts import try_statement
 from graphwright.script.statements.branches import branch, continue_unless_left
 from graphwright.script.statements.loops import for_statement, while_statement
 from graphwright.script.statements.merging import NEXT
+from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import (
     ANY,
     NONE,
@@ -52,7 +55,7 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["assign", "block", "declared"]
+__all__ = ["assign", "assign_attribute", "block", "declared"]
 
 
 def block(c: Context, statements: Sequence[ast.stmt]) -> Kinds:
@@ -272,6 +275,11 @@ def _pass(c: Context, node: ast.stmt) -> None:
 
 
 def _assign(c: Context, node: ast.Assign) -> None:
+    comment, target = c.frame.code.comments.of_lines.get(node.lineno), node.targets[0]
+    if comment is not None and isinstance(target, ast.Name) and len(node.targets) == 1:
+        made = ast.AnnAssign(target, ast.copy_location(comment, node), node.value, 1)
+        _annotated(c, ast.copy_location(made, node))
+        return
     value = _value_for(c, node.value, node.targets[0] if len(node.targets) == 1 else None)
     for target in node.targets:
         assign(c, target, value, node)
@@ -434,29 +442,39 @@ def _starred_items(c: Context, target: ast.Tuple | ast.List, value: Value, star:
 
 
 def _assign_attribute(c: Context, target: ast.Attribute, value: Value) -> None:
-    owner = c.expression(target.value)
+    assign_attribute(c, c.expression(target.value), target.attr, value, target)
+
+
+def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.AST) -> None:
+    """Give an attribute of a module, an object or a tensor a value."""
     if isinstance(owner, Bad) or isinstance(value, Bad):
         return
     if isinstance(owner, ModuleRef):
-        static = inspect.getattr_static(type(owner.module), target.attr, None)
+        static = inspect.getattr_static(type(owner.module), name, None)
         if isinstance(static, property) and static.fset is not None:
-            c.parts.call(c, Bound(owner, static.fset), [value], {}, target)
+            c.parts.call(c, Bound(owner, static.fset), [value], {}, at)
             return
         if hasattr(type(static), "__set__"):
-            c.problem(f"{target.attr!r} is a descriptor, whose setter cannot be scripted", target, "set the attribute")
+            c.problem(f"{name!r} is a descriptor, whose setter cannot be scripted", at, "set the attribute")
             return
         if type(owner.module).__setattr__ is not nn.Module.__setattr__:
             c.attributes.run([type(owner.module).__setattr__])
-        c.attributes.write(owner.module, target.attr, value.type)
-        c.function(write_attribute, (c.path_of(owner, target.attr), value), NONE, target)
-    elif (
-        isinstance(owner, Runtime)
-        and resolved(owner.kind) is TENSOR
-        and target.attr in ("data", "grad", "requires_grad")
-    ):
-        c.function(setattr, (owner, target.attr, value), NONE, target)
+        c.attributes.write(owner.module, name, value.type)
+        c.function(write_attribute, (c.path_of(owner, name), value), NONE, at)
+        return
+    kind = resolved(owner.type) if isinstance(owner, Runtime) else None
+    if (kind is TENSOR and name in ("data", "grad", "requires_grad")) or kind is ANY or isinstance(kind, ObjectType):
+        if kind is not TENSOR:  # it may be a module, or run a setter
+            c.attributes.store(name)
+            c.attributes.run([_setter(kind.kind, name)] if isinstance(kind, ObjectType) else [])
+        c.function(setattr, (owner, name, value), NONE, at)
     else:
-        c.problem("only attributes of modules can be assigned", target, "return the new value instead")
+        c.problem("only attributes of modules can be assigned", at, "return the new value instead")
+
+
+def _setter(kind: type, name: str) -> Any:
+    static = inspect.getattr_static(kind, name, None)
+    return static.fset if isinstance(static, property) else None
 
 
 def _assign_item(c: Context, target: ast.Subscript, value: Value) -> None:
@@ -511,22 +529,60 @@ def _with(c: Context, node: ast.With) -> Kinds:
 
 
 def _enter(c: Context, item: ast.withitem) -> Runtime | None:
-    """Enter a context of torch's: grad modes, autocast and their like."""
+    """Enter a context: grad modes of torch, a function that `contextlib` made one of, or an object of the program's."""
     call = item.context_expr
-    manager = c.expression(call.func) if isinstance(call, ast.Call) else BAD
-    is_ours = (
-        isinstance(manager, Reference) and str(getattr(manager.value, "__module__", "")).partition(".")[0] == "torch"
-    )
-    if not isinstance(call, ast.Call) or not is_ours or (item.optional_vars is not None):
-        if not isinstance(call, ast.Call) or not isinstance(manager, Bad):
-            c.problem("only contexts of torch can be entered, without `as`", item.context_expr, "with torch.no_grad():")
-        return None
+    manager = c.expression(call.func) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or not isinstance(manager, Reference) or not _makes_context(manager.value):
+        if isinstance(call, ast.Call):
+            c.evaluated = None if manager is None else (call.func, manager)
+        return None if isinstance(manager, Bad) else _enter_object(c, c.expression(call), item)
     args = [c.expression(arg) for arg in call.args]
     kwargs = {word.arg: c.expression(word.value) for word in call.keywords if word.arg is not None}
     if any(isinstance(value, Bad) for value in (*args, *kwargs.values())):
         return None
-    assert isinstance(manager, Reference)
-    return enter_known(c, manager.value, tuple(args), kwargs, item.context_expr)
+    wrapped = getattr(manager.value, "__wrapped__", None)
+    if wrapped is not None:
+        c.attributes.run([wrapped])
+    if item.optional_vars is None:
+        return enter_known(c, manager.value, tuple(args), kwargs, call)
+    return _enter_object(c, c.make("call_function", manager.value, args, ANY, call, kwargs), item)
+
+
+def _makes_context(manager: Any) -> bool:
+    """Tell whether calling this gives a context of torch's, or one that `contextlib` makes of a function."""
+    home = str(getattr(manager, "__module__", "")).partition(".")[0]
+    code = getattr(manager, "__code__", None)
+    is_made = hasattr(manager, "__wrapped__") and code is not None and code.co_filename == contextlib.__file__
+    return home == "torch" or is_made or manager is contextlib.nullcontext
+
+
+def _enter_object(c: Context, context: Value, item: ast.withitem) -> Runtime | None:
+    """Enter an object; what that gives is bound to the variable after `as`."""
+    at = item.context_expr
+    kind = resolved(context.type) if isinstance(context, Runtime) else None
+    if isinstance(kind, ObjectType) and hasattr(kind.kind, "__enter__"):
+        leaves = inspect.getattr_static(kind.kind, "__exit__", None)
+        code = code_of(leaves) if isinstance(leaves, FunctionType) else None
+        for part in own_nodes([] if code is None else code.body):
+            if isinstance(part, ast.Return) and not (part.value is None or _is_none(part.value)):
+                c.problem(f"{kind} may end an error, which cannot be scripted", at, "return nothing from __exit__")
+                return None
+        c.attributes.run([kind.kind.__enter__, leaves])
+    elif kind is not ANY:
+        if not isinstance(context, Bad):
+            fix = "with torch.no_grad():, or an object that the program makes"
+            c.problem("this cannot be entered in a scripted program", at, fix)
+        return None
+    given = c.make("call_function", list, (), ListType(ANY), at, name="given")
+    entered = enter_known(c, Entering, (context, given), {}, at)
+    if item.optional_vars is not None:
+        result = annotated_method_result(kind.kind, "__enter__") if isinstance(kind, ObjectType) else None
+        assign(c, item.optional_vars, c.function(operator.getitem, (given, 0), result or ANY, at), at)
+    return entered
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def enter_known(c: Context, manager: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: ast.AST) -> Runtime:
