@@ -123,6 +123,41 @@ def test_an_object_of_a_module_is_its_own() -> None:
         other(x)
 
 
+class OtherOptions(Options):
+    def times(self, x):
+        return x
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.options, self.act, self.acts = Options(), torch.relu, {"a": torch.relu}
+
+    def forward(self, x):
+        return self.shift(self.options.times(self.acts["a"](self.act(x))))
+
+    def shift(self, x):
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m, "options", OtherOptions()),
+        lambda m: setattr(m, "act", torch.tanh),
+        lambda m: m.acts.update(a=torch.tanh),
+        lambda m: setattr(m, "shift", torch.tanh),
+    ],
+    ids=["an object", "a function", "a table of functions", "a method"],
+)
+def test_what_a_module_holds_is_checked(change: Callable[[nn.Module], None]) -> None:
+    gm, x = script(script(Held())), torch.ones(2)
+    assert torch.equal(gm(x), Held()(x))
+    change(gm)
+    with pytest.raises(GuardError):
+        gm(x)
+
+
 def test_installed_packages_are_not_looked_at() -> None:
     gm = script(lambda x: nn.functional.relu(x) + torch.pi)
     assert "expect_outside" not in gm.code

@@ -160,12 +160,9 @@ CASES = {
         "M has no attribute 'nope'",
     ),
     "made module": ("def f(x):\n    return nn.ReLU()(x)", "a module is made while the program runs"),
-    "other modules on the sides": (
-        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.a, self.b = nn.ReLU(), nn.Tanh()\n"
-        "    def forward(self, x, n: int):\n        m = self.a\n        if n > 1:\n            m = self.b\n"
-        "        return m(x)",
-        "'m' is the module 'b' where `n > 1` holds, and the module 'a' where it does not",
+    "other functions on the sides": (
+        "def f(x, n: int):\n    m = torch.relu\n    if n > 1:\n        m = torch.tanh\n    return m(x)",
+        "'m' is tanh where `n > 1` holds, and relu where it does not",
     ),
 }
 

@@ -230,6 +230,17 @@ def doubled(x) -> Iterator[Tensor]:
     yield x * 2
 
 
+class Quick(Counter):
+    def add(self, k: int):
+        return super().add(k * 10)
+
+
+@program(NUMBERS)
+def a_base_and_a_declared_choice(x, n: int):
+    last: Union[int, str] = "a" if n > 2 else n
+    return Quick(n).add(2).n, last
+
+
 @program([(X,)])
 def contexts_of_functions_and_of_torch(x):
     with doubled(x) as y, torch.autograd.profiler.record_function("f") as _, contextlib.nullcontext():
@@ -272,6 +283,17 @@ class ByNumberInALoop(Layers):
         return x
 
 
+class BySide(Layers):
+    def forward(self, x, n: int):
+        layer = self.layers[0] if n > 1 else self.layers[2]
+        self.layers[n].n = 5
+        if n > 0:
+            other = self.layers[1]
+        else:
+            other = self.heads["b"]
+        return other(layer(x)) + self.layers[2].n
+
+
 class ByName(Layers):
     def forward(self, x, name: str):
         return self.heads[name](x) if name in self.heads or name == "d" else x
@@ -304,6 +326,7 @@ class SetByName(Layers):
 
 
 PROGRAMS += [(ByNumber(), [*NUMBERS, (X, 2)]), (ByNumberInALoop(), NUMBERS), (Listed(), [(X,)]), (SetByName(), [(X,)])]
+PROGRAMS.append((BySide(), [*NUMBERS, (X, 2)]))
 PROGRAMS.append((ByName(), [(X, name) for name in "abcd"]))
 
 

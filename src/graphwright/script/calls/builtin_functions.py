@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from graphwright.ops import transformed
 from graphwright.script.calls.containers import CONTAINERS
 from graphwright.script.program.bodies import Body
-from graphwright.script.program.values import BAD, Bad, Const, Display, Group, ModuleRef, Runtime, Value, constant
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Bound,
+    Const,
+    Display,
+    Group,
+    ModuleRef,
+    Runtime,
+    Value,
+    constant,
+)
 from graphwright.script.statements.loops import static_items
 from graphwright.script.statements.statements import assign_attribute
 from graphwright.script.types import (
@@ -287,6 +299,14 @@ def _pow(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Va
     return c.make("call_function", pow, args, kind, node, kwargs, named=named)
 
 
+def _callable(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    (value,) = args
+    if isinstance(value, Runtime):
+        return c.function(callable, args, BOOL, node, named)
+    known = value.module if isinstance(value, ModuleRef) else getattr(value, "value", None)
+    return constant(isinstance(value, Bound | Closure) or callable(known), True)
+
+
 def _slice(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     if kwargs or not 1 <= len(args) <= 3:
         return c.problem("slice takes one to three bounds", node)
@@ -325,5 +345,5 @@ BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
     dataclasses.replace: _refused("dataclasses.replace", "make another one: Point(point.x, y=1)"), **CONTAINERS,
     setattr: _set_attribute, slice: _slice, eval: _refused("eval"), exec: _refused("exec"), open: _refused("open"),
     input: _refused("input"), globals: _refused("globals"), locals: _refused("locals"), vars: _refused("vars"),
-    callable: _refused("callable"),
+    callable: _callable,
 }  # fmt: skip

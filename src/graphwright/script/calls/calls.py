@@ -20,7 +20,6 @@ from graphwright.script.calls.inlining import inline, inline_closure, modifier_o
 from graphwright.script.calls.methods import call_method
 from graphwright.script.calls.modules import call_module, container_items
 from graphwright.script.calls.special import special_function
-from graphwright.script.expressions.choices import chosen
 from graphwright.script.expressions.lookups import attribute, is_plain, wrap
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
@@ -37,6 +36,7 @@ from graphwright.script.program.values import (
     Runtime,
     Value,
 )
+from graphwright.script.statements.branches import chosen
 from graphwright.script.tensors import function_result, takes_sizes
 from graphwright.script.types import (
     ANY,

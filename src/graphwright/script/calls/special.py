@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
 import warnings
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.runtime import Outside, expect_outside
+from graphwright.runtime import Outside, expect_modules, expect_outside, facts_of_modules, graphs_of
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import attribute
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
@@ -186,7 +187,7 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
             return c.problem(f"whether {name.value!r} is set yet, only a run knows", node, "set it in __init__")
         if not has:
             c.attributes.fold(owner.module, name.value)
-            c.premise(owner.path).setdefault("absent", []).append(name.value)
+            c.take_absent(owner, name.value)
         return constant(has, True)
     if isinstance(owner, Reference | Instance | Const):
         return constant(hasattr(owner.value, name.value), True)
@@ -222,6 +223,19 @@ def _outside(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
         c.surroundings.take_all(args[1].value)
         return constant(None, fixed=True)
     return c.problem("expect_outside stands in captured programs only", node)
+
+
+def _modules(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """The check of a captured module that is entered: what it takes for granted of its modules, this program does."""
+    owner = args[0]
+    if not isinstance(owner, ModuleRef):
+        return constant(None, fixed=True)  # a captured function, which has no modules
+    graphs = graphs_of(owner.module)
+    for path, facts in [pair for graph in graphs for pair in facts_of_modules(graph).items()]:
+        mine = c.premise(".".join(part for part in (owner.path, path) if part))
+        for key, value in facts.items():
+            mine.setdefault(key, copy.copy(value))
+    return constant(None, fixed=True)
 
 
 def _annotate(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
@@ -285,7 +299,7 @@ def _wait(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
 
 
 _HANDLERS: dict[Any, Handler] = {
-    expect_outside: _outside,
+    expect_outside: _outside, expect_modules: _modules,
     isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
     torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
     is_instance_of: _is_of_type, fork: _fork, wait: _wait,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 import types
-from collections.abc import Callable
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,13 @@ from torch import nn
 
 from graphwright.script.expressions.lookups import attribute, child
 from graphwright.script.program.values import Choice, ModuleRef, Runtime, Value
-from graphwright.script.statements.branches import choose
-from graphwright.script.types import BOOL, INT
+from graphwright.script.statements.branches import by_number, chosen
+from graphwright.script.types import INT
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["attribute_of_choice", "chosen", "item_of_container"]
+__all__ = ["attribute_of_choice", "item_of_container"]
 
 
 def item_of_container(c: Context, owner: ModuleRef, key: Runtime, node: ast.AST) -> Value:
@@ -33,27 +32,8 @@ def item_of_container(c: Context, owner: ModuleRef, key: Runtime, node: ast.AST)
     table = {name: number for number, name in enumerate(keys)} if is_table else list(keys)
     number = c.function(operator.getitem, (table, key), INT, node, "which")
     if isinstance(module, nn.ParameterList | nn.ParameterDict):
-        return _branches(c, number, [lambda item=item: child(c, owner, item, node) for item in keys], node)  # type: ignore[misc]
+        return by_number(c, number, [lambda item=item: child(c, owner, item, node) for item in keys], node)  # type: ignore[misc]
     return Choice(number, tuple([child(c, owner, item, node) for item in keys]))
-
-
-def chosen(c: Context, choice: Choice, use: Callable[[Value], Value], node: ast.AST, named: str = "") -> Value:
-    """Do the same with each item that may be chosen, on a branch of its own."""
-    return _branches(c, choice.number, [lambda item=item: use(item) for item in choice.items], node, named)  # type: ignore[misc]
-
-
-def _branches(c: Context, number: Runtime, works: list[Callable[[], Value]], node: ast.AST, named: str = "") -> Value:
-    if len(works) == 1:
-        return works[0]()
-    last = len(works) - 1
-
-    def from_(i: int) -> Value:
-        if i == last:
-            return works[i]()
-        test = c.function(operator.eq, (number, i), BOOL, node)
-        return choose(c, test, (works[i], lambda: from_(i + 1)), ({}, {}), node, f"item {i} is chosen", named=named)
-
-    return from_(0)
 
 
 def attribute_of_choice(c: Context, choice: Choice, name: str, node: ast.AST, named: str = "") -> Value:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.script.expressions.choices import chosen, item_of_container
+from graphwright.script.expressions.choices import item_of_container
 from graphwright.script.expressions.lookups import child, wrap
 from graphwright.script.program.values import (
     BAD,
@@ -24,6 +24,7 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import chosen
 from graphwright.script.statements.loops import needs_items
 from graphwright.script.types import (
     ANY,

@@ -159,6 +159,12 @@ class Context:
             facts["class"] = class_name(module)
             facts["hooks"] = {table: names_of_hooks(module, table) for table in HOOKS if module.__dict__[table]}
 
+    def take_absent(self, owner: ModuleRef, name: str) -> None:
+        """Take for granted that a module has no attribute of its own under a name."""
+        absent = self.premise(owner.path).setdefault("absent", [])
+        if name not in absent:
+            absent.append(name)
+
     def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
         """Take a plain attribute of a module, which the program does not write, for a constant: that is checked."""
         self.attributes.fold(owner.module, name)

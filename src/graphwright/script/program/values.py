@@ -123,11 +123,11 @@ class ModuleRef(Value):
 class Instance(Value):
     """An object of Python that is known and is no plain data: what its attributes hold is known, too.
 
-    `path` is where a module of the program holds it.
+    `place` is where a module of the program holds it: the path of the module, and the one from there.
     """
 
     value: Any
-    path: str = ""
+    place: tuple[str, str] | None = None
 
     @property
     def type(self) -> Type:
@@ -153,7 +153,7 @@ class Bound(Value):
 class Choice(Value):
     """One of several modules or methods, by a number that only a run knows."""
 
-    number: Runtime
+    number: Value
     items: tuple[Value, ...]
 
 

@@ -11,16 +11,18 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
-from graphwright.ops import Entering, enter_context, exit_context, raise_error, unpack, write_attribute
-from graphwright.script.annotations import type_from_annotation
+from graphwright.ops import Entering, enter_context, exit_context, raise_error, set_attribute, unpack, write_attribute
+from graphwright.script.annotations import field_type, type_from_annotation
 from graphwright.script.program.flow import assigned, own_nodes
 from graphwright.script.program.frames import Closure, code_of
 from graphwright.script.program.values import (
     BAD,
     Bad,
     Bound,
+    Choice,
     Const,
     Display,
     Group,
@@ -33,12 +35,14 @@ from graphwright.script.program.values import (
     is_outside,
 )
 from graphwright.script.statements.attempts import try_statement
-from graphwright.script.statements.branches import branch, continue_unless_left
+from graphwright.script.statements.branches import branch, chosen, continue_unless_left
 from graphwright.script.statements.loops import for_statement, while_statement
 from graphwright.script.statements.merging import NEXT
 from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import (
     ANY,
+    FLOAT,
+    INT,
     NONE,
     STR,
     TENSOR,
@@ -449,6 +453,15 @@ def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.
     """Give an attribute of a module, an object or a tensor a value."""
     if isinstance(owner, Bad) or isinstance(value, Bad):
         return
+    if isinstance(owner, Choice):
+        held = c.held(value, at)
+
+        def write(item: Value) -> Value:
+            assign_attribute(c, item, name, held, at)
+            return constant(None)
+
+        chosen(c, owner, write, at)
+        return
     if isinstance(owner, ModuleRef):
         static = inspect.getattr_static(type(owner.module), name, None)
         if isinstance(static, property) and static.fset is not None:
@@ -464,12 +477,30 @@ def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.
         return
     kind = resolved(owner.type) if isinstance(owner, Runtime) else None
     if (kind is TENSOR and name in ("data", "grad", "requires_grad")) or kind is ANY or isinstance(kind, ObjectType):
+        wanted = field_type(kind.kind, name) if isinstance(kind, ObjectType) else ANY
+        if not accepts(wanted, value.type) or (wanted is FLOAT and value.type is INT):
+            c.problem(
+                f"{name!r} of {kind} is declared as {wanted}, and given {value.type}", at, "change one of the two"
+            )
+            return
+        if isinstance(kind, ObjectType) and _only_holds(kind.kind, name):
+            c.function(set_attribute, (owner, name, value), NONE, at)
+            return
         if kind is not TENSOR:  # it may be a module, or run a setter
             c.attributes.store(name)
             c.attributes.run([_setter(kind.kind, name)] if isinstance(kind, ObjectType) else [])
         c.function(setattr, (owner, name, value), NONE, at)
     else:
         c.problem("only attributes of modules can be assigned", at, "return the new value instead")
+
+
+def _only_holds(kind: type, name: str) -> bool:
+    """Tell whether objects of a class do nothing more with an attribute than to hold it."""
+    static = inspect.getattr_static(kind, name, None)
+    is_plain = not hasattr(type(static), "__set__") or inspect.ismemberdescriptor(static)
+    is_module = issubclass(kind, nn.Module | type | torch.Tensor)
+    setter: Any = kind.__setattr__
+    return is_plain and not is_module and setter is object.__setattr__ and not type.__subclasses__(kind)
 
 
 def _setter(kind: type, name: str) -> Any:
