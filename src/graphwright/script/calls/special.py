@@ -18,6 +18,7 @@ from graphwright.script.expressions.lookups import attribute
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
 from graphwright.script.marks import is_instance as is_instance_of
 from graphwright.script.program.values import (
+    Choice,
     Const,
     Group,
     Instance,
@@ -27,6 +28,7 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import chosen
 from graphwright.script.statements.loops import needs_items
 from graphwright.script.statements.statements import with_type
 from graphwright.script.types import (
@@ -101,6 +103,8 @@ def classes_of(value: Value) -> list[Any] | None:
 
 def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> Value:
     """Compile isinstance: the type of the value decides it where it can."""
+    if isinstance(value, Choice):
+        return chosen(c, value, lambda item: is_instance(c, item, classes, node), node)
     if isinstance(value, ModuleRef):
         return constant(isinstance(value.module, tuple(classes)), True)
     if isinstance(value, Instance | Const) and (not isinstance(value, Const) or value.fixed or value.kind is NONE):
