@@ -25,8 +25,8 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.contexts import enter_known
 from graphwright.script.statements.merging import NEXT
-from graphwright.script.statements.statements import enter_known
 from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
 
 if TYPE_CHECKING:

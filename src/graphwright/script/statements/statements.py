@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import copy
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from graphwright.ops import Entering, enter_context, exit_context, raise_error, set_attribute, unpack, write_attribute
+from graphwright.ops import raise_error, set_attribute, unpack, write_attribute
 from graphwright.script.annotations import field_type, type_from_annotation
-from graphwright.script.program.flow import assigned, own_nodes
-from graphwright.script.program.frames import Closure, code_of
+from graphwright.script.program.flow import assigned
+from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -36,9 +34,9 @@ from graphwright.script.program.values import (
 )
 from graphwright.script.statements.attempts import try_statement
 from graphwright.script.statements.branches import branch, chosen, continue_unless_left
+from graphwright.script.statements.contexts import with_statement
 from graphwright.script.statements.loops import for_statement, while_statement
 from graphwright.script.statements.merging import NEXT
-from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import (
     ANY,
     FLOAT,
@@ -546,82 +544,6 @@ def _delete(c: Context, node: ast.Delete) -> None:
 # ---- blocks
 
 
-def _with(c: Context, node: ast.With) -> Kinds:
-    entered: list[Runtime] = []
-    for item in node.items:
-        made = _enter(c, item)
-        if made is not None:
-            entered.append(made)
-    kinds = block(c, node.body)
-    c.frame.statement = node
-    for context in reversed(entered):
-        c.function(exit_context, (context,), NONE, node)
-    return kinds
-
-
-def _enter(c: Context, item: ast.withitem) -> Runtime | None:
-    """Enter a context: grad modes of torch, a function that `contextlib` made one of, or an object of the program's."""
-    call = item.context_expr
-    manager = c.expression(call.func) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or not isinstance(manager, Reference) or not _makes_context(manager.value):
-        if isinstance(call, ast.Call):
-            c.evaluated = None if manager is None else (call.func, manager)
-        return None if isinstance(manager, Bad) else _enter_object(c, c.expression(call), item)
-    args = [c.expression(arg) for arg in call.args]
-    kwargs = {word.arg: c.expression(word.value) for word in call.keywords if word.arg is not None}
-    if any(isinstance(value, Bad) for value in (*args, *kwargs.values())):
-        return None
-    wrapped = getattr(manager.value, "__wrapped__", None)
-    if wrapped is not None:
-        c.attributes.run([wrapped])
-    if item.optional_vars is None:
-        return enter_known(c, manager.value, tuple(args), kwargs, call)
-    return _enter_object(c, c.make("call_function", manager.value, args, ANY, call, kwargs), item)
-
-
-def _makes_context(manager: Any) -> bool:
-    """Tell whether calling this gives a context of torch's, or one that `contextlib` makes of a function."""
-    home = str(getattr(manager, "__module__", "")).partition(".")[0]
-    code = getattr(manager, "__code__", None)
-    is_made = hasattr(manager, "__wrapped__") and code is not None and code.co_filename == contextlib.__file__
-    return home == "torch" or is_made or manager is contextlib.nullcontext
-
-
-def _enter_object(c: Context, context: Value, item: ast.withitem) -> Runtime | None:
-    """Enter an object; what that gives is bound to the variable after `as`."""
-    at = item.context_expr
-    kind = resolved(context.type) if isinstance(context, Runtime) else None
-    if isinstance(kind, ObjectType) and hasattr(kind.kind, "__enter__"):
-        leaves = inspect.getattr_static(kind.kind, "__exit__", None)
-        code = code_of(leaves) if isinstance(leaves, FunctionType) else None
-        for part in own_nodes([] if code is None else code.body):
-            if isinstance(part, ast.Return) and not (part.value is None or _is_none(part.value)):
-                c.problem(f"{kind} may end an error, which cannot be scripted", at, "return nothing from __exit__")
-                return None
-        c.attributes.run([kind.kind.__enter__, leaves])
-    elif kind is not ANY:
-        if not isinstance(context, Bad):
-            fix = "with torch.no_grad():, or an object that the program makes"
-            c.problem("this cannot be entered in a scripted program", at, fix)
-        return None
-    given = c.make("call_function", list, (), ListType(ANY), at, name="given")
-    entered = enter_known(c, Entering, (context, given), {}, at)
-    if item.optional_vars is not None:
-        result = annotated_method_result(kind.kind, "__enter__") if isinstance(kind, ObjectType) else None
-        assign(c, item.optional_vars, c.function(operator.getitem, (given, 0), result or ANY, at), at)
-    return entered
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def enter_known(c: Context, manager: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: ast.AST) -> Runtime:
-    """Enter a context whose class is known."""
-    name = getattr(manager, "__name__", "context")
-    return c.make("call_function", enter_context, (manager, *args), ANY, at, kwargs, name=name)
-
-
 def _function(c: Context, node: ast.FunctionDef) -> None:
     if node.decorator_list:
         c.problem(
@@ -650,7 +572,8 @@ def _import(c: Context, node: ast.Import | ast.ImportFrom) -> None:
 _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], Kinds | None]] = {
     ast.Return: _return, ast.Break: _break, ast.Continue: _continue, ast.Raise: _raise, ast.Assert: _assert,
     ast.Expr: _expression, ast.Pass: _pass, ast.Assign: _assign, ast.AnnAssign: _annotated, ast.AugAssign: _augmented,
-    ast.Delete: _delete, ast.With: _with, ast.FunctionDef: _function, ast.Import: _import, ast.ImportFrom: _import,
+    ast.Delete: _delete, ast.With: with_statement, ast.FunctionDef: _function, ast.Import: _import,
+    ast.ImportFrom: _import,
     ast.For: for_statement, ast.While: while_statement, ast.Match: _match,
     ast.Try: try_statement, ast.Global: _global,
 }  # fmt: skip
