@@ -291,7 +291,8 @@ class BySide(Layers):
             other = self.layers[1]
         else:
             other = self.heads["b"]
-        return other(layer(x)) + self.layers[2].n
+        known = self.layers[n] is self.layers[0], self.layers[1] is not layer, isinstance(self.layers[n], Scaled)
+        return other(layer(x)) + self.layers[2].n, known
 
 
 class ByName(Layers):

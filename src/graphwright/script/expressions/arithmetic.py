@@ -12,6 +12,7 @@ from graphwright.script.expressions.conditions import condition, is_none
 from graphwright.script.program.values import (
     BAD,
     Bad,
+    Choice,
     Const,
     Display,
     Group,
@@ -22,7 +23,7 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
-from graphwright.script.statements.branches import choose
+from graphwright.script.statements.branches import choose, chosen
 from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import (
     ANY,
@@ -241,6 +242,10 @@ def _chained(c: Context, node: ast.Compare, left: Value, i: int) -> Value:
 def _compare(c: Context, op: ast.cmpop, left: Value, right: Value, node: ast.AST, named: str) -> Value:
     if isinstance(left, Bad) or isinstance(right, Bad):
         return BAD
+    if isinstance(left, Choice):
+        return chosen(c, left, lambda item: _compare(c, op, item, right, node, ""), node, named)
+    if isinstance(right, Choice):
+        return chosen(c, right, lambda item: _compare(c, op, left, item, node, ""), node, named)
     if isinstance(op, ast.In | ast.NotIn):
         return _contained(c, left, right, isinstance(op, ast.NotIn), node, named)
     function = _COMPARISONS[type(op)]
