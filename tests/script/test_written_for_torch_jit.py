@@ -287,8 +287,10 @@ class BySide(Layers):
     def forward(self, x, n: int):
         layer = self.layers[0] if n > 1 else self.layers[2]
         self.layers[n].n = 5
-        if n > 0:
+        if n > 2:
             other = self.layers[1]
+        elif n > 0:
+            other = self.layers[n]
         else:
             other = self.heads["b"]
         known = self.layers[n] is self.layers[0], self.layers[1] is not layer, isinstance(self.layers[n], Scaled)

@@ -140,6 +140,10 @@ class Merger:
             return Group(tuple(items), a.kind)
         if isinstance(a, ModuleRef) and isinstance(b, ModuleRef) and a.module is not b.module:
             return Choice(self._slot(constant(0), constant(1), ""), (a, b))
+        if isinstance(a, Choice) and isinstance(b, ModuleRef):
+            return Choice(self._slot(a.number, constant(len(a.items)), ""), (*a.items, b))
+        if isinstance(a, ModuleRef) and isinstance(b, Choice):
+            return Choice(self._slot(constant(len(b.items)), b.number, ""), (*b.items, a))
         if isinstance(a, _STATIC) or isinstance(b, _STATIC):
             return a if _is_same_object(a, b) else self._mismatch(a, b, name)
         return self._slot(a, b, name)
