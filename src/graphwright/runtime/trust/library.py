@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import collections
 import copy
 import functools
@@ -104,7 +105,8 @@ def _known() -> dict[int, Any]:
     found: list[Any] = [*TARGETS_ALONE, *_CLASSES]
     found += [abs, all, any, divmod, len, pow, round, sum]
     found += [getattr(operator, name) for name in _OPERATORS]
-    found += [value for name, value in vars(math).items() if not name.startswith("_") and callable(value)]
+    for home in (math, cmath):
+        found += [value for name, value in vars(home).items() if not name.startswith("_") and callable(value)]
     found += [heapq.heapify, heapq.heappop, heapq.heappush, heapq.heappushpop, heapq.heapreplace]
     found += [getattr(torch, name) for name in _TORCH if hasattr(torch, name)]
     found += [getattr(torch.functional, name) for name in torch.functional.__all__]

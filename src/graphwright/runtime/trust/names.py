@@ -37,8 +37,8 @@ __all__ = ["Trust", "name_of", "source_hash"]
 
 # Modules in which a file may look for functions and classes; which of theirs it may name is in library.py.
 _HOMES = frozenset({
-    "builtins", "collections", "copy", "heapq", "_heapq", "math", "numpy", "numpy.random", "operator", "_operator",
-    "random", "types",
+    "builtins", "cmath", "collections", "copy", "heapq", "_heapq", "math", "numpy", "numpy.random", "operator",
+    "_operator", "random", "types",
 })  # fmt: skip
 _FIXED = _HOMES - {"numpy", "numpy.random"}  # no leave is given for what library.py does not have of these
 # Of torch's objects that modules have as hooks.
