@@ -3,6 +3,7 @@
 A graph and the modules that it calls come in; a callable `nn.Module` goes out. Read graph_module.py first.
 
     saving/           a captured module as one file of data, and back
+    trust/            what a program in a file may do
     modules/          kinds of captured modules beside the plain one, and edits that can be taken back
     interpreter.py    a graph run node by node
     debugging.py      stopping in generated code

@@ -92,7 +92,8 @@ _ARRAYS_MADE = ("arange", "array", "asarray", "concatenate", "dot", "empty", "em
 TARGETS_ALONE = (
     copy.copy, copy.deepcopy, getattr, hasattr, iter, print, sorted, min, max, heapq.merge, heapq.nlargest,
     heapq.nsmallest, collections.defaultdict, ops.cond, ops.while_loop, ops.for_loop, ops.transformed,
-    ops.enter_context, ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
+    ops.Entering, ops.enter_context,
+    ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
     objects.new_object, objects.array_facts, fields.read_field, torch.utils.checkpoint.checkpoint,
     torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *_EXPECTATIONS, *MANAGERS,
