@@ -86,6 +86,8 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
             return recorder.record("call_function", getattr, getattr, (owner, name), {})
         if name == "dtype":
             recorder.take_dtype(owner)
+        if name == "device" and reader() is not None:
+            return recorder.device_of(owner, is_only_handed_on(reader()))
         return getattr(example, name) if name != "device" else owner.device
     if name == "shape":
         return measure(recorder, owner, "size", (), {})

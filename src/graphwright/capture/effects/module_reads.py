@@ -18,7 +18,7 @@ import dataclasses
 import dis
 import sys
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -37,6 +37,7 @@ from graphwright.runtime import (
     GraphModule,
     class_name,
     facts_of_modules,
+    is_atom,
     is_plain,
     is_plain_container,
     names_of_hooks,
@@ -54,7 +55,6 @@ _LOOK_UP, _WRITE, _DELETE = (
     method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
 )
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
-_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, numpy.ndarray)
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
@@ -93,12 +93,12 @@ class ModuleReads:
         if is_live and kind in (bool, int, float):
             symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_counted)
             shell.__dict__[name] = as_number(symbol)
-        elif kind not in _PLAIN and kind not in _TABLES and is_state(value):
+        elif not is_atom(value) and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
         elif isinstance(value, _CONTAINERS):
-            if name in uses.mentioned and is_plain_container(value):
+            if (name in uses.mentioned or uses.sees_tables) and is_plain_container(value):
                 self.value(path, name, value)
-        elif kind in _PLAIN:
+        elif is_atom(value):
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or hasattr(type(shell), name):
                 self.value(path, name, value)
@@ -354,7 +354,7 @@ def _uses(kind: type) -> _Uses:
         reached = _reached(methods)
         is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
         own: Any = kind.__getattribute__
-        is_own |= own is not object.__getattribute__
+        is_own |= own is not object.__getattribute__ or any(map(_is_descriptor, _of_users(kind)))
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
         mentioned = frozenset(name for code in reached for name in _names(code))
         known = _known[kind] = _Uses(
@@ -366,6 +366,21 @@ def _uses(kind: type) -> _Uses:
             is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
         )
     return known
+
+
+def _of_users(kind: type) -> Iterator[Any]:
+    """What the classes of a module have that its user wrote."""
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] not in _NOT_OF_USERS:
+            yield from vars(base).values()
+
+
+def _is_descriptor(value: Any) -> bool:
+    """Tell whether what an attribute of a class gives is computed by code of the user's, which may read `__dict__`."""
+    return hasattr(type(value), "__get__") and type(value).__module__.partition(".")[0] not in _NOT_OF_USERS
+
+
+_NOT_OF_USERS = ("torch", "graphwright", "builtins", "functools", "types")
 
 
 def _is_plain_attribute(kind: type, name: str) -> bool:
@@ -384,7 +399,7 @@ def _is_global(name: str, code: CodeType) -> bool:
 def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
     """The methods of a class written by its user, with their code."""
     for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in ("torch", "graphwright", "builtins"):
+        if base.__module__.partition(".")[0] in _NOT_OF_USERS:
             continue
         for name, value in vars(base).items():
             found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)

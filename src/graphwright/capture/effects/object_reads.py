@@ -6,7 +6,6 @@ mention that a call may reach: `forward`, what it names, and so on.
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType
@@ -16,12 +15,11 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import class_name, is_plain_container, spelled
+from graphwright.runtime import class_name, is_atom, is_plain_container, spelled
 
 __all__ = ["mentioned_by", "values_of"]
 
 _DEPTH = 3
-_PLAIN = (bool, int, float, str, type(None), enum.Enum, torch.dtype)
 _NOT_CALLED = frozenset({
     "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
     "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__new__", "__eq__", "__hash__",
@@ -50,7 +48,7 @@ def _look(
     for name, item in held_by(value).items():
         if name not in mentioned:
             continue
-        if isinstance(item, _PLAIN) or is_plain_container(item):
+        if is_atom(item) or is_plain_container(item):
             values[str(name)] = spelled(item)
         elif not isinstance(item, torch.Tensor | nn.Module) and is_state(item):
             _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)

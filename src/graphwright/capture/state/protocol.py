@@ -306,7 +306,7 @@ class TypedCapture(Capture, Protocol):
     def take_dtype(self, tensor: torch.Tensor) -> None:
         """Take the dtype of a tensor of the modules for granted."""
 
-    def device_of(self, tensor: TensorProxy) -> torch.device:
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
     def is_leaf(self, module: nn.Module, path: str) -> bool:

@@ -626,9 +626,9 @@ class Recorder:
         """Take the dtype of a tensor of the modules for granted."""
         self._tensors.take_dtype(tensor)
 
-    def device_of(self, tensor: TensorProxy) -> torch.device:
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
-        return self._tensors.device_of(tensor)
+        return self._tensors.device_of(tensor, is_only_handed_on)
 
     # ---- errors and places
 
