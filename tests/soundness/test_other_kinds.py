@@ -132,6 +132,68 @@ def test_what_classes_look_up_themselves_is_guarded(make: Any, change: Any) -> N
         gm(torch.ones(2))
 
 
+class Times:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class ManyHeld(nn.Module):
+    """Reads what is in objects that containers hold, sizes of its tensors, and which of them are None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps, self.table, self.row = [Times(2.0)], {"a": Times(3.0)}, (Times(1.0),)
+        self.linear, self.rows = nn.Linear(2, 2), nn.Buffer(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for step in self.steps:
+            x = step(x)
+        x = self.row[0](self.table["a"](x)) * len(self.rows) * self.linear.weight.shape[0]
+        return x if self.linear.bias is None else x + sum(p.numel() for p in self.linear.parameters())
+
+
+MANY = [
+    (lambda gm: setattr(gm.steps[0], "factor", 5.0), r"self\.steps\.0\.factor was 2\.0"),
+    (lambda gm: setattr(gm.table["a"], "factor", 5.0), r"self\.table\.a\.factor was 3\.0"),
+    (lambda gm: setattr(gm.row[0], "factor", 5.0), r"self\.row\.0\.factor was 1\.0"),
+    (lambda gm: gm.steps.append(Times(3.0)), r"len\(self\.steps\) was 1"),
+    (lambda gm: gm.steps.__setitem__(0, torch.relu), r"self\.steps\.0 was a Times"),
+    (lambda gm: setattr(gm, "rows", torch.ones(5)), r"self\.rows was of torch\.Size\(\[3\]\)"),
+    (
+        lambda gm: setattr(gm.linear, "weight", nn.Parameter(torch.ones(3, 2))),
+        r"self\.linear\.weight was of torch\.Size",
+    ),
+    (lambda gm: setattr(gm.linear, "bias", None), r"self\.linear\.bias was there"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), MANY)
+def test_what_is_in_containers_and_of_tensors_is_guarded(change: Any, message: str) -> None:
+    model = ManyHeld()
+    gm = trace(model, (torch.ones(2),))
+    assert torch.equal(gm(torch.ones(2)), model(torch.ones(2)))
+    change(gm)
+    with pytest.raises(GuardError, match=message):
+        gm(torch.ones(2))
+
+
+def test_a_variable_that_is_a_function_of_torch_is_guarded() -> None:
+    function = torch.relu
+
+    def choose(other: Any) -> None:
+        nonlocal function
+        function = other
+
+    gm = trace(lambda x: function(x), (torch.ones(2),))
+    gm(torch.ones(2))
+    choose(torch.sin)
+    with pytest.raises(GuardError, match=r"'function' .* has changed"):
+        gm(torch.ones(2))
+
+
 class Base(nn.Module):
     def scaled(self, x: Tensor) -> Tensor:
         return x * 2
@@ -149,7 +211,7 @@ def test_a_method_that_super_leads_to_is_guarded(monkeypatch: pytest.MonkeyPatch
     gm = trace(Derived(), (torch.ones(2),))
     gm(torch.ones(2))
     monkeypatch.setattr(Base, "scaled", lambda self, x: x * 100)
-    with pytest.raises(GuardError, match="Base.scaled has changed"):
+    with pytest.raises(GuardError, match=r"Base\.scaled has changed"):
         gm(torch.ones(2))
 
 
@@ -270,7 +332,7 @@ def test_devices_of_parameters_are_live_where_they_are_handed_on() -> None:
 def test_devices_of_parameters_that_are_asked_for_are_guarded() -> None:
     gm = trace(Where(True), (torch.ones(2),))
     assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
-    with pytest.raises(GuardError, match="self.linear.weight was on cpu .*; now it is on meta"):
+    with pytest.raises(GuardError, match=r"self\.linear\.weight was on cpu .*; now it is on meta"):
         gm.to("meta")(torch.ones(2))
 
 

@@ -73,6 +73,7 @@ _VALUES = (  # that their text tells, short of the plain ones
 #   holds    tables that were walked: by table, the names in it
 #   is_none  parameters, buffers and submodules, by name: whether it is None
 #   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
+#   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
 #   devices  parameters, buffers and other tensors, by name: the device that was asked for
 #   absent   names that it did not have
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
@@ -175,7 +176,7 @@ def _shown_now(was: Any, now: Any) -> str:
 
 
 _LONGEST = 80
-_OF_TENSORS = {"dtype": "of", "device": "on"}
+_OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
 _NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"])
 
 
@@ -372,19 +373,28 @@ def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, s
         kind = f"a {now}" if now != was else f"another {now}"
         yield f"{path} was a {was} when the program was captured; now it is {kind}", _AGAIN
         return
-    held = attributes_of(value)
+    held = _inside(value)
     for name, was in facts["values"].items():
         now = spelled(held.get(name, _ABSENT))
         if type(now) is not type(was) or now != was:
             said = "it is no more there" if now is _ABSENT else f"it is {_shown_now(was, now)}"
-            yield f"{path}.{name} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+            what = f"len({path})" if name == "len()" else f"{path}.{name}"
+            yield f"{what} was {_shown(was)} when the program was captured; now {said}", _AGAIN
 
 
 def _object_at(module: nn.Module, path: str) -> Any:
     value: Any = module
     for atom in path.split("."):
-        value = attributes_of(value).get(atom)
+        value = _inside(value).get(atom)
     return value
+
+
+def _inside(value: Any) -> dict[str, Any]:
+    """What an object has by attribute, a container by place or key and with its length, each under a text."""
+    if isinstance(value, list | tuple | dict):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {"len()": len(value), **{str(key): item for key, item in items}}
+    return attributes_of(value)
 
 
 def _unlike_table(
@@ -516,15 +526,20 @@ class Bound:
     ) -> None:
         """Look whether the very object is still there, and its values."""
         *owners, name = path.split(".")
+        holder: Any = None
         for owner in owners:
-            state = state_of(state.get(owner))
-        value = state.get(name)
-        if not owners or state:
+            holder = state.get(owner) if holder is None else _inside(holder).get(owner)
+            state = state_of(holder)
+        if owners and name not in state:  # in a container
+            value = _inside(holder).get(name)
+            self._slots.append((holder, name, value))
+        else:
+            value = state.get(name)
             reads.append((state, name))
-        held = state_of(value)
+        held = {} if isinstance(value, dict) else state_of(value)
         for each in facts["values"]:
             if each not in held:
-                self._slots.append((value, each, getattr(value, each, _ABSENT)))
+                self._slots.append((value, each, _inside(value).get(each, _ABSENT)))
             else:
                 self._add_value(held, each, reads)
 
@@ -544,7 +559,7 @@ class Bound:
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
-        if self._slots and any(getattr(value, name, _ABSENT) is not was for value, name, was in self._slots):
+        if self._slots and any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots):
             return False
         return not self._keys or not any(list(table) != names for table, names in self._keys)
 

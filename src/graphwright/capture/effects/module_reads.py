@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
-from graphwright.capture.effects.object_reads import mentioned_by, values_of
+from graphwright.capture.effects.object_reads import holds_objects, kinds_in, mentioned_by, values_of
 from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
@@ -98,6 +98,8 @@ class ModuleReads:
         elif isinstance(value, _CONTAINERS):
             if (name in uses.mentioned or uses.sees_tables) and is_plain_container(value):
                 self.value(path, name, value)
+            elif holds_objects(value):
+                self._objects.append((path, name, value))
         elif is_atom(value):
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or hasattr(type(shell), name):
@@ -165,7 +167,7 @@ class ModuleReads:
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
             for fact, held in facts.items():
-                if fact in ("values", "is_none"):
+                if fact in ("values", "is_none", "dtypes", "devices", "shapes"):
                     held = {name: value for name, value in held.items() if prefix + name not in kept}
                 elif fact == "absent":
                     held = [name for name in held if prefix + name not in kept]
@@ -187,12 +189,16 @@ class ModuleReads:
             return
         places = [place for place in self._recorder.plan.kept if place[1]]
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
-        kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
+        kinds = {type(module) for module, _ in self._shells.all()} | {
+            kind for *_, value in self._objects for kind in kinds_in(value)
+        }
         mentioned = mentioned_by(kinds, function)
         seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
-            if f"{prefix}{name}" in state or (path and name not in mentioned):
+            full = f"{prefix}{name}"
+            is_changed = isinstance(value, list | tuple | dict) and any(each.startswith(f"{full}.") for each in state)
+            if full in state or is_changed or (path and name not in mentioned):
                 continue
             objects = values_of(name, value, mentioned, seen)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
@@ -241,6 +247,9 @@ class _Watched(dict[str, Any]):
     def _walked(self, frame: FrameType) -> None:
         if self._reads.is_program(frame):
             self._reads.walked(self._path, self.table, list(dict.keys(self)))
+            if self.table != "_modules":
+                for name, value in dict.items(self):
+                    self._reads.tensor(self._path, name, value)
 
     def __iter__(self) -> Iterator[str]:
         self._walked(sys._getframe(1))
@@ -270,11 +279,14 @@ class _Tensors(_Watched):
     __slots__ = ()
 
     def __getitem__(self, name: str) -> Any:
+        return self._tensor(name, sys._getframe(1))
+
+    def _tensor(self, name: str, frame: FrameType) -> Any:
         value = dict.__getitem__(self, name)
-        if self._reads.is_program(sys._getframe(1)):
+        if self._reads.is_program(frame):
             self._reads.tensor(self._path, name, value)
             if self._is_kept_by_name:
-                self._walked(sys._getframe(1))
+                self._walked(frame)
         return value
 
 
@@ -301,7 +313,7 @@ class _Parameters(_Tensors):
             value = self._aside[name]
             self._reads.value(self._path, name, value)
             return value
-        return super().__getitem__(name)
+        return self._tensor(name, sys._getframe(1))
 
 
 class _Buffers(_Tensors):

@@ -35,7 +35,7 @@ from graphwright.capture.source.mentions import (
     mentions,
 )
 from graphwright.ops import Names
-from graphwright.runtime import Found, Outside
+from graphwright.runtime import Found, Outside, is_atom
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping
@@ -223,8 +223,9 @@ class World:
             return
         self._apart.note(value, subject, name, code)
         is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, _CONTAINERS) and _is_small(value))
+        is_chosen = is_atom(value) and not isinstance(value, ModuleType) and getattr(value, "__name__", None) != name
         is_module = isinstance(value, nn.Module)
-        if is_data or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
+        if is_data or is_chosen or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
             self._keep.append(owner)
             self._found[id(owner), name] = Found.of(subject, owner, name, value)
         if kind in (*_TABLES, tuple):

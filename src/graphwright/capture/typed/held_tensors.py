@@ -31,9 +31,10 @@ class HeldTensors:
         """Note where in the program a tensor is; one that is in several places is at the first."""
         self._paths.setdefault(id(tensor), path)
 
-    def take_dtype(self, tensor: torch.Tensor) -> None:
-        """Take the dtype of a tensor of the modules for granted: it is guarded with what else is read of its module."""
-        self._take("dtypes", tensor, str(tensor.dtype))
+    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+        """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these."""
+        with torch._C.DisableTorchFunction():
+            self._take(f"{fact}s", tensor, str(getattr(tensor, fact)))
 
     def _take(self, fact: str, tensor: torch.Tensor, value: str) -> None:
         path = self._paths.get(id(tensor))
