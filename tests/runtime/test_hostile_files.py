@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from tests.runtime import saved_models
 from torch import nn
 
 import graphwright
 from graphwright.errors import LoadError
+from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving import saving
 
 Program = dict[str, Any]
@@ -138,7 +138,7 @@ HOSTILE = [
     # Names that are none.
     pytest.param(target("torch.nn.functional:relu.__globals__"), "Python's own", id="__globals__"),
     pytest.param(target("torch.nn.functional:_pad"), "not|no", id="a private name"),
-    pytest.param(target("torch:_import_dotted_name", "os.system"), "private", id="a private function of torch"),
+    pytest.param(target("torch:_import_dotted_name", "os.system"), "not allowed", id="a private function of torch"),
     pytest.param(target("torch.ops:_load_library", "/tmp/owned.so"), "not|no", id="what is no operator"),
     pytest.param(target("tests.runtime.saved_models:f.<locals>.g"), "not all names", id="<locals>"),
     pytest.param(target("tests.runtime.saved_models:<lambda>"), "not all names", id="a lambda"),
@@ -184,7 +184,9 @@ HOSTILE = [
     pytest.param(target("builtins:type", "X", {"tuple": []}, {"dict": []}), "builtins:type", id="a new class"),
     pytest.param(target("torch.relu", {"module": 0}), "form", id="no colon"),
     pytest.param(target("torch:relu", {"module": 0}), "as a value", id="a module as a value"),
-    pytest.param(target("torch:relu", {"method": [0, "add_module"]}), "as a value", id="a method as a value"),
+    pytest.param(
+        target("torch:relu", {"method": [0, "add_module"]}), "may not call the method", id="a method as a value"
+    ),
     pytest.param(change_node("placeholder", 1, "get_attr"), "damaged", id="a read of nothing"),
     pytest.param(target("typing:get_type_hints", {"node": "x"}), "typing", id="what evaluates annotations"),
     pytest.param(target("torch.nn.modules.module:register_module_forward_hook", "x"), "register", id="a global hook"),
@@ -232,7 +234,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_hostile_file_is_refused(change: Callable[[Program], None], message: str, good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     change(program)
-    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
     with pytest.raises(LoadError, match=message):
         graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
 
@@ -245,7 +247,7 @@ def test_a_hostile_file_is_refused(change: Callable[[Program], None], message: s
 def test_allowing_it_does_not_help(name: str, good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     target(name)(program)
-    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
     with pytest.raises(LoadError):
         graphwright.load(tmp_path / "bad.gw", allow=["os", "builtins", "torch", "sys", "subprocess"])
 
@@ -253,7 +255,7 @@ def test_allowing_it_does_not_help(name: str, good: Path, tmp_path: Path) -> Non
 def test_a_harmless_change_is_read(good: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(good)
     target("torch:tanh")(program)
-    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "new.gw", {saving.NOTE: json.dumps(program)})
     gm = graphwright.load(tmp_path / "new.gw")
     assert "tanh" in gm.code
 
@@ -320,7 +322,7 @@ DAMAGED = [
     pytest.param(with_note("[]"), "damaged", id="a list"),
     pytest.param(with_note("{}"), "damaged", id="no format"),
     pytest.param(with_note('{"format": 1}'), "damaged", id="nothing but the format"),
-    pytest.param(with_note('{"format": 3}'), "format 3; this version reads formats up to 2", id="a later format"),
+    pytest.param(with_note('{"format": 4}'), "format 4; this version reads formats up to 3", id="a later format"),
     pytest.param(lambda good: written({}, b""), "no program", id="tensors alone"),
 ]
 
@@ -356,7 +358,7 @@ def test_parts_taken_away_or_replaced_are_refused_or_harmless(good: Path, tmp_pa
             for step in path[:-1]:
                 holder = holder[step]
             holder[path[-1]] = junk
-            save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(changed)})
+            save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(changed)})
             try:
                 graphwright.load(tmp_path / "bad.gw")
             except LoadError:
@@ -392,14 +394,16 @@ def with_nodes(*added: Any) -> Callable[[Program], None]:
 N = {"node": "m"}
 CALLS_OF_VALUES = [
     pytest.param(
-        [("m", "get_attr", "sizes", []), ("c", "call_method", "__call__", [N])], "may not call 'sizes'", id="attribute"
+        [("m", "get_attr", "sizes", []), ("c", "call_method", "__call__", [N])], "may not call", id="attribute"
     ),
     pytest.param(
-        [("m", "get_attr", "act", []), ("c", "call_method", "__call__", [N, N])], "may not call 'act'", id="twice"
+        [("m", "get_attr", "act", []), ("c", "call_method", "__call__", [N, N])],
+        "may not call|may not use 'act'",
+        id="twice",
     ),
     pytest.param(
         [("m", "get_attr", "inner", []), ("c", "call_method", "__call__", [N, {"node": "x"}])],
-        "may not call 'inner'",
+        "may not call",
         id="module",
     ),
     pytest.param(
@@ -412,7 +416,7 @@ CALLS_OF_VALUES = [
     ),
     pytest.param(
         [("m", "get_attr", "apply", []), ("c", "call_method", "__call__", [N, {"name": "builtins:print"}])],
-        "may not call the method torch.nn.modules.module:Module.apply",
+        "may not call the method torch.nn.modules.module:Module.apply|may not use the function print",
         id="a method of torch",
     ),
     pytest.param(
@@ -429,7 +433,9 @@ CALLS_OF_VALUES = [
         [("m", "get_attr", "_secret", []), ("c", "call_method", "__call__", [N])], "_secret", id="a private method"
     ),
     pytest.param(
-        [("m", "get_attr", "told", []), ("c", "call_method", "__call__", [N, N])], "told", id="the method itself"
+        [("m", "get_attr", "told", []), ("c", "call_method", "__call__", [N, N])],
+        "told|may not call",
+        id="the method itself",
     ),
     pytest.param(
         [("m", "get_attr", "told", []), ("c", "call_method", "split", [N])], "no 'told|told.split", id="no method"
@@ -451,7 +457,7 @@ CALLS_OF_VALUES = [
     ),
     pytest.param(
         [("c", "call_function", "_operator:getitem", [{"name": "graphwright.ops.state:set_attribute"}, 1])],
-        "not a value",
+        "the function set_attribute as a value",
         id="set_attribute as a value",
     ),
 ]
@@ -463,7 +469,7 @@ def test_a_call_of_a_value_is_refused(added: list[Any], message: str, traced: Pa
     program, tensors = parts_of(traced)
     attribute({"name": "torch:relu"}, "act")(program)
     with_nodes(*added)(program)
-    save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
     with pytest.raises(LoadError, match=message):
         graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
 
@@ -471,7 +477,7 @@ def test_a_call_of_a_value_is_refused(added: list[Any], message: str, traced: Pa
 def test_a_method_of_an_allowed_class_may_be_called(traced: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(traced)
     with_nodes(("m", "get_attr", "told", []), ("c", "call_method", "__call__", [N]))(program)
-    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "new.gw", {saving.NOTE: json.dumps(program)})
     gm = graphwright.load(tmp_path / "new.gw", allow=[*ALLOWED, __name__])
     saved_models.CALLS.clear()
     gm(torch.ones(2, 2))
@@ -482,7 +488,7 @@ def test_a_method_of_an_allowed_class_may_be_called(traced: Path, tmp_path: Path
 def test_only_plain_objects_are_changed(traced: Path, tmp_path: Path) -> None:
     program, tensors = parts_of(traced)
     with_nodes(("c", "call_function", "graphwright.ops.state:set_attribute", [{"node": "x"}, "grad_fn", 1]))(program)
-    save_file(tensors, str(tmp_path / "new.gw"), {saving.NOTE: json.dumps(program)})
+    save_tensors(tensors, tmp_path / "new.gw", {saving.NOTE: json.dumps(program)})
     gm = graphwright.load(tmp_path / "new.gw", allow=ALLOWED)
     with pytest.raises(graphwright.GraphwrightError, match="a Tensor is no object"):
         gm(torch.ones(2, 2))
@@ -507,6 +513,6 @@ def test_a_chain_to_the_interpreter_is_refused_at_each_step(good: Path, tmp_path
         program, tensors = parts_of(good)
         nodes = program["modules"][0]["program"]["nodes"]
         nodes.insert(len(nodes) - 1, step)
-        save_file(tensors, str(tmp_path / "bad.gw"), {saving.NOTE: json.dumps(program)})
+        save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
         with pytest.raises(LoadError, match=message):
             graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)

@@ -187,6 +187,7 @@ __all__ = [
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "saving",
+    "trust",
     "modules",
     "interpreter",
     "debugging",

@@ -9,4 +9,5 @@ Read folder.py first.
     imports.py  global names as import statements
     loading.py  what the package reads its weights with; its text becomes a file of the package
     weights.py  the tensors as a safetensors file
+    whole_files.py  files that are whole or not there, with a sum of their bytes
 """

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from graphwright.errors import ExportError
+from graphwright.runtime.packaging.whole_files import replacing, write_tensors
 
 __all__ = ["save_tensors"]
 
@@ -27,7 +27,7 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path, notes: Mapping[str, 
     """Save tensors by name, in a form that `load_tensors` reads back with equal values, dtypes, strides and sharing.
 
     `notes` are texts to keep beside them. Raises ExportError for what is more than a block of memory: sparse,
-    quantized, fake and meta tensors, subclasses.
+    quantized, fake and meta tensors, subclasses; and where there is no room or no right to write.
     """
     pieces: dict[str, Tensor] = {}
     layouts: dict[str, dict[str, Any]] = {}
@@ -46,7 +46,8 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path, notes: Mapping[str, 
     metadata = {"format": "pt", **(notes or {})}
     if layouts:
         metadata["layouts"] = json.dumps(layouts)
-    save_file(pieces, str(file), metadata)
+    with replacing(file) as open_file:
+        write_tensors(open_file, pieces, metadata)
 
 
 def _check(name: str, tensor: Tensor) -> None:

@@ -6,6 +6,4 @@ Read plain_data.py first.
     loading.py        `load`: the module again, no constructor run and nothing unpickled
     plain_data.py     values as plain data
     saved_graphs.py   graphs as plain data, and back, every name checked
-    saved_methods.py  methods and pull-backs that a file may hold
-    trust.py          what a file may name
 """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import torch
@@ -21,14 +22,19 @@ from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _insta
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
-from graphwright.runtime.saving.plain_data import PlainReader, damaged, holds_module, plain_name
+from graphwright.runtime.packaging.whole_files import check_sum
+from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
-from graphwright.runtime.saving.saved_methods import called_methods, method_at
-from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE
-from graphwright.runtime.saving.trust import Trust
+from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMMED
+from graphwright.runtime.trust.members import is_field
+from graphwright.runtime.trust.methods import called_methods, method_at
+from graphwright.runtime.trust.names import Trust
+from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
 __all__ = ["load"]
 
+_FIX = "load files only from those you trust"
+_DATA = (bool, int, float, str, tuple, torch.Tensor)  # what the attribute of a class may be
 _LARGEST = 100_000_000  # elements of a tensor that repeats its memory
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
 
@@ -44,7 +50,7 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
 
     Raises LoadError for a file that is damaged, is of another version, or names what is not allowed.
     """
-    program, tensors = _read(path)
+    is_summed, program, tensors = _read(path)
     if type(program) is not dict or type(program.get("format")) is not int:
         raise damaged("it says of which format it is nowhere")
     if not 1 <= program["format"] <= FORMAT:
@@ -52,6 +58,8 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
             f"the file is of format {program['format']}; this version reads formats up to {FORMAT}",
             fix="load it with the version of graphwright that saved it",
         )
+    if program["format"] >= SUMMED and not is_summed:
+        raise damaged("the sum of its bytes is missing")
     try:
         return _Rebuilding(program, tensors, Trust(allow)).root()
     except LoadError:
@@ -60,9 +68,10 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
         raise damaged(f"{type(error).__name__}: {error}") from error
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Read the program and the tensors of a file, with memory of their own."""
+def _read(path: str | os.PathLike[str]) -> tuple[bool, Any, dict[str, torch.Tensor]]:
+    """Read whether there is a sum, the program, and the tensors of a file, with memory of their own."""
     try:
+        is_summed = check_sum(path)
         with safe_open(os.fspath(path), framework="pt") as file:
             notes = file.metadata() or {}
             if NOTE not in notes:
@@ -85,7 +94,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, torch.Tensor]]:
             tensors[name] = unpacked(piece, layout)
     except _MISFITS as error:
         raise damaged(f"a tensor does not lie where the file says: {error}") from error
-    return program, tensors
+    return is_summed, program, tensors
 
 
 class _Rebuilding:
@@ -179,11 +188,13 @@ class _Rebuilding:
 
     def _graph(self, record: dict[str, Any], module: nn.Module) -> Graph:
         graph = self._graphs.graph(record["nodes"])
+        verify(graph, module, self._trust)
+        written = written_paths(graph)
         for node in graph.all_nodes():
             if node.op == "get_attr" and self._calls_methods(node, module):
                 continue
             if node.op in ("get_attr", "call_module"):
-                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node))
+                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node), written)
             elif node.target is write_attribute:
                 _check_written(module, node.args)
         graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
@@ -195,7 +206,7 @@ class _Rebuilding:
         found = [method_at(module, path) for path in called_methods(node)]
         is_called = any(user.op == "call_method" and user.target == "__call__" for user in node.users)
         if is_called and (not found or None in found):
-            raise LoadError(f"a file may not call {node.target!r}", fix="load files only from those you trust")
+            raise LoadError(f"a file may not call {node.target!r}", fix=_FIX)
         for function in found:
             if function is None:
                 return False
@@ -230,10 +241,13 @@ def _is_called_with_parameters(node: Node) -> bool:
     )
 
 
-def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) -> Any:
+def _check_path(
+    module: nn.Module, path: str, op: str, is_called: bool = False, written: Container[str] = frozenset()
+) -> Any:
     """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
     value: Any = module
-    for atom in path.split("."):
+    atoms = path.split(".")
+    for place, atom in enumerate(atoms):
         if isinstance(value, nn.Module):
             parametrizations = value._modules.get("parametrizations")
             if parametrizations is not None and atom in parametrizations._modules:
@@ -243,18 +257,22 @@ def _check_path(module: nn.Module, path: str, op: str, is_called: bool = False) 
             if table is None or (atom in MODULE_TABLES and atom != "training") or atom == _STATE:
                 raise damaged(f"there is no {path!r}")
             value = table[atom]
+        elif ".".join(atoms[:place]) in written and not is_field(atom):
+            raise LoadError(f"a file may not read {path!r}, part of which it writes", fix=_FIX)
         elif atom in attributes_of(value) and may_set_attribute(value, atom):
             value = attributes_of(value)[atom]
-        elif atom.startswith("_"):
-            raise LoadError(f"a file may not read {path!r}", fix="load files only from those you trust")
+        elif (
+            isinstance(value, torch.Tensor) and is_field(atom, torch.Tensor) and all(map(is_field, atoms[place + 1 :]))
+        ):
+            return None  # data, computed when it is read
+        elif is_field(atom) and isinstance(inspect.getattr_static(value, atom, None), _DATA):
+            value = inspect.getattr_static(value, atom)
         else:
-            value = getattr(value, atom)
+            raise LoadError(f"a file may not read {path!r}", fix=_FIX)
     if is_called and isinstance(value, nn.Module):
         return value
-    if op == "get_attr" and holds_module(value):  # whose methods and tables would be within reach
-        raise LoadError(
-            f"a file may not use the module {path!r} as a value of its graph", fix="call it, or its tensors"
-        )
+    if op == "get_attr" and holds_callable(value):
+        raise LoadError(f"a file may not use {path!r} as a value of its graph", fix="call it, or use its tensors")
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")
     return value
@@ -269,12 +287,12 @@ def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:
     held = _check_path(module, owner, "") if owner else module
     if not isinstance(held, nn.Module):
         if not may_set_attribute(held, name):
-            raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+            raise LoadError(f"a file may not write {path!r}", fix=_FIX)
         return
     tables = (held._parameters, held._buffers, held.__dict__)
     is_known = name == "training" or any(name in table for table in tables) or not hasattr(type(held), name)
     if not name.isidentifier() or name.startswith("__") or not is_known or name in _NEVER_WRITTEN:
-        raise LoadError(f"a file may not write {path!r}", fix="load files only from those you trust")
+        raise LoadError(f"a file may not write {path!r}", fix=_FIX)
 
 
 # What every module works by: its tables, hooks and methods, and the state of a captured module.

@@ -24,7 +24,7 @@ from torch import nn
 
 from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
-from graphwright.runtime.saving.trust import Trust, name_of
+from graphwright.runtime.trust.names import Trust, name_of
 from graphwright.values import is_named_tuple
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "PlainReader",
     "PlainWriter",
     "damaged",
-    "holds_module",
     "is_plain_name",
     "plain_name",
     "state_of",
@@ -177,7 +176,7 @@ class PlainWriter:
         if not isinstance(owner, nn.Module) or getattr(type(owner), name, None) is not value.__func__:
             raise NotPlain(f"the method {name}, of what is no module")
         try:
-            self.trust.check(name, value.__func__)
+            self.trust.check_method(value.__func__)
         except LoadError as error:
             raise NotPlain(error.message) from None
         return {"method": [self._modules(owner), name]}
@@ -351,7 +350,7 @@ class PlainReader:
         function = getattr(type(owner), name)
         if not isinstance(function, types.FunctionType):
             raise damaged(f"{name} is no method")
-        self._trust.check(name, function)
+        self._trust.check_method(function)
         return types.MethodType(function, owner)
 
     def _read_enum(self, data: Any) -> Any:
@@ -427,32 +426,6 @@ class PlainReader:
 
 
 _TAGS = frozenset(name.removeprefix("_read_") for name in dir(PlainReader) if name.startswith("_read_"))
-
-
-def holds_module(value: Any) -> bool:
-    """Tell whether a module can be reached from a value by items and attributes."""
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, nn.Module):
-            return True
-        if type(item) in _JSON or isinstance(item, torch.Tensor | type) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, weakref.ref):
-            waiting.append(item())
-        elif isinstance(item, types.MethodType):
-            waiting.append(item.__self__)
-        elif isinstance(item, functools.partial):
-            waiting += [item.func, *item.args, *item.keywords.values()]
-        elif isinstance(item, dict):
-            waiting += [*dict.keys(item), *dict.values(item)]
-        elif isinstance(item, list | tuple | set | frozenset):
-            waiting += [*item]
-        if not isinstance(item, types.FunctionType | types.BuiltinFunctionType):
-            waiting += [*state_of(item).values()]
-    return False
 
 
 def damaged(message: str) -> LoadError:

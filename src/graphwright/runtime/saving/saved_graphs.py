@@ -9,41 +9,22 @@ import types
 import typing
 from typing import Any
 
-import torch.utils.checkpoint
-
 from graphwright.errors import ExportError, GraphError, LoadError
 from graphwright.ir import Graph, Node, Origin, nodes_in
 from graphwright.ops import (
-    cond,
-    delete_attribute,
-    enter_context,
-    for_loop,
-    raise_error,
     read_variable,
-    set_attribute,
-    transformed,
-    while_loop,
     write_variable,
 )
 from graphwright.runtime.guards import expect_outside
-from graphwright.runtime.objects import new_object
 from graphwright.runtime.outside import Outside
-from graphwright.runtime.references import describe
-from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged, holds_module
-from graphwright.runtime.saving.saved_methods import is_pull_back, name_of_method
-from graphwright.runtime.saving.trust import Trust, source_hash
+from graphwright.runtime.references import describe, is_definition
+from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged
+from graphwright.runtime.trust.names import Trust, source_hash
 from graphwright.values import is_named_tuple
 
 __all__ = ["GraphReader", "GraphWriter"]
 
 _PLACE = ("file", "line", "function", "source", "statement", "target", "module", "call", "column", "end_column")
-_READS_ATTRIBUTE = (getattr, hasattr)
-# What calls one of its arguments, which must be a function that the file names, or a body.
-_CALLS_KEY = (sorted, min, max)
-_CALLS_FIRST = (new_object, enter_context, raise_error, torch.utils.checkpoint.checkpoint)
-_CHANGES = (set_attribute, delete_attribute)
-_BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
-_FIX = "load files only from those you trust"
 
 
 class GraphWriter:
@@ -93,7 +74,7 @@ class GraphWriter:
 
     def note_method(self, function: Any) -> None:
         """Note a method that the graph calls. Raises LoadError for one that no file may call."""
-        self._note_source(name_of_method(function, self._values.trust), function)
+        self._note_source(self._values.trust.check_method(function), function)
 
     def _note_source(self, name: Any, target: Any) -> None:
         found = None if isinstance(target, type) else source_hash(target)
@@ -106,6 +87,8 @@ class GraphWriter:
             return {"node": value.name}
         if kind is Graph:
             return {"graph": self.record(value, path)}
+        if is_definition(value):
+            return {"name": self._values.name(value)}
         if next(nodes_in(value), None) is None:
             return self._values.value(value, path)
         if kind is tuple:
@@ -166,7 +149,6 @@ class GraphReader:
             if op == "call_function" and target is expect_outside:
                 arguments = (*arguments[:1], Outside((), [text for text in arguments[1:] if isinstance(text, str)]))
             keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
-            self._check_call(op, target, arguments, keywords)
             try:
                 node = graph.create_node(op, target, arguments, keywords, name, _type_of(kind, self._trust))
             except (GraphError, AssertionError) as error:
@@ -184,10 +166,11 @@ class GraphReader:
 
     def check_method(self, function: Any) -> None:
         """Refuse a method that no file may call, or that has another source now."""
-        self._check_source(name_of_method(function, self._trust), function)
+        self._check_source(self._trust.check_method(function), function)
 
     def _function(self, name: Any) -> Any:
         function = self._trust.find(name)
+        self._trust.check_called(name, function)
         self._check_source(name, function)
         return function
 
@@ -199,31 +182,6 @@ class GraphReader:
                 fix="load it with the version it was saved with, or capture and save again",
             )
 
-    def _check_call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse the calls that reach more than what the file names: attributes and methods by any name."""
-        if op == "call_method":
-            is_known = target == "__call__" and bool(args) and (is_pull_back(args[0]) or _is_read(args[0]))
-            if not is_known and not self._trust.may_call_method(target, args):
-                raise LoadError(f"a file may not call the method {target!r}", fix=_FIX)
-        elif op in ("call_module", "get_attr"):
-            if any(not atom or atom.startswith("__") or not atom.isprintable() for atom in target.split(".")):
-                raise LoadError(f"a file may not read {target!r}", fix=_FIX)
-        elif op == "call_function":
-            if target in _READS_ATTRIBUTE and (len(args) < 2 or not self._trust.may_read(args[1])):
-                shown = args[1] if len(args) > 1 else None
-                raise LoadError(f"a file may not read the attribute {shown!r}", fix=_FIX)
-            if target in _CHANGES and (len(args) < 2 or not _is_own_name(args[1])):
-                raise LoadError("a file may not change that attribute", fix=_FIX)
-            called = [kwargs["key"]] if "key" in kwargs and target in _CALLS_KEY else []
-            if target in _BODIES:
-                called += [args[i] for i in _BODIES[target] if i < len(args)]
-                if target is transformed and isinstance(args[-1], dict):
-                    called.append(args[-1].get("context_fn"))  # of a checkpoint
-            elif target in _CALLS_FIRST and not (target is raise_error and len(args) == 1):  # which raises an error
-                called += args[:1]
-            if any(isinstance(value, Node) for value in called):
-                raise LoadError(f"a file may not call a value by {target.__name__}", fix=_FIX)
-
     def _argument(self, data: Any, nodes: dict[str, Node]) -> Any:
         if type(data) is dict and len(data) == 1:
             ((tag, content),) = data.items()
@@ -233,6 +191,8 @@ class GraphReader:
                 return nodes[content]
             if tag == "graph":
                 return self.graph(content)
+            if tag == "name":  # whether it may stand there is looked at when the graph is whole
+                return self._trust.find(content)
             if tag in ("tuple", "list"):
                 items = [self._argument(item, nodes) for item in content]
                 return tuple(items) if tag == "tuple" else items
@@ -247,10 +207,7 @@ class GraphReader:
                 if not issubclass(kind, tuple):
                     raise damaged(f"{name} is no NamedTuple")
                 return tuple.__new__(kind, [self._argument(item, nodes) for item in items])
-        value = self._values.value(data)
-        if holds_module(value):
-            raise LoadError("a file may not use a module as a value of its graph", fix=_FIX)
-        return value
+        return self._values.value(data)
 
     def _meta(self, record: Any, origin: Origin | None) -> dict[str, Any] | None:
         if not record:
@@ -283,15 +240,6 @@ class GraphReader:
             return None if name is None else self._trust.find(name, is_class=True)
         except LoadError:
             return None
-
-
-def _is_own_name(name: Any) -> bool:
-    return type(name) is str and name.isidentifier() and not name.startswith("__")
-
-
-def _is_read(value: Any) -> bool:
-    """Tell whether a node reads an attribute; which one is checked when the module is there."""
-    return isinstance(value, Node) and value.op == "get_attr"
 
 
 def _line(value: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,15 @@ from graphwright.runtime.graph_module import _STATE, GraphModule, _State
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
-from graphwright.runtime.saving.saved_methods import called_methods, method_at
+from graphwright.runtime.trust.methods import called_methods, method_at
+from graphwright.runtime.trust.verifier import verify
 
-__all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "save"]
+__all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "SUMMED", "save"]
 
-# Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module.
-FORMAT = 2
+# Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module,
+# and formats before 3 had no sum of their bytes.
+FORMAT = 3
+SUMMED = 3  # the first with a sum of its bytes
 NOTE = "graphwright"  # where in the file the program is
 # The attributes that every module has; those that hold functions have lines of their own in a record.
 MODULE_TABLES = frozenset(nn.Module().__dict__)
@@ -43,10 +45,12 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> l
     The file holds the graph, the tree of modules with their classes by name, their plain attributes, and all tensors.
     There is no pickle in it, and no code. What is no plain data - a lambda, an open file, a lock, a hook that no module
     holds by name - is left out, and answered as a list of lines "where: what"; `strict=True` refuses it instead.
-    An earlier file is replaced at the end, in one step. Tensors are stored as those of the CPU.
+    An earlier file is replaced at the end, in one step, and keeps its permissions; a link is followed. Tensors are
+    stored as those of the CPU. `load` notices each byte that is not as it was written.
 
     Raises ExportError for a class or function of the program that no other process can import, for a tensor that is
-    more than a block of memory, and for a module without a graph.
+    more than a block of memory, for a module without a graph, and where the file cannot be written: what was there is
+    then as it was.
 
     >>> import graphwright, tempfile
     >>> gm = graphwright.trace(nn.Linear(2, 3), torch.ones(1, 2))
@@ -66,20 +70,9 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> l
             "the file would not hold all of the module: " + "; ".join(writer.left_out),
             fix="remove it, or save with strict=False, which leaves it out",
         )
-    _write(Path(path), writer.stored, json.dumps(program, separators=(",", ":"), allow_nan=False))
+    text = json.dumps(program, separators=(",", ":"), allow_nan=False)
+    save_tensors(writer.stored, Path(path), {NOTE: text})
     return writer.left_out
-
-
-def _write(path: Path, tensors: dict[str, torch.Tensor], program: str) -> None:
-    if not path.parent.is_dir():
-        raise ExportError(f"there is no folder {path.parent}", fix="make it first")
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)
-    os.close(handle)
-    try:
-        save_tensors(tensors, Path(draft), {NOTE: program})
-        os.replace(draft, path)
-    finally:
-        Path(draft).unlink(missing_ok=True)
 
 
 class _ModuleWriter:
@@ -112,7 +105,7 @@ class _ModuleWriter:
         for module, path in self._modules:  # grows while it is walked
             modules.append(self._module(module, path))
         return {
-            "format": FORMAT if any("entries" in module.get("program", ()) for module in modules) else 1,
+            "format": FORMAT,
             "torch": torch.__version__,
             "modules": modules,
             "objects": self._values.table,
@@ -251,8 +244,15 @@ class _ModuleWriter:
         where = f"{path} " if path else ""
         for node in graph.all_nodes():
             self._note_methods(node, module)
+        nodes = self._graphs.record(graph, path)
+        try:
+            verify(graph, module, self._values.trust, is_only_asked=True)
+        except LoadError as error:
+            raise ExportError(
+                f"cannot save the graph, since no file may hold it: {error.message}", at=error.at
+            ) from None
         return {
-            "nodes": self._graphs.record(graph, path),
+            "nodes": nodes,
             "graph_meta": self._mapping("graph_meta", graph._meta or {}, where),
             "constants": self._mapping("constants", graph.constants, where),
         }

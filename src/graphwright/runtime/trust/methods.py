@@ -14,12 +14,10 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.errors import LoadError
 from graphwright.ir import Node, nodes_in
 from graphwright.ops import transformed, unpack
-from graphwright.runtime.saving.trust import Trust
 
-__all__ = ["called_methods", "is_pull_back", "method_at", "name_of_method"]
+__all__ = ["called_methods", "calls_method", "is_pull_back", "method_at"]
 
 
 def called_methods(node: Node) -> list[str]:
@@ -47,15 +45,13 @@ def method_at(root: nn.Module, path: str) -> types.FunctionType | None:
     return found if isinstance(found, types.FunctionType) else None
 
 
-def name_of_method(function: types.FunctionType, trust: Trust) -> str:
-    """What a method is called in a file. Raises LoadError for one that no file may call."""
-    name = f"{function.__module__}:{function.__qualname__}"
-    own = str(function.__module__).partition(".")[0]
-    is_public = trust.may_read(function.__name__) and not function.__name__.startswith("register_")
-    if not is_public or own in ("torch", "graphwright"):
-        raise LoadError(f"a file may not call the method {name}", fix="load files only from those you trust")
-    trust.check(name, function)
-    return name
+def calls_method(node: Node, root: nn.Module) -> bool:
+    """Tell whether a `call_method` node calls a method of a module's class, or a pull-back."""
+    value = node.args[0]
+    if not isinstance(value, Node) or value.op != "get_attr":
+        return node.target == "__call__" and is_pull_back(value)
+    path = str(value.target) if node.target == "__call__" else f"{value.target}.{node.target}"
+    return path in called_methods(value) and method_at(root, path) is not None
 
 
 def is_pull_back(value: Any) -> bool:

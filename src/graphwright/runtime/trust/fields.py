@@ -1,0 +1,41 @@
+"""Reading an attribute that has to be data: where the class of a value is known only when the program runs."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import GraphError
+
+__all__ = ["MACHINERY", "read_field"]
+
+# Kinds of values that programs may hold but not look into, nor get from others: the machinery of Python.
+MACHINERY: tuple[type, ...] = (
+    types.GeneratorType, types.FrameType, types.CodeType, types.TracebackType, types.FunctionType, types.MethodType,
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.CoroutineType,
+    types.AsyncGeneratorType, types.ModuleType, types.CellType, type, property, classmethod, staticmethod,
+)  # fmt: skip
+
+
+def read_field(value: Any, name: str, *default: Any) -> Any:
+    """Read an attribute, `value.name`, that has to be data: no method, class, module or frame.
+
+    Stands for `getattr` in programs that come from a file, for names that are methods of some kinds of values.
+
+    >>> read_field(types.SimpleNamespace(values=3), "values")
+    3
+    >>> read_field({}, "values")
+    Traceback (most recent call last):
+    graphwright.errors.GraphError: 'values' of a dict is no data, but a builtin_function_or_method...
+    """
+    found = getattr(value, name, *default)
+    if isinstance(found, (*MACHINERY, nn.Module)) or callable(found):
+        raise GraphError(
+            f"{name!r} of a {type(value).__name__} is no data, but a {type(found).__name__}: a program that was loaded "
+            "from a file may not read it",
+            fix="call the method, or load the program from its source",
+        )
+    return found

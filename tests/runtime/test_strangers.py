@@ -1,0 +1,392 @@
+"""Files from strangers: what they name, read, call and compute leads to nothing but data."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import heapq
+import json
+import math
+import operator
+import random
+import re
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import nn
+
+import graphwright
+from graphwright.errors import GraphwrightError, LoadError
+from graphwright.runtime.packaging.weights import save_tensors
+from graphwright.runtime.saving import saving
+from graphwright.runtime.trust.members import is_data, is_field, is_method
+from graphwright.runtime.trust.names import Trust
+from graphwright.runtime.trust.operators import operator_names
+
+X = {"node": "x"}
+A, B, C = {"node": "a"}, {"node": "b"}, {"node": "c"}
+Step = tuple[Any, ...]  # name, op, target, args, and kwargs where there are some
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.box: Any = types.SimpleNamespace(size=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, torch.Tensor]]:
+    file = tmp_path_factory.mktemp("plain") / "model.gw"
+    model = Plain()
+    graphwright.save(graphwright.GraphModule(model, graphwright.symbolic_trace(model).graph), file)
+    with safe_open(str(file), framework="pt") as opened:
+        return opened.metadata()[saving.NOTE], {name: opened.get_tensor(name) for name in opened.keys()}
+
+
+def crafted(program: tuple[str, dict[str, torch.Tensor]], steps: list[Step], file: Path, **more: Any) -> Path:
+    """Write the file of a program that does these steps before it returns the value of the last."""
+    text, tensors = program
+    data = json.loads(text)
+    root = data["modules"][0]
+    x = root["program"]["nodes"][0]
+    nodes = [[name, op, target, list(args), dict(*kwargs), None, {}, None] for name, op, target, args, *kwargs in steps]
+    last = ["output", "output", "output", [{"node": steps[-1][0]}], {}, None, {}, None]
+    root["program"]["nodes"] = [x, *nodes, last]
+    root["attributes"] = {**root["attributes"], **more.pop("attributes", {})}
+    root["program"]["constants"] = {}
+    root["bases"] = ["graphwright:GraphModule"]
+    root["program"]["original"] = None
+    data["objects"] += more.pop("objects", [])
+    save_tensors(tensors, file, {saving.NOTE: json.dumps(data)})
+    return file
+
+
+def named(name: str) -> dict[str, str]:
+    return {"name": name}
+
+
+def calls(name: str, target: str, *args: Any, **kwargs: Any) -> Step:
+    return (name, "call_function", target, [*map(listed, args)], kwargs)
+
+
+def method(name: str, target: str, *args: Any, **kwargs: Any) -> Step:
+    return (name, "call_method", target, [*map(listed, args)], kwargs)
+
+
+def listed(value: Any) -> Any:
+    return {"list": value} if isinstance(value, list) else value
+
+
+def reads(name: str, value: Any, attribute: str) -> Step:
+    return calls(name, "builtins:getattr", value, attribute)
+
+
+SPACE = "types:SimpleNamespace"
+REFUSED: dict[str, list[Step]] = {
+    # Reaching what Python is made of.
+    "the frame of a generator": [calls("a", "graphwright.ops:generated", [1]), reads("b", A, "gi_frame")],
+    "the frame of a merge": [calls("a", "heapq:merge", [1], [2]), reads("b", A, "gi_frame")],
+    "the builtins of a frame": [calls("a", "heapq:merge", [1]), reads("b", A, "f_builtins")],
+    "globals": [reads("a", X, "f_globals")],
+    "a universal getattr": [
+        calls("a", "graphwright.runtime:attributes_of", named("builtins:object")),
+        calls("b", "operator:getitem", A, "__getattribute__"),
+    ],
+    "the attributes of a module class": [
+        calls("a", "graphwright.runtime:attributes_of", named("torch.nn:Softsign")),
+    ],
+    "a method as a value": [reads("a", X, "relu")],
+    "the memory of a tensor": [reads("a", X, "untyped_storage")],
+    "a hook of a tensor": [reads("a", X, "register_hook")],
+    "the graph of gradients": [reads("a", X, "grad_fn")],
+    "a hook below a tensor": [("a", "get_attr", "inner.weight.register_hook", ())],
+    "memory below a tensor": [("a", "get_attr", "inner.weight.untyped_storage", ())],
+    "a method of a module": [("a", "get_attr", "inner.register_forward_hook", ())],
+    "parameters by a generator": [("a", "get_attr", "inner", ()), method("b", "named_parameters", A)],
+    "a text that reads attributes": [calls("a", "builtins:str.format", "{0.__class__}", X)],
+    "a method of a text that does": [method("a", "format", "{0.__class__.__mro__}", X)],
+    "a computed text to format": [calls("a", "builtins:str", X), method("b", "format", A, X)],
+    "a text to format with a map": [method("a", "format_map", "{x.__class__}", {"dict": []})],
+    "a computed name": [calls("a", "builtins:str", X), calls("b", "builtins:getattr", X, A)],
+    "dunder attributes": [calls("a", SPACE, __array_interface__=1)],
+    "dunder attributes of an object": [calls("a", "graphwright.runtime:new_object", named(SPACE), __class__=1)],
+    "an address": [calls("a", "torch:Tensor", cdata=1)],
+    "an address for a method": [method("a", "new", X, cdata=1)],
+    # Calling what was computed or given.
+    "a function in a namespace": [calls("a", SPACE, relu=named("builtins:print")), method("b", "relu", A)],
+    "a class in a namespace": [calls("a", SPACE, relu=named("torch.nn:Linear")), method("b", "relu", A)],
+    "an operator in a namespace": [calls("a", SPACE, relu=named("torch:manual_seed")), method("b", "relu", A)],
+    "sort by a value": [method("b", "sort", [1, 2], key=X)],
+    "sort by print": [method("b", "sort", [1, 2], key=named("builtins:print"))],
+    "list.sort by a value": [calls("b", "builtins:list.sort", [1, 2], key=X)],
+    "sorted by a value": [calls("b", "builtins:sorted", [1, 2], key=X)],
+    "the largest by a value": [calls("b", "heapq:nlargest", 1, [1, 2], key=X)],
+    "the smallest by a value": [calls("b", "heapq:nsmallest", 1, [1, 2], X)],
+    "a merge by a value": [calls("b", "heapq:merge", [1, 2], key=X)],
+    "printing to a value": [calls("b", "builtins:print", 1, file=X)],
+    "a checkpoint of a value": [calls("b", "torch.utils.checkpoint:checkpoint", X, X)],
+    "a checkpoint in a context of a value": [
+        calls("b", "torch.utils.checkpoint:checkpoint", named("torch:relu"), X, context_fn=X)
+    ],
+    "a context of a value": [calls("b", "graphwright.ops:enter_context", X)],
+    "a context that forks with a computed device": [
+        calls("b", "graphwright.ops:enter_context", named("torch.random:fork_rng"), device_type=X)
+    ],
+    "a class as a context": [calls("b", "graphwright.ops:enter_context", named("torch.nn:Linear"), 1, 1)],
+    "a factory of a value": [calls("b", "collections:defaultdict", X)],
+    "a factory that prints": [calls("b", "collections:defaultdict", named("builtins:print"))],
+    "an iterator that calls": [calls("b", "builtins:iter", X, 1)],
+    "an attempt of a value": [
+        calls("b", "graphwright.ops:transformed", "attempt", X, {"tuple": []}, {"tuple": []}, {"dict": []})
+    ],
+    "an attempt of a function": [
+        calls(
+            "b",
+            "graphwright.ops:transformed",
+            "attempt",
+            named("builtins:print"),
+            {"tuple": []},
+            {"tuple": []},
+            {"dict": []},
+        )
+    ],
+    "a branch of functions": [
+        calls("b", "graphwright.ops:cond", True, named("builtins:print"), named("builtins:print"), {"tuple": []})
+    ],
+    "an error of a value": [calls("b", "graphwright.ops:raise_error", X, 1)],
+    "an error that ends Python": [calls("b", "graphwright.ops:raise_error", named("builtins:SystemExit"), 1)],
+    "apply of a module": [("a", "get_attr", "inner", ()), method("b", "apply", A, named("torch:relu"))],
+    "a value with functional_call": [calls("b", "torch.func:functional_call", X, {"dict": []}, X)],
+    "a map over a tensor": [method("b", "apply_", X, named("builtins:abs"))],
+    "a hook on a tensor": [method("b", "register_hook", X, named("torch:relu"))],
+    "a switch that nobody turns back": [calls("b", "torch:set_grad_enabled", False)],
+    "a copy with a memory": [calls("b", "copy:deepcopy", X, {"dict": []})],
+    # Imports by text, and memory that nothing checks.
+    "the type of a storage": [method("a", "untyped_storage", X), method("b", "type", A, "any.module")],
+    "the type of an older storage": [method("a", "storage", X), method("b", "type", A, "any.module")],
+    "a text of another encoding": [method("a", "encode", "a", "any_module")],
+    "sparse indices that are far": [calls("a", "torch.ops:aten._sparse_coo_tensor_unsafe", X, X, [2])],
+    "sparse indices by torch": [calls("a", "torch:_sparse_coo_tensor_unsafe", X, X, [2])],
+    "sparse compressed": [calls("a", "torch:_sparse_csr_tensor_unsafe", X, X, X, [2])],
+    "memory of another tensor": [method("a", "set_", X, X)],
+    "packed weights": [calls("a", "torch.ops:aten.fbgemm_linear_int8_weight", X, X, X, X, 1, 0, X)],
+    "a file": [calls("a", "torch.ops:aten.from_file", "/etc/passwd")],
+    "bytes as a tensor": [calls("a", "torch:frombuffer", {"bytes": "00"})],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_way_to_more_than_data_is_refused(
+    name: str, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    file = crafted(program, REFUSED[name], tmp_path / "bad.gw")
+    with pytest.raises(LoadError) as refused:
+        graphwright.load(file)
+    assert not re.search("is no value|no node before|is no target", str(refused.value))
+
+
+def test_what_the_crafted_files_add_is_all_that_is_wrong_with_them(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    steps = [
+        calls("a", SPACE, values=X),
+        reads("b", A, "values"),
+        method("c", "relu", B),
+        calls("d", "builtins:sorted", [2, 1], key=named("builtins:abs")),
+    ]
+    gm = graphwright.load(crafted(program, steps[:3], tmp_path / "good.gw"))
+    assert torch.equal(gm(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
+    assert "read_field" in gm.code  # `values` is a method of dicts
+    assert graphwright.load(crafted(program, steps, tmp_path / "good.gw"))(torch.ones(1)) == [1, 2]
+
+
+def test_a_name_that_may_be_a_method_is_looked_at_when_the_program_runs(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    steps = [calls("a", SPACE, values=X), calls("b", "builtins:dict"), reads("c", B, "values")]
+    gm = graphwright.load(crafted(program, steps, tmp_path / "bad.gw"))
+    with pytest.raises(GraphwrightError, match="'values' of a dict is no data"):
+        gm(torch.ones(2))
+
+
+@pytest.mark.parametrize("attributes", [{"relu": {"name": "torch:manual_seed"}}, {"relu": {"name": "builtins:dict"}}])
+def test_an_object_that_holds_functions_is_no_value(
+    attributes: dict[str, Any], program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    box = {"class": SPACE, "attributes": attributes}
+    text, tensors = program
+    data = json.loads(text)
+    data["objects"].append(box)
+    place = len(data["objects"]) - 1
+    changed = (json.dumps(data), tensors)
+    steps: list[Step] = [("a", "get_attr", "other", ()), method("b", "relu", A)]
+    file = crafted(changed, steps, tmp_path / "bad.gw", attributes={"other": {"at": place}})
+    with pytest.raises(LoadError, match="as a value"):
+        graphwright.load(file)
+
+
+# ---- closed tables
+
+
+def test_every_name_of_a_tensor_is_open_for_a_reason() -> None:
+    """What torch adds is closed until somebody opens it, and what reaches out of the data stays closed."""
+    for name in ("apply_", "map_", "map2_", "register_hook", "untyped_storage", "storage", "data_ptr", "set_"):
+        assert not is_method(name, torch.Tensor)
+        assert not is_field(name)
+    for name in dir(torch.Tensor):
+        if name.startswith("_"):
+            assert not is_data(name) or not is_field(name)
+        elif is_field(name, torch.Tensor):
+            assert not callable(getattr(torch.Tensor, name)), name
+
+
+def test_no_operator_is_open_that_takes_memory_on_trust() -> None:
+    assert not [name for name in operator_names() if "unsafe" in name and name.startswith("_") and "view" not in name]
+    assert operator_names().isdisjoint({"set_", "from_file", "record_stream", "_sparse_coo_tensor_unsafe", "set_data"})
+
+
+# ---- programs of anything
+
+
+REGISTERED = torch._C._dispatch_get_all_op_names()
+OPERATORS = sorted({name[6:].partition(".")[0] for name in REGISTERED if name.startswith("aten::")})
+TOUCHED: list[Any] = []
+
+
+def marker(*args: Any, **kwargs: Any) -> Any:
+    """What no program may call: a module of this process holds it, and no table."""
+    TOUCHED.append((args, kwargs))
+
+
+def is_open(name: str) -> bool:
+    try:
+        Trust().find(name)
+    except LoadError:
+        return False
+    return True
+
+
+class Names:
+    """What a fuzzer composes programs of: every name that it can reach."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        homes = (builtins, operator, heapq, collections, math, torch, torch.nn.functional, torch.nn, types, random)
+        ours = sys.modules["graphwright.ops"].__all__
+        self.functions = [f"{home.__name__}:{name}" for home in homes for name in dir(home)]
+        self.functions += [f"graphwright.ops:{name}" for name in ours]
+        self.functions += [f"graphwright.runtime:{name}" for name in sys.modules["graphwright.runtime"].__all__]
+        self.functions += [f"torch.ops:aten.{name}" for name in OPERATORS]
+        self.functions += [f"{__name__}:marker", "tests.runtime.test_strangers:marker", "torch.func:functional_call"]
+        kinds = (torch.Tensor, list, dict, str, tuple, types.SimpleNamespace, types.GeneratorType, types.FrameType)
+        self.open = [name for name in self.functions if is_open(name)]
+        self.members = sorted({name for kind in (*kinds, nn.Module, type) for name in dir(kind)})
+        self.members += ["gi_frame", "f_globals", "size", "relu", "values"]
+
+    def value(self, made: list[str], depth: int = 0) -> Any:
+        kind = self.random.randrange(12 if depth < 2 else 8)
+        if kind < 5:
+            return {"node": self.random.choice(made)}
+        if kind == 5:
+            return self.random.choice(
+                [0, 1, 2.5, None, True, "relu", "__class__", "torch.FloatTensor", "{0.__class__}"]
+            )
+        if kind < 8:
+            return {"name": self.random.choice(self.functions)}
+        parts = [self.value(made, depth + 1) for _ in range(self.random.randrange(3))]
+        if kind == 8:
+            return {"dict": [[f"k{i}", part] for i, part in enumerate(parts)]}
+        return {"list" if kind == 9 else "tuple": parts}
+
+    def step(self, name: str, made: list[str]) -> Step:
+        args = [self.value(made) for _ in range(self.random.randrange(4))]
+        kwargs = {}
+        if self.random.random() < 0.2:
+            word = self.random.choice(["key", "file", "default", "function", "body", "out", "dtype", "relu", "values"])
+            kwargs[word] = self.value(made)
+        kind = self.random.randrange(10)
+        if kind < 5:
+            return (name, "call_function", self.random.choice(self.open if kind < 4 else self.functions), args, kwargs)
+        if kind < 7:
+            return (name, "call_method", self.random.choice(self.members), [{"node": made[-1]}, *args], kwargs)
+        if kind < 9:
+            return reads(name, self.value(made), self.random.choice(self.members))
+        path = self.random.choice(["inner", "inner.weight", "box", "box.size", "inner.weight." + self.members[0]])
+        return (
+            name,
+            "get_attr",
+            f"{path}.{self.random.choice(self.members)}" if self.random.random() < 0.5 else path,
+            (),
+        )
+
+
+_REACHED = (
+    types.FrameType,
+    types.CodeType,
+    types.ModuleType,
+    types.MethodType,
+    types.MethodWrapperType,
+    types.FunctionType,
+)
+_REACHED += (types.BuiltinFunctionType, types.GetSetDescriptorType, type(type.__dict__), types.MethodDescriptorType)  # type: ignore[assignment]
+
+
+def held(value: Any) -> list[Any]:
+    found, waiting, seen = [], [value], set()
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        found.append(item)
+        if isinstance(item, dict):
+            waiting += [*dict.keys(item), *dict.values(item)]
+        elif isinstance(item, list | tuple | set | frozenset):
+            waiting += list(item)
+        elif isinstance(item, types.SimpleNamespace):
+            waiting += list(vars(item).values())
+    return found
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_programs_of_any_names_reach_data_alone(
+    count: int, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    names, ran = Names(count), 0
+    forwards = {kind: kind.forward for kind in vars(nn).values() if isinstance(kind, type) and hasattr(kind, "forward")}
+    for _ in range(count):
+        made, steps = ["x"], []
+        for i in range(names.random.randrange(1, 4)):
+            steps.append(names.step(f"v{i}", made))
+            made.append(f"v{i}")
+        ran += runs(program, steps, tmp_path / "m.gw")
+        assert not TOUCHED, steps
+    assert all(kind.forward is forward for kind, forward in forwards.items())
+    assert ran or count < 1000  # of those drawn blindly only few load
+
+
+def runs(program: Any, steps: list[Step], file: Path) -> bool:
+    """Load and run a program; tell whether it got so far. Fails where it reached what is no data."""
+    try:
+        gm = graphwright.load(crafted(program, steps, file))
+    except LoadError:
+        return False
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            value = gm(torch.ones(2, 2))
+        except Exception:  # whatever torch says of such arguments
+            return True
+        reached = [item for item in held(value) if isinstance(item, _REACHED) or item is sys.modules]
+    assert not reached, (steps, reached)
+    return True
