@@ -16,6 +16,7 @@ import collections
 import contextlib
 import dataclasses
 import dis
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
@@ -284,10 +285,28 @@ class _Tensors(_Watched):
     def _tensor(self, name: str, frame: FrameType) -> Any:
         value = dict.__getitem__(self, name)
         if self._reads.is_program(frame):
-            self._reads.tensor(self._path, name, value)
+            if value is None or self.table != "_parameters" or _tests_for_none(_reader(frame)):
+                self._reads.tensor(self._path, name, value)
             if self._is_kept_by_name:
                 self._walked(frame)
         return value
+
+
+def _reader(frame: FrameType) -> CodeType:
+    """The code that reads an attribute, where `frame` may be that of `nn.Module.__getattr__`."""
+    is_lookup = frame.f_code is _LOOK_UP and frame.f_back is not None
+    return frame.f_back.f_code if is_lookup else frame.f_code  # type: ignore[union-attr]
+
+
+_ASKS = frozenset({"is_none", "is_given"})  # what `x is None` and `x is not None` become
+
+
+@functools.lru_cache(4096)
+def _tests_for_none(code: CodeType) -> bool:
+    """Tell whether a function, as it was written or as it was converted, asks whether anything is None."""
+    return not _ASKS.isdisjoint(code.co_names) or any(
+        step.opname == "IS_OP" or step.opname.endswith("_NONE") for step in dis.get_instructions(code)
+    )
 
 
 class _Parameters(_Tensors):
