@@ -109,7 +109,7 @@ def _known() -> dict[int, Any]:
     for home in (math, cmath):
         found += [value for name, value in vars(home).items() if not name.startswith("_") and callable(value)]
     found += [heapq.heapify, heapq.heappop, heapq.heappush, heapq.heappushpop, heapq.heapreplace]
-    found += [getattr(torch, name) for name in _TORCH if hasattr(torch, name)]
+    found += [getattr(home, name) for home in (torch, torch.random) for name in _TORCH if hasattr(home, name)]
     found += [getattr(torch.functional, name) for name in torch.functional.__all__]
     found += _functions_of(torch.nn.functional, _functional_names())
     found += _functions_of(nn.init, _INIT)
@@ -145,6 +145,8 @@ def may_be_called(value: Any) -> bool:
     >>> may_be_called(torch.relu), may_be_called(math.sqrt), may_be_called(eval), may_be_called(torch.load)
     (True, True, False, False)
     """
+    if getattr(value, "__module__", None) == torch.random.__name__:  # torch.compile wraps what others import from there
+        value = getattr(torch.random, getattr(value, "__name__", ""), value)
     if id(value) in _known() or is_tensor_operator(value) or is_exception(value):
         return True
     return _is_method(value) or _is_arithmetic(value) or _is_draw(value)
