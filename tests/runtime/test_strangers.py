@@ -235,6 +235,32 @@ def test_an_object_that_holds_functions_is_no_value(
         graphwright.load(file)
 
 
+@pytest.mark.parametrize("given", [lambda top: top, lambda top: {"list": [top, X]}, lambda top: {"tuple": [top, 1]}])
+def test_lists_that_share_lists_are_no_arguments(
+    given: Any, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    text, tensors = program
+    data = json.loads(text)
+    start = len(data["objects"])
+    data["objects"] += [{"list": [1]}, *[{"list": [{"at": start + i}] * 2} for i in range(40)]]
+    steps = [calls("a", "builtins:len", given({"at": start + 40}))]
+    with pytest.raises(LoadError, match=r"is larger than the .* items"):
+        graphwright.load(crafted((json.dumps(data), tensors), steps, tmp_path / "bad.gw"))
+
+
+def test_all_that_would_have_to_be_allowed_is_said_at_once(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    steps = [
+        calls("a", "tests.runtime.saved_models:doubled", X),
+        calls("b", "einops:rearrange", A),
+        calls("c", "tests.runtime.test_strangers:marker", A),
+    ]
+    file = crafted(program, steps, tmp_path / "model.gw")
+    with pytest.raises(LoadError, match=r"saved_models:doubled(.|\n)*einops(.|\n)*allow=\['tests', 'einops'\]"):
+        graphwright.load(file)
+
+
 # ---- closed tables
 
 

@@ -110,10 +110,7 @@ CASES = {
         "`nonlocal` cannot be scripted",
     ),
     "async": ("def f(x):\n    async def g(): pass\n    return x", "`async def` cannot be scripted"),
-    "with": (
-        "def f(x):\n    with open('a') as g:\n        return x",
-        "only contexts of torch can be entered, without `as`",
-    ),
+    "with": ("def f(x):\n    with x.sum():\n        return x", "this cannot be entered in a scripted program"),
     "star parameters": (
         "def g(x):\n    return x\ndef f(*rest):\n    return g(*rest)",
         "`*` needs a tuple whose length is known",
@@ -155,20 +152,17 @@ CASES = {
     "unknown module item": (
         "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.layers = nn.ModuleList([nn.ReLU()])\n"
-        "    def forward(self, x, i: int):\n        return self.layers[i](x)",
-        "the ModuleList 'layers' is asked for an item that only a run knows",
+        "    def forward(self, x, i: int):\n        return self.layers[:i](x)",
+        "the ModuleList 'layers' has no such item",
     ),
     "unknown attribute": (
         "class M(nn.Module):\n    def forward(self, x):\n        return self.nope",
         "M has no attribute 'nope'",
     ),
     "made module": ("def f(x):\n    return nn.ReLU()(x)", "a module is made while the program runs"),
-    "other modules on the sides": (
-        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.a, self.b = nn.ReLU(), nn.Tanh()\n"
-        "    def forward(self, x, n: int):\n        m = self.a\n        if n > 1:\n            m = self.b\n"
-        "        return m(x)",
-        "'m' is the module 'b' where `n > 1` holds, and the module 'a' where it does not",
+    "other functions on the sides": (
+        "def f(x, n: int):\n    m = torch.relu\n    if n > 1:\n        m = torch.tanh\n    return m(x)",
+        "'m' is tanh where `n > 1` holds, and relu where it does not",
     ),
 }
 

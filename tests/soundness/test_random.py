@@ -319,3 +319,18 @@ def test_every_function_of_random_state_is_known() -> None:
     assert {name for name in drawing if not name.startswith("_")} <= OF_PYTHON
     of_numpy = {name for name in np.random.__all__ if type(getattr(np.random, name)) is not type}
     assert of_numpy - {"default_rng"} <= OF_NUMPY
+
+
+def seeded(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(3)
+    return x + torch.rand(2)
+
+
+def test_a_seeding_function_that_was_replaced_after_the_first_capture_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch.compile replaces it when it is first imported."""
+    symbolic_trace(nn.ReLU())
+    original = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", functools.wraps(original)(lambda seed: original(seed)))
+    gm = trace(seeded, torch.ones(2))
+    assert "manual_seed(3)" in gm.code
+    assert torch.equal(gm(torch.ones(2)), gm(torch.ones(2)))

@@ -26,6 +26,7 @@ from graphwright.capture.proxies.proxy import Attribute, MetaProxy, ParameterPro
 from graphwright.capture.proxies.proxyable import ProxyableClassMeta
 from graphwright.capture.proxies.recording import GraphAppendingTracer, TracerBase
 from graphwright.capture.source.definitions import definition_of, why_no_definition
+from graphwright.capture.source.mentions import is_foreign_class, is_foreign_file
 from graphwright.capture.source.origins import Scope, ScopeContextManager, definition_line
 from graphwright.capture.source.sources import Source, source_of
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
@@ -68,6 +69,8 @@ __all__ = [
     "doctor",
     "erase_unused",
     "find_tracer",
+    "is_foreign_class",
+    "is_foreign_file",
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
     "leaf_predicate",

@@ -51,6 +51,7 @@ from graphwright.ops.state import (
     written_attributes,
 )
 from graphwright.ops.statements import (
+    Entering,
     enter_context,
     evaluated,
     exit_context,
@@ -62,6 +63,7 @@ from graphwright.ops.statements import (
 from graphwright.ops.transforms import TRANSFORMS, TransformKind, is_attempt, transformed
 
 __all__ = [
+    "Entering",
     "BASE_TYPES",
     "DECLARED_IMPURE",
     "has_side_effect",

@@ -11,7 +11,9 @@ from typing import Any
 
 from graphwright.errors import GuardError
 
-__all__ = ["enter_context", "evaluated", "exit_context", "expect_bound", "generated", "raise_error", "unpack"]
+__all__ = [
+    *("Entering", "enter_context", "evaluated", "exit_context", "expect_bound", "generated", "raise_error", "unpack"),
+]
 
 
 def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -33,6 +35,26 @@ def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 def exit_context(entered: Any) -> None:
     """Leave a context that `enter_context` entered."""
     entered.__exit__(None, None, None)
+
+
+class Entering:
+    """A context manager that is there already, for `enter_context`; what entering it gives is put into a list.
+
+    >>> import contextlib
+    >>> given = []
+    >>> with Entering(contextlib.nullcontext(2), given):
+    ...     given
+    [2]
+    """
+
+    def __init__(self, context: Any, given: list[Any]) -> None:
+        self._context, self._given = context, given
+
+    def __enter__(self) -> None:
+        self._given.append(type(self._context).__enter__(self._context))
+
+    def __exit__(self, *error: Any) -> Any:
+        return type(self._context).__exit__(self._context, *error)
 
 
 def unpack(value: Any, count: int) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 A graph and the modules that it calls come in; a callable `nn.Module` goes out. Read graph_module.py first.
 
     saving/           a captured module as one file of data, and back
+    trust/            what a program in a file may do
     modules/          kinds of captured modules beside the plain one, and edits that can be taken back
     interpreter.py    a graph run node by node
     debugging.py      stopping in generated code
@@ -74,6 +75,7 @@ from graphwright.runtime.premises import (
     class_name,
     facts_of_modules,
     forget_modules,
+    is_atom,
     is_plain,
     is_plain_container,
     keep_buffers,
@@ -150,6 +152,7 @@ __all__ = [
     "is_compiled",
     "is_guard",
     "is_plain",
+    "is_atom",
     "is_plain_container",
     "shared",
     "join_facts",

@@ -30,7 +30,7 @@ from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.premises import facts_of_modules, forget_modules
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
-from graphwright.runtime.reporting.failures import note_origin, print_failure
+from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
@@ -312,6 +312,7 @@ class GraphModule(nn.Module):
                 note_origin(error, state.function, state.code)
                 if not state.is_readable:
                     print_failure(error, state.function, state.code.src)
+                raise_misfit(error, state.function, state.code)
             raise
 
     def _apply(self, fn: Any, recurse: bool = True) -> GraphModule:

@@ -216,8 +216,8 @@ def expect_outside(where: str, outside: Outside) -> None:
     if changed is not None:
         now, what = changed.now(), "has changed since the program was captured"
         if changed.is_plain():
-            was = changed.value if changed.held is None else changed.held
-            what = f"was {_brief(was)} when the program was captured; now it is {_brief(now)}"
+            was, now = _both(changed.value if changed.held is None else changed.held, now, _brief)
+            what = f"was {was} when the program was captured; now it is {now}"
         raise GuardError(
             f"{changed.subject} {what}",
             at=where,

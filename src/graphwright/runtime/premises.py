@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import collections
 import copy
+import datetime
 import enum
+import functools
 import hashlib
+import numbers
 import operator
+import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy
+import torch
 from torch import nn
 from torch.nn.modules import module as _torch_module
 
@@ -34,6 +40,7 @@ __all__ = [
     "class_name",
     "facts_of_modules",
     "forget_modules",
+    "is_atom",
     "is_plain",
     "is_plain_container",
     "keep_buffers",
@@ -53,6 +60,11 @@ _SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
 _BYTES = (bytearray, numpy.ndarray)
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)
+_NAMES = (*_FUNCTIONS, MethodType, type)
+_VALUES = (  # that their text tells, short of the plain ones
+    numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
+    datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
+)  # fmt: skip
 
 # The facts of one module, each left out where there is none:
 #   class    the name of its class
@@ -61,6 +73,8 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 #   holds    tables that were walked: by table, the names in it
 #   is_none  parameters, buffers and submodules, by name: whether it is None
 #   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
+#   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
+#   devices  parameters, buffers and other tensors, by name: the device that was asked for
 #   absent   names that it did not have
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
@@ -104,8 +118,9 @@ def said_of_modules(facts: Mapping[str, Facts]) -> str:
     for path, of_one in facts.items():
         for name, value in of_one.get("values", {}).items():
             alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
-        for name, dtype in of_one.get("dtypes", {}).items():
-            alike.setdefault(f"{name} is of {dtype}", []).append(_dotted(path, name))
+        for fact, text in _OF_TENSORS.items():
+            for name, was in of_one.get(f"{fact}s", {}).items():
+                alike.setdefault(f"{name} is {text} {was}", []).append(_dotted(path, name))
         for owner, held in of_one.get("objects", {}).items():
             for name, value in held["values"].items():
                 alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, f"{owner}.{name}"))
@@ -137,19 +152,39 @@ def _dotted(path: str, name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = next(iter(value.values())) if type(value) is dict and list(value) in _NAMED else repr(value)
+    text = _text_of(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def _text_of(value: Any) -> str:
+    """The text of what `spelled` gives."""
+    if type(value) is dict and list(value) in _NAMED:
+        return str(next(iter(value.values())))
+    if type(value) is dict and list(value) == ["partial"]:
+        function, args, keywords = value["partial"]
+        named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
+        return f"partial({', '.join([_text_of(function), *map(_text_of, args), *named])})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{key!r}: {_text_of(item)}' for key, item in value.items())}}}"
+    return f"[{', '.join(map(_text_of, value))}]" if type(value) is list else repr(value)
+
+
+def _shown_now(was: Any, now: Any) -> str:
+    """What a value is now, as it differs from what it was."""
+    text = _shown(now)
+    return text if text != _shown(was) else f"another {type(now).__name__}" if type(now) is not type(was) else "another"
+
+
 _LONGEST = 80
-_NAMED = (["function"], ["member"], ["bytes"])
+_OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
+_NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"])
 
 
 def spelled(value: Any) -> Any:
     """A plain attribute as data that compares, and that a file holds: functions by their names."""
     if isinstance(value, enum.Enum):
         return {"member": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
-    if isinstance(value, _FUNCTIONS):
+    if isinstance(value, _NAMES):
         code = getattr(value, "__code__", None)
         line = "" if code is None else f":{code.co_firstlineno}"
         return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
@@ -161,7 +196,25 @@ def spelled(value: Any) -> Any:
         return sorted(map(repr, value))
     if isinstance(value, _SEQUENCES):
         return tuple(map(spelled, value)) if isinstance(value, tuple) else [*map(spelled, value)]
+    if isinstance(value, functools.partial):
+        return {"partial": [spelled(value.func), spelled(value.args), spelled(value.keywords)]}
+    if isinstance(value, ModuleType):
+        return {"package": value.__name__}
+    if isinstance(value, _VALUES) and type(value) not in (bool, int, float):
+        return {"value": f"{type(value).__qualname__}: {value!r}"}
     return value
+
+
+def is_atom(value: Any) -> bool:
+    """Tell whether a value, no container, is told by its text or name: an enum's member, a device, a partial function.
+
+    >>> is_atom(len), is_atom(1j), is_atom(functools.partial(max, 2)), is_atom([]), is_atom(object())
+    (True, True, True, False, False)
+    """
+    if isinstance(value, functools.partial):
+        return is_atom(value.func) and all(map(_is_plain_part, (*value.args, *value.keywords.values())))
+    plain = (bool, int, float, str, type(None), torch.dtype)
+    return type(value) in plain or isinstance(value, (enum.Enum, ModuleType, *_NAMES, *_VALUES))
 
 
 def is_plain(value: Any) -> bool:
@@ -197,7 +250,7 @@ def is_plain_container(value: Any) -> bool:
 
 
 def _is_plain_part(value: Any) -> bool:
-    return is_plain(value) or isinstance(value, (*_FUNCTIONS, enum.Enum)) or is_plain_container(value)
+    return is_plain(value) or is_atom(value) or is_plain_container(value)
 
 
 def names_of_hooks(module: nn.Module, table: str) -> list[str]:
@@ -287,7 +340,7 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             if held is _ABSENT and (not path or (type(was) is dict and list(was) == _NAMED[0])):
                 continue  # a part of the program, made of what its graph uses; or a function, which no file holds
             kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
-            said = f"now it is {kind if now is _ABSENT else _shown(now)}"
+            said = f"now it is {kind if now is _ABSENT else _shown_now(was, now)}"
             what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
             can_stay_open = type(was) in (bool, int, float)
             yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
@@ -302,11 +355,12 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         if held is not _ABSENT and (held is None) != was:
             said = "None" if was else "there"
             yield f"{_dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
-    for name, was in facts.get("dtypes", {}).items():
-        now = str(getattr(_held(module, name), "dtype", was))
-        if now != was:
-            what = f"{_dotted(path, name)} was of {was} when the program was captured; now it is of {now}"
-            yield what, "convert the original model, then capture it"
+    for fact, text in _OF_TENSORS.items():
+        for name, was in facts.get(f"{fact}s", {}).items():
+            now = str(getattr(_held(module, name), fact, was))
+            if now != was:
+                what = f"{_dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
+                yield what, "convert the original model, then capture it"
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
             yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
@@ -319,19 +373,28 @@ def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, s
         kind = f"a {now}" if now != was else f"another {now}"
         yield f"{path} was a {was} when the program was captured; now it is {kind}", _AGAIN
         return
-    held = attributes_of(value)
+    held = _inside(value)
     for name, was in facts["values"].items():
         now = spelled(held.get(name, _ABSENT))
         if type(now) is not type(was) or now != was:
-            said = "it is no more there" if now is _ABSENT else f"it is {_shown(now)}"
-            yield f"{path}.{name} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+            said = "it is no more there" if now is _ABSENT else f"it is {_shown_now(was, now)}"
+            what = f"len({path})" if name == "len()" else f"{path}.{name}"
+            yield f"{what} was {_shown(was)} when the program was captured; now {said}", _AGAIN
 
 
 def _object_at(module: nn.Module, path: str) -> Any:
     value: Any = module
     for atom in path.split("."):
-        value = attributes_of(value).get(atom)
+        value = _inside(value).get(atom)
     return value
+
+
+def _inside(value: Any) -> dict[str, Any]:
+    """What an object has by attribute, a container by place or key and with its length, each under a text."""
+    if isinstance(value, list | tuple | dict):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {"len()": len(value), **{str(key): item for key, item in items}}
+    return attributes_of(value)
 
 
 def _unlike_table(
@@ -387,7 +450,7 @@ class Bound:
     """
 
     __slots__ = (
-        "_bytes", "_containers", "_contents", "_dtypes", "_filled", "_idle", "_keys", "_now", "_own", "_slots",
+        "_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_of_tensors", "_own", "_slots", "_spelled",
         "_tables", "_then", "_values",
     )  # fmt: skip
 
@@ -396,8 +459,8 @@ class Bound:
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
         self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
-        self._dtypes: list[tuple[dict[str, Any], str, Any]] = []  # tables of tensors, names, and dtypes
-        self._bytes: list[tuple[dict[str, Any], str, str]] = []  # arrays and the like, and what was in them
+        self._of_tensors: list[tuple[dict[str, Any], str, str, Any]] = []  # tables, names, facts, and values
+        self._spelled: list[tuple[dict[str, Any], str, Any]] = []  # arrays, partial functions, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
@@ -444,17 +507,18 @@ class Bound:
         for name, is_none in facts.get("is_none", {}).items():
             held = next((state[each] for each in _TABLES if name in state[each]), state)
             (reads if is_none else filled).append((held, name))
-        for name in facts.get("dtypes", {}):
-            held = next((state[each] for each in _TABLES if name in state[each]), state)
-            self._dtypes.append((held, name, getattr(held.get(name), "dtype", None)))
+        for fact in _OF_TENSORS:
+            for name in facts.get(f"{fact}s", {}):
+                held = next((state[each] for each in _TABLES if name in state[each]), state)
+                self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
 
     def _add_value(self, state: dict[str, Any], name: str, reads: list[tuple[dict[str, Any], str]]) -> None:
         """Look whether an attribute is the very object; of one that may hold something else, what it holds."""
         value = state.get(name)
-        if isinstance(value, _BYTES):
-            self._bytes.append((state, name, _bytes_of(value)))
+        if isinstance(value, (*_BYTES, functools.partial)):
+            self._spelled.append((state, name, spelled(value)))
         (self._containers if isinstance(value, _CONTAINERS) else reads).append((state, name))
 
     def _add_object(
@@ -462,15 +526,20 @@ class Bound:
     ) -> None:
         """Look whether the very object is still there, and its values."""
         *owners, name = path.split(".")
+        holder: Any = None
         for owner in owners:
-            state = state_of(state.get(owner))
-        value = state.get(name)
-        if not owners or state:
+            holder = state.get(owner) if holder is None else _inside(holder).get(owner)
+            state = state_of(holder)
+        if owners and name not in state:  # in a container
+            value = _inside(holder).get(name)
+            self._slots.append((holder, name, value))
+        else:
+            value = state.get(name)
             reads.append((state, name))
-        held = state_of(value)
+        held = {} if isinstance(value, dict) else state_of(value)
         for each in facts["values"]:
             if each not in held:
-                self._slots.append((value, each, getattr(value, each, _ABSENT)))
+                self._slots.append((value, each, _inside(value).get(each, _ABSENT)))
             else:
                 self._add_value(held, each, reads)
 
@@ -486,13 +555,11 @@ class Bound:
             return False
         if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
             return False
-        if self._dtypes and not all(
-            getattr(table.get(name), "dtype", None) is was for table, name, was in self._dtypes
-        ):
+        if any(getattr(table.get(name), fact, None) != was for table, name, fact, was in self._of_tensors):
             return False
-        if self._bytes and any(_bytes_of(table[name]) != was for table, name, was in self._bytes):
+        if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
-        if self._slots and any(getattr(value, name, _ABSENT) is not was for value, name, was in self._slots):
+        if self._slots and any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots):
             return False
         return not self._keys or not any(list(table) != names for table, names in self._keys)
 

@@ -39,7 +39,7 @@ from graphwright.script.types import (
     optional,
 )
 
-__all__ = ["fields_of", "is_named_tuple", "type_from_annotation", "type_of_constant"]
+__all__ = ["field_type", "fields_of", "is_named_tuple", "type_from_annotation", "type_of_constant"]
 
 _ATOMS: dict[Any, Type] = {
     torch.Tensor: TENSOR, nn.Parameter: TENSOR, int: INT, float: FLOAT, bool: BOOL, complex: COMPLEX, str: STR,
@@ -154,6 +154,17 @@ def fields_of(kind: type) -> dict[str, Type]:
         hints = {}
     names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
     return {name: type_from_annotation(hints.get(name, torch.Tensor)) or ANY for name in names}
+
+
+def field_type(kind: type, name: str) -> Type:
+    """The type that a class declares for an attribute of its objects; `Any` where it declares none."""
+    if dataclasses.is_dataclass(kind):
+        return fields_of(kind).get(name, ANY)
+    for base in kind.__mro__:
+        annotations = vars(base).get("__annotations__", {})
+        if name in annotations:
+            return type_from_annotation(annotations[name]) or ANY
+    return ANY
 
 
 def type_of_constant(value: Any) -> Type:

@@ -18,7 +18,7 @@ from graphwright.script.expressions.lookups import wrap
 from graphwright.script.program.context import Context, Kinds
 from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
 from graphwright.script.statements.statements import assign, block, declared, with_type
-from graphwright.script.types import ANY, OptionalType, Type, resolved, without_none
+from graphwright.script.types import ANY, ObjectType, OptionalType, Type, resolved, without_none
 
 __all__ = ["Compiler"]
 
@@ -136,9 +136,10 @@ class Compiler:
         own = frame.code.outside.closure.get("__class__")
         first = frame.code.definition.args.args[:1]
         owner = frame.names.get(first[0].arg) if first else None
-        if own is None or not isinstance(owner, ModuleRef):
+        kind = None if owner is None else resolved(owner.type)
+        if own is None or not isinstance(owner, ModuleRef | Runtime) or not isinstance(kind, ObjectType):
             return c.problem("super() cannot be scripted here", node, "call the method of the class: Base.f(self, x)")
-        classes = type(owner.module).__mro__
+        classes = kind.kind.__mro__
         for base in classes[classes.index(own) + 1 :]:
             found = vars(base).get(function.attr)
             if isinstance(found, FunctionType):

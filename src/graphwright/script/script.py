@@ -28,6 +28,7 @@ from graphwright.runtime import (
     GraphModule,
     copy_tensors,
     expect_kinds,
+    expect_outside,
     expect_state,
     keep_facts,
     keep_modules,
@@ -176,6 +177,7 @@ def _compiled(
     problems += c.problems
     graph = c.body.graph
     if not c.problems:
+        graph.constants = dict(c.constants)
         tidy(graph)
         keep_modules(graph, c.premises)
         calls = sum(node.op.startswith("call_") for node in graph.all_nodes())
@@ -210,24 +212,24 @@ def _parameters(c: Context, signature: inspect.Signature, function: Any, code: C
 def _declared(c: Context, arg: ast.arg | None, function: Any, code: Code, parameter: inspect.Parameter) -> Type:
     """The type of a parameter: its annotation, else what its default is, else a tensor."""
     default = parameter.default
-    if arg is None or arg.annotation is None:
+    written = None if arg is None else code.annotation(arg.arg)
+    if arg is None or written is None:
         if default is parameter.empty:
             return TENSOR
         return OptionalType(TENSOR) if default is None else type_of_constant(default)
     annotation = function.__annotations__.get(arg.arg)
     try:
         if annotation is None or isinstance(annotation, str):
-            annotation = code.outside.evaluate(arg.annotation)
+            annotation = code.outside.evaluate(written)
     except Exception as error:
-        c.problem(
-            f"this annotation cannot be resolved: {error}", arg.annotation, "import its names at the top of the module"
-        )
+        what = f"this annotation cannot be resolved: {error}"
+        c.problem(what, arg.annotation or arg, "import its names at the top of the module")
         return TENSOR
     kind = type_from_annotation(annotation)
     if kind is None:
         c.problem(
             "this annotation is no type of scripted programs",
-            arg.annotation,
+            arg.annotation or arg,
             "use Tensor, int, List[...], Optional[...]",
         )
         return TENSOR
@@ -283,3 +285,7 @@ def _finish(c: Context, frame: Frame, value: Value, name: str) -> None:
         if kinds:
             with graph.inserting_before(first):
                 graph.call_function(expect_kinds, (name,), kinds)
+    outside = c.surroundings.outside()
+    if outside is not None:
+        with graph.inserting_before(first):
+            graph.call_function(expect_outside, (name, outside), name="guard")

@@ -85,7 +85,11 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
             return recorder.record("call_function", getattr, getattr, (owner, name), {})
         if name == "dtype":
-            recorder.take_dtype(owner)
+            recorder.take_fact(owner, "dtype")
+        if name in ("shape", "ndim") and reader() is not None:
+            recorder.take_fact(owner, "shape")
+        if name == "device" and reader() is not None:
+            return recorder.device_of(owner, is_only_handed_on(reader()))
         return getattr(example, name) if name != "device" else owner.device
     if name == "shape":
         return measure(recorder, owner, "size", (), {})
@@ -111,6 +115,8 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
 def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
     if not isinstance(owner, TensorProxy):
+        if name == "__len__" or reader() is not None:  # torch has a function of Python's around that one
+            recorder.take_fact(owner, "shape")
         with torch._C.DisableTorchFunction():
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()

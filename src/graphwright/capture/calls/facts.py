@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.tensor_names import row_of
 from graphwright.capture.source.origins import is_ours, user_frame
-from graphwright.capture.source.uses import uses_of
+from graphwright.capture.source.uses import Use, uses_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Target
@@ -79,14 +79,21 @@ def ask_shape(recorder: TypedCapture, tensor: TensorProxy) -> None:
 
 
 def is_only_handed_on(frame: FrameType | None) -> bool:
-    """Tell whether all that a function does with what it reads is to give it to calls."""
-    uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
+    """Tell whether all that a function does with what it reads, or who it returns that to, is to give it to calls."""
+    uses: tuple[Use, ...] = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
+    while frame is not None and uses and all(use.is_returned for use in uses):
+        frame = _program_frame(frame.f_back)
+        uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
     return bool(uses) and all(use.argument is not None for use in uses)
 
 
 def reader() -> FrameType | None:
     """The frame of the program that reads an attribute of a tensor; None where torch's own code reads it."""
-    frame: FrameType | None = sys._getframe(1)
+    return _program_frame(sys._getframe(1))
+
+
+def _program_frame(frame: FrameType | None) -> FrameType | None:
+    """The nearest frame that is none of ours, if that is one of the program."""
     while frame is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame if frame is user_frame(frame) else None

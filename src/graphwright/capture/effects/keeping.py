@@ -513,6 +513,10 @@ class Keeping:
             if recorder.region is recorder.root:
                 table.written[key] = now
 
+    def has_changed(self) -> bool:
+        """Tell whether the program has changed what is not written yet."""
+        return any(True for table in self._tables for _ in table.unwritten())
+
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
         with self._recorder.finishing():

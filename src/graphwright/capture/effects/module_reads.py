@@ -16,9 +16,10 @@ import collections
 import contextlib
 import dataclasses
 import dis
+import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -26,7 +27,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
-from graphwright.capture.effects.object_reads import mentioned_by, values_of
+from graphwright.capture.effects.object_reads import holds_objects, kinds_in, mentioned_by, values_of
 from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
@@ -37,6 +38,7 @@ from graphwright.runtime import (
     GraphModule,
     class_name,
     facts_of_modules,
+    is_atom,
     is_plain,
     is_plain_container,
     names_of_hooks,
@@ -54,7 +56,6 @@ _LOOK_UP, _WRITE, _DELETE = (
     method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
 )
 _OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
-_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, FunctionType, BuiltinFunctionType})
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, numpy.ndarray)
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
@@ -93,12 +94,14 @@ class ModuleReads:
         if is_live and kind in (bool, int, float):
             symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_counted)
             shell.__dict__[name] = as_number(symbol)
-        elif kind not in _PLAIN and kind not in _TABLES and is_state(value):
+        elif not is_atom(value) and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
         elif isinstance(value, _CONTAINERS):
-            if name in uses.mentioned and is_plain_container(value):
+            if (name in uses.mentioned or uses.sees_tables) and is_plain_container(value):
                 self.value(path, name, value)
-        elif kind in _PLAIN:
+            elif holds_objects(value):
+                self._objects.append((path, name, value))
+        elif is_atom(value):
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or hasattr(type(shell), name):
                 self.value(path, name, value)
@@ -165,7 +168,7 @@ class ModuleReads:
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
             for fact, held in facts.items():
-                if fact in ("values", "is_none"):
+                if fact in ("values", "is_none", "dtypes", "devices", "shapes"):
                     held = {name: value for name, value in held.items() if prefix + name not in kept}
                 elif fact == "absent":
                     held = [name for name in held if prefix + name not in kept]
@@ -187,12 +190,16 @@ class ModuleReads:
             return
         places = [place for place in self._recorder.plan.kept if place[1]]
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
-        kinds = {type(module) for module, _ in self._shells.all()} | {type(value) for *_, value in self._objects}
+        kinds = {type(module) for module, _ in self._shells.all()} | {
+            kind for *_, value in self._objects for kind in kinds_in(value)
+        }
         mentioned = mentioned_by(kinds, function)
         seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
-            if f"{prefix}{name}" in state or (path and name not in mentioned):
+            full = f"{prefix}{name}"
+            is_changed = isinstance(value, list | tuple | dict) and any(each.startswith(f"{full}.") for each in state)
+            if full in state or is_changed or (path and name not in mentioned):
                 continue
             objects = values_of(name, value, mentioned, seen)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
@@ -241,6 +248,9 @@ class _Watched(dict[str, Any]):
     def _walked(self, frame: FrameType) -> None:
         if self._reads.is_program(frame):
             self._reads.walked(self._path, self.table, list(dict.keys(self)))
+            if self.table != "_modules":
+                for name, value in dict.items(self):
+                    self._reads.tensor(self._path, name, value)
 
     def __iter__(self) -> Iterator[str]:
         self._walked(sys._getframe(1))
@@ -270,12 +280,33 @@ class _Tensors(_Watched):
     __slots__ = ()
 
     def __getitem__(self, name: str) -> Any:
+        return self._tensor(name, sys._getframe(1))
+
+    def _tensor(self, name: str, frame: FrameType) -> Any:
         value = dict.__getitem__(self, name)
-        if self._reads.is_program(sys._getframe(1)):
-            self._reads.tensor(self._path, name, value)
+        if self._reads.is_program(frame):
+            if value is None or self.table != "_parameters" or _tests_for_none(_reader(frame)):
+                self._reads.tensor(self._path, name, value)
             if self._is_kept_by_name:
-                self._walked(sys._getframe(1))
+                self._walked(frame)
         return value
+
+
+def _reader(frame: FrameType) -> CodeType:
+    """The code that reads an attribute, where `frame` may be that of `nn.Module.__getattr__`."""
+    is_lookup = frame.f_code is _LOOK_UP and frame.f_back is not None
+    return frame.f_back.f_code if is_lookup else frame.f_code  # type: ignore[union-attr]
+
+
+_ASKS = frozenset({"is_none", "is_given"})  # what `x is None` and `x is not None` become
+
+
+@functools.lru_cache(4096)
+def _tests_for_none(code: CodeType) -> bool:
+    """Tell whether a function, as it was written or as it was converted, asks whether anything is None."""
+    return not _ASKS.isdisjoint(code.co_names) or any(
+        step.opname == "IS_OP" or step.opname.endswith("_NONE") for step in dis.get_instructions(code)
+    )
 
 
 class _Parameters(_Tensors):
@@ -301,7 +332,7 @@ class _Parameters(_Tensors):
             value = self._aside[name]
             self._reads.value(self._path, name, value)
             return value
-        return super().__getitem__(name)
+        return self._tensor(name, sys._getframe(1))
 
 
 class _Buffers(_Tensors):
@@ -354,7 +385,7 @@ def _uses(kind: type) -> _Uses:
         reached = _reached(methods)
         is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
         own: Any = kind.__getattribute__
-        is_own |= own is not object.__getattribute__
+        is_own |= own is not object.__getattribute__ or any(map(_is_descriptor, _of_users(kind)))
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
         mentioned = frozenset(name for code in reached for name in _names(code))
         known = _known[kind] = _Uses(
@@ -366,6 +397,21 @@ def _uses(kind: type) -> _Uses:
             is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
         )
     return known
+
+
+def _of_users(kind: type) -> Iterator[Any]:
+    """What the classes of a module have that its user wrote."""
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] not in _NOT_OF_USERS:
+            yield from vars(base).values()
+
+
+def _is_descriptor(value: Any) -> bool:
+    """Tell whether what an attribute of a class gives is computed by code of the user's, which may read `__dict__`."""
+    return hasattr(type(value), "__get__") and type(value).__module__.partition(".")[0] not in _NOT_OF_USERS
+
+
+_NOT_OF_USERS = ("torch", "graphwright", "builtins", "functools", "types")
 
 
 def _is_plain_attribute(kind: type, name: str) -> bool:
@@ -384,7 +430,7 @@ def _is_global(name: str, code: CodeType) -> bool:
 def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
     """The methods of a class written by its user, with their code."""
     for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in ("torch", "graphwright", "builtins"):
+        if base.__module__.partition(".")[0] in _NOT_OF_USERS:
             continue
         for name, value in vars(base).items():
             found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)

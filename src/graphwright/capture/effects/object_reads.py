@@ -6,7 +6,6 @@ mention that a call may reach: `forward`, what it names, and so on.
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType
@@ -16,12 +15,12 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import class_name, is_plain_container, spelled
+from graphwright.runtime import class_name, is_atom, is_plain_container, spelled
 
-__all__ = ["mentioned_by", "values_of"]
+__all__ = ["holds_objects", "kinds_in", "mentioned_by", "values_of"]
 
 _DEPTH = 3
-_PLAIN = (bool, int, float, str, type(None), enum.Enum, torch.dtype)
+_MOST = 64  # items of a container
 _NOT_CALLED = frozenset({
     "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
     "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__new__", "__eq__", "__hash__",
@@ -47,13 +46,34 @@ def _look(
     seen.add(id(value))
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(value), "values": values}
-    for name, item in held_by(value).items():
-        if name not in mentioned:
+    is_container = isinstance(value, list | tuple | dict)
+    if is_container:
+        values["len()"] = len(value)
+    for name, item in enumerate(value) if isinstance(value, list | tuple) else held_by(value).items():
+        if name not in mentioned and not is_container:
             continue
-        if isinstance(item, _PLAIN) or is_plain_container(item):
+        if is_atom(item) or is_plain_container(item):
             values[str(name)] = spelled(item)
-        elif not isinstance(item, torch.Tensor | nn.Module) and is_state(item):
+        elif (not isinstance(item, torch.Tensor | nn.Module) and is_state(item)) or holds_objects(item):
             _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)
+
+
+def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:
+    """The classes of an object and of those that it holds."""
+    yield type(value)
+    inner = value if isinstance(value, list | tuple) else held_by(value).values()
+    for item in inner if depth < _DEPTH else ():
+        if not isinstance(item, torch.Tensor | nn.Module) and (is_state(item) or holds_objects(item)):
+            yield from kinds_in(item, depth + 1)
+
+
+def holds_objects(value: Any) -> bool:
+    """Tell whether a list, tuple or dict holds objects of the user's classes, by place or by names without a dot."""
+    if type(value) not in (list, tuple, dict) or len(value) > _MOST:
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    is_named = not isinstance(value, dict) or all(type(key) is str and "." not in key for key in value)
+    return is_named and any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
 
 
 def mentioned_by(kinds: Iterable[type], function: Callable[..., Any]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from graphwright.capture.flow.caught_errors import with_cause, write_error
-from graphwright.capture.source.origins import is_handled, is_ours, user_frame
+from graphwright.capture.source.origins import is_handled, is_ours, runs_as_it_is_left, user_frame
 from graphwright.capture.source.roles import is_user_raise
 from graphwright.capture.state.running import RUN
 from graphwright.capture.state.side_ended import Raised
@@ -34,8 +34,9 @@ class Raises:
         if is_plain or attempts.plain_catches(error, region):
             raised: BaseException = with_cause(error, cause)
             return raised
-        if not attempts.raised(error) and (attempts.forks(error) or self.is_caught_outside(region.frame, True)):
-            why = "an exception may be caught outside"
+        is_seen = attempts.forks(error) or self.is_caught_outside(region.frame, True) or self._is_changed_by_leaving()
+        if not attempts.raised(error) and is_seen:
+            why = "an exception may be seen outside"
             raise self._capture.questions.restart(self._capture.plan.change(region.place, "fork", why))
         self.write_raise(error, cause)
         raise Raised
@@ -60,6 +61,17 @@ class Raises:
             if user_frame(frame) is frame and is_handled(frame) and not is_entered:
                 return True
             frame = frame.f_back
+        return False
+
+    def _is_changed_by_leaving(self) -> bool:
+        """Tell whether a `finally`, or the end of a `with`, may change back what the program has changed so far."""
+        keeping, frame = self._capture.keeping, sys._getframe(1)
+        if keeping is None or not keeping.has_changed():
+            return False
+        while frame is not None and frame.f_code is not RUN:
+            if user_frame(frame) is frame and runs_as_it_is_left(frame):
+                return True
+            frame = frame.f_back  # type: ignore[assignment]
         return False
 
     def write_raise(self, error: Error, cause: Error | None = None) -> None:

@@ -31,6 +31,7 @@ Act = Callable[["TypedCapture", FrameType, Any, tuple[Any, ...], dict[str, Any]]
 _by_original: dict[int, tuple[Any, Any]] = {}  # id of an original -> itself, its stand-in
 _originals: dict[int, tuple[Any, Any]] = {}  # id of a stand-in -> the same
 _entries: list[Entry] = []
+_makers: dict[int, Callable[[Any], Any]] = {}  # by the place in `_entries`: what makes a stand-in for an original
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RUNTIME = os.path.join(_OURS, "python", "")  # what converted functions call in place of what the program does
@@ -53,7 +54,9 @@ def overhear(
     for name in names:
         original = original_of(vars(module).get(name))
         if original is not None:
-            stand(vars(module), name, original, heard(original, act, carriers, inner))
+            make = functools.partial(heard, act=act, carriers=carriers, inner=inner)
+            _makers[len(_entries)] = make
+            stand(vars(module), name, original, make(original))
 
 
 def overhear_class(module: ModuleType, name: str, act: Act | None, methods: dict[str, Act]) -> None:
@@ -158,7 +161,17 @@ def _library_of(file: str) -> str | None:
 
 
 def stand_ins() -> list[Entry]:
-    """Where stand-ins are to stand, whatever the program is."""
+    """Where stand-ins are to stand, whatever the program is: for what is there now, which others may have replaced.
+
+    torch.compile puts functions of its own in the place of torch's when it is first imported.
+    """
+    for place, make in _makers.items():
+        names, name, original, stand_in = _entries[place]
+        now = names.get(name)
+        if now is not original and now is not stand_in and now is not None and id(now) not in _originals:
+            made = _by_original.setdefault(id(now), (now, make(now)))
+            _originals.setdefault(id(made[1]), made)
+            _entries[place] = (names, name, *made)
     return _entries
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import linecache
 import sys
 from collections.abc import Iterable
 from enum import Enum
@@ -25,9 +26,16 @@ from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
-from graphwright.capture.source.mentions import is_foreign, is_foreign_class, is_foreign_file, mentions
+from graphwright.capture.source.mentions import (
+    DISPATCHERS,
+    catches,
+    is_foreign,
+    is_foreign_class,
+    is_foreign_file,
+    mentions,
+)
 from graphwright.ops import Names
-from graphwright.runtime import Found, Outside
+from graphwright.runtime import Found, Outside, is_atom
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping
@@ -59,6 +67,8 @@ class World:
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
+        self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
+        self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
     # ---- passes
@@ -147,6 +157,7 @@ class World:
 
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
+        self.chooses_by_class |= code in DISPATCHERS
         known = (id(code), id(function)) in self._codes
         if known:
             return
@@ -176,6 +187,8 @@ class World:
             return
         self._codes.add((id(code), id(names)))
         self._keep += [code, names]
+        if catches(code) and not linecache.getlines(code.co_filename):
+            self.uncaught[code] = None
         if is_foreign(code):
             return
         mentioned = mentions(code)
@@ -210,8 +223,9 @@ class World:
             return
         self._apart.note(value, subject, name, code)
         is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, _CONTAINERS) and _is_small(value))
+        is_chosen = is_atom(value) and not isinstance(value, ModuleType) and getattr(value, "__name__", None) != name
         is_module = isinstance(value, nn.Module)
-        if is_data or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
+        if is_data or is_chosen or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
             self._keep.append(owner)
             self._found[id(owner), name] = Found.of(subject, owner, name, value)
         if kind in (*_TABLES, tuple):
@@ -257,6 +271,8 @@ class World:
             return
         code = self._attributes[name]
         self._value(kind, name, value, f"{kind.__qualname__}.{name}", code)
+        for base in _covered(kind, name):
+            self._value(base, name, vars(base)[name], f"{base.__qualname__}.{name}", code)
         if isinstance(value, (*_ATOMS, *_TABLES, torch.Tensor)):
             self._watch(kind, kind, kind.__qualname__, name, code)
 
@@ -318,6 +334,18 @@ def _of_class(kind: type, name: str) -> Any:
         if name in base.__dict__:
             return MISSING if is_foreign_class(base) else base.__dict__[name]
     return MISSING
+
+
+def _covered(kind: type, name: str) -> list[type]:
+    """The user's classes whose method of a name `super()` leads to, from that of a class."""
+    found: list[type] = []
+    for base in kind.__mro__:
+        if name in vars(base):
+            found.append(base)
+            function = getattr(vars(base)[name], "__func__", vars(base)[name])
+            if type(function) is not FunctionType or "super" not in function.__code__.co_names:
+                break
+    return [base for base in found[1:] if not is_foreign_class(base)]
 
 
 def _fields(kind: type) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import functools
 import os
 import site
 import sys
@@ -18,7 +19,9 @@ from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import is_internal
 
 __all__ = [
+    "DISPATCHERS",
     "Mentions",
+    "catches",
     "codes_of",
     "is_foreign",
     "is_foreign_class",
@@ -46,6 +49,10 @@ class Mentions:
     rebound: frozenset[str]
 
 
+DISPATCHERS = frozenset({  # of Python's own: functions that choose another one by the class of an argument
+    functools.singledispatch(len).__code__,  # type: ignore[attr-defined]
+    functools.singledispatchmethod(len).__get__(None, object).__code__,
+})  # fmt: skip
 _known: CodeTable[Mentions] = CodeTable()
 _stored: CodeTable[frozenset[str]] = CodeTable()
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
@@ -75,6 +82,15 @@ def stored_globals(code: CodeType) -> frozenset[str]:
         names = frozenset(str(step.argval) for step in steps if step.opname == "STORE_GLOBAL")
         known = _stored[code] = names
     return known
+
+
+def catches(code: CodeType) -> bool:
+    """Tell whether a function has a handler for exceptions of some class.
+
+    >>> catches(catches.__code__), catches(os.path.exists.__code__)
+    (False, True)
+    """
+    return any(each.opname in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") for each in dis.get_instructions(code))
 
 
 def codes_of(code: CodeType) -> Iterator[CodeType]:

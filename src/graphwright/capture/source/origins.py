@@ -267,6 +267,16 @@ def is_handled(frame: FrameType) -> bool:
     )
 
 
+def runs_as_it_is_left(frame: FrameType) -> bool:
+    """Tell whether the running line of a frame is inside a `with`, or a `try` with a `finally`."""
+    line = frame.f_lineno
+    return any(
+        node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
+        for node in source_behind(frame.f_code).leavings
+        if frame.f_code.co_firstlineno <= node.lineno <= line
+    )
+
+
 def _targets(
     statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None
 ) -> str | list[str]:

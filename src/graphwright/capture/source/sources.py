@@ -21,6 +21,7 @@ class Source:
     lines: list[str]
     statements: dict[int, list[ast.stmt]] = dataclasses.field(default_factory=dict)  # of a line, outermost first
     handlers: list[ast.Try] = dataclasses.field(default_factory=list)
+    leavings: list[ast.Try | ast.With] = dataclasses.field(default_factory=list)  # what runs code however it is left
     definitions: dict[tuple[str, int], list[ast.FunctionDef | ast.Lambda]] = dataclasses.field(default_factory=dict)
     imports: set[str] = dataclasses.field(default_factory=set)  # names that are imported outside of functions
 
@@ -43,7 +44,9 @@ class Source:
                     self.statements.setdefault(line, []).append(node)
                 if isinstance(node, ast.Try):
                     self.handlers.append(node)
-                elif isinstance(node, ast.FunctionDef):
+                if isinstance(node, ast.With) or (isinstance(node, ast.Try) and node.finalbody):
+                    self.leavings.append(node)
+                if isinstance(node, ast.FunctionDef):
                     first = min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
                     self.definitions.setdefault((node.name, first), []).append(node)
             elif isinstance(node, ast.Lambda):

@@ -30,6 +30,7 @@ class Use:
 
     index: int | None = None
     argument: Place | None = None
+    is_returned: bool = False
 
 
 _known: CodeTable[dict[int, tuple[Use, ...]]] = CodeTable()
@@ -89,7 +90,7 @@ def _use(read: ast.AST, parents: _Parents) -> Use:
     call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and call.func is not read and isinstance(read, ast.expr):
         return Use(argument=(read.lineno, read.col_offset))
-    return Use()
+    return Use(is_returned=isinstance(parent, ast.Return))
 
 
 def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:

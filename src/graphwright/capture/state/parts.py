@@ -583,6 +583,9 @@ class Keeping(Protocol):
     def write(self, shell: nn.Module | None = None) -> None:
         """Write what the program has changed so far, in all modules or in one and those below it."""
 
+    def has_changed(self) -> bool:
+        """Tell whether the program has changed what is not written yet."""
+
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
 

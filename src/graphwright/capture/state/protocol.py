@@ -303,10 +303,10 @@ class TypedCapture(Capture, Protocol):
     def call_module(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
 
-    def take_dtype(self, tensor: torch.Tensor) -> None:
-        """Take the dtype of a tensor of the modules for granted."""
+    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+        """Take the dtype or shape of a tensor of the modules for granted."""
 
-    def device_of(self, tensor: TensorProxy) -> torch.device:
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
     def is_leaf(self, module: nn.Module, path: str) -> bool:

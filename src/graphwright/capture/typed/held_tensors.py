@@ -24,19 +24,23 @@ class HeldTensors:
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
-        self._devices: dict[int, tuple[torch.device, TensorProxy]] = {}
+        self._devices: dict[int, tuple[torch.device, torch.Tensor]] = {}
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
 
     def note(self, tensor: torch.Tensor, path: str) -> None:
         """Note where in the program a tensor is; one that is in several places is at the first."""
         self._paths.setdefault(id(tensor), path)
 
-    def take_dtype(self, tensor: torch.Tensor) -> None:
-        """Take the dtype of a tensor of the modules for granted: it is guarded with what else is read of its module."""
+    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+        """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these."""
+        with torch._C.DisableTorchFunction():
+            self._take(f"{fact}s", tensor, str(getattr(tensor, fact)))
+
+    def _take(self, fact: str, tensor: torch.Tensor, value: str) -> None:
         path = self._paths.get(id(tensor))
         if path is not None:
             owner, _, name = path.rpartition(".")
-            self._recorder.ledger.module(owner).setdefault("dtypes", {})[name] = str(tensor.dtype)
+            self._recorder.ledger.module(owner).setdefault(fact, {})[name] = value
 
     def node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""
@@ -69,10 +73,17 @@ class HeldTensors:
                 return None
         return recorder.node("call_method", "numpy", (self.node(known[1]),), {}, "array")
 
-    def device_of(self, tensor: TensorProxy) -> torch.device:
-        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
-        device = torch.device(str(tensor.example.device))
-        self._devices[id(device)] = device, tensor
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor.
+
+        One of a tensor of the modules that is asked for is taken for granted.
+        """
+        is_of_program = isinstance(tensor, TensorProxy)
+        device = torch.device(str(tensor.example.device if isinstance(tensor, TensorProxy) else tensor.device))
+        if is_of_program or id(tensor) in self._paths:
+            self._devices[id(device)] = device, tensor
+        if not is_of_program and not is_only_handed_on:
+            self._take("devices", tensor, str(device))
         return device
 
     def device_node(self, device: torch.device) -> Node | torch.device:

@@ -324,10 +324,11 @@ class Inputs:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Node:
         graph = self._recorder.root.graph
+        name = str(args[1]) if function is getattr else None
         if self._head is None:
-            return graph.call_function(function, args)
+            return graph.call_function(function, args, name=name)
         with graph.inserting_after(self._head):
-            self._head = graph.call_function(function, args)
+            self._head = graph.call_function(function, args, name=name)
         return self._head
 
     def _take(self, name: str, node: Node, value: Any) -> None:
@@ -381,7 +382,7 @@ class Inputs:
                 kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
-            kinds |= {name: (tensor.make(), torch.Tensor) for name, tensor in tensors.items()}
+            kinds |= {name: (held.make(), list if held.is_list else torch.Tensor) for name, held in tensors.items()}
         checks.append((expect_kinds, (), kinds))
         of_inputs = {name: taken for name, taken in ledger.taken.items() if not taken.subject}
         checks.append((expect_values, (), {name: (taken.make(), taken.value) for name, taken in of_inputs.items()}))

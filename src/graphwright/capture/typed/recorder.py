@@ -622,13 +622,13 @@ class Recorder:
         """The example of a tensor of the program."""
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
 
-    def take_dtype(self, tensor: torch.Tensor) -> None:
-        """Take the dtype of a tensor of the modules for granted."""
-        self._tensors.take_dtype(tensor)
+    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+        """Take the dtype or shape of a tensor of the modules for granted."""
+        self._tensors.take_fact(tensor, fact)
 
-    def device_of(self, tensor: TensorProxy) -> torch.device:
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
-        return self._tensors.device_of(tensor)
+        return self._tensors.device_of(tensor, is_only_handed_on)
 
     # ---- errors and places
 

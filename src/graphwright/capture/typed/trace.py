@@ -445,6 +445,11 @@ class Program:
         keeping.learn()
         self.world.finish()
         recorder.ledger.find(self.world.found())
+        if self.world.chooses_by_class:
+            recorder.ledger.kind_asked()
+        for code in self.world.uncaught:
+            what = f"{code.co_name} has no source: what its `except` catches in other runs is not caught"
+            recorder.ledger.say(what, f"{code.co_filename}:{code.co_firstlineno}")
         if watch_world():
             raise Restart("modules that read the world are imported")
         if recorder.callers.overheard.keys() - overheard.keys():

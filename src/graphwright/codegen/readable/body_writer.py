@@ -72,6 +72,8 @@ class BodyWriter(Writer):
         self.slots: Sequence[Slot] = ()
         self.is_outermost, self.is_function = True, False
         self.is_test = False
+        self.tried: dict[Node, bool] = {}  # of branches in all bodies: whether each is written as `p and a` or `p or a`
+        self.statements: dict[Node, bool] = {}  # whether branches with others inside are known to be no expressions
         self._prepare()
         name_initial_values(self)
 
@@ -270,6 +272,7 @@ class BodyWriter(Writer):
         graph._make_names()
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
+        writer.tried, writer.statements = self.tried, self.statements
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
         writer.is_function = is_function
         writer.is_test = isinstance(ending, Tests) or (self.is_test and ending is None)

@@ -18,6 +18,7 @@ from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, p
 from graphwright.codegen.spelling.operators import AND_THEN, NOT, OR_ELSE, TERNARY
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
+from graphwright.ops import is_region
 
 __all__ = ["branch_block", "branch_expression", "is_and_or", "is_empty", "leaves", "side_of", "targets_of"]
 
@@ -36,7 +37,10 @@ def is_and_or(writer: ReadableWriter, node: Node) -> bool:
     inputs = [inner for inner in other.nodes if inner._op == "placeholder"]
     if inputs[list(operands).index(pred)].users:
         return False
-    return writer.body(other, operands, None).is_expression
+    known = writer.tried.get(node)
+    if known is None:
+        known = writer.tried[node] = writer.body(other, operands, None).is_expression
+    return known
 
 
 def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | None:
@@ -49,10 +53,13 @@ def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | N
         return None
     if writer.split is not None and writer.split.branch is node:
         return None
+    if writer.statements.get(node):  # tried before, inside another body: each level would try those within it again
+        return None
     sides = []
     for body in (true, false):
         inner = writer.body(body, operands, None)
         if not inner.is_expression:
+            writer.statements[node] = any(is_region(each) for each in body.nodes)
             return None
         sides.append(inner)
     test = writer.value(pred)

@@ -92,6 +92,8 @@ class ReadableWriter(Protocol):
     without_variable: set[Node]  # expressions that have been written inside another
     texts: dict[Node, tuple[str, int]]  # how inputs of a body are written, and names that are not node.name
     expressions: dict[Node, tuple[str, int]]  # branches that are expressions
+    tried: dict[Node, bool]  # of branches in all bodies: whether each is written as `p and a` or `p or a`
+    statements: dict[Node, bool]  # whether branches with others inside are known to be no expressions
     exits: dict[Node, Node]  # which node leaves a context that another enters
     kept: set[Node]  # values that are variables around the body, or share one
     skipped: set[Node]  # nodes that are written elsewhere, as the header of a loop unpacks its items

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import traceback
-from types import FunctionType
+from types import FunctionType, TracebackType
 
 from graphwright.codegen import PythonCode
+from graphwright.errors import GuardError
+from graphwright.ir import Node
+from graphwright.runtime.objects import array_facts, attribute_names, attributes_of
 
-__all__ = ["note_origin", "print_failure"]
+__all__ = ["note_origin", "print_failure", "raise_misfit"]
 
 
 def note_origin(error: Exception, function: FunctionType, code: PythonCode) -> None:
@@ -24,6 +28,30 @@ def note_origin(error: Exception, function: FunctionType, code: PythonCode) -> N
                 if note not in getattr(error, "__notes__", ()):
                     add_note(note)
         trace = trace.tb_next
+
+
+def raise_misfit(error: Exception, function: FunctionType, code: PythonCode) -> None:
+    """Raise GuardError where what failed was to open an argument: it is of another form than the example's."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not function.__code__:
+        trace = trace.tb_next
+    if not isinstance(error, _OPENING_FAILS) or trace is None or trace.tb_next is not None:
+        return
+    node = code.lines.get(trace.tb_lineno)
+    while node is not None and node.op == "call_function" and node.target in _OPEN and node.origin is None:
+        node = node.args[0] if node.args and isinstance(node.args[0], Node) else None
+    if node is None or node.op != "placeholder":
+        return
+    value = trace.tb_frame.f_locals.get(node.name)
+    raise GuardError(
+        f"argument {node.name!r} is of another form than in the example: now it is {type(value).__name__} ({error!r})",
+        at=function.__qualname__,
+        fix="capture again with an example of this kind",
+    ) from error
+
+
+_OPENING_FAILS = (TypeError, KeyError, IndexError, AttributeError)
+_OPEN = (len, list, tuple, frozenset, operator.getitem, getattr, attribute_names, attributes_of, array_facts)
 
 
 def print_failure(error: Exception, function: FunctionType, source: str) -> None:

@@ -28,7 +28,7 @@ from graphwright.runtime.saving.saved_graphs import GraphReader
 from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMMED
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, method_at
-from graphwright.runtime.trust.names import Trust
+from graphwright.runtime.trust.names import Trust, names_in
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
 __all__ = ["load"]
@@ -102,6 +102,7 @@ class _Rebuilding:
 
     def __init__(self, program: dict[str, Any], tensors: dict[str, torch.Tensor], trust: Trust) -> None:
         self._trust = trust
+        trust.check_names(names_in(program))
         self._records = program["modules"]
         self._modules = [self._made(record) for record in self._records]
         self._tensors = {name: _tensor(tensors, name, facts) for name, facts in program["tensors"].items()}

@@ -25,6 +25,7 @@ from torch import nn
 from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
 from graphwright.runtime.trust.names import Trust, name_of
+from graphwright.runtime.trust.sizes import items_in
 from graphwright.values import is_named_tuple
 
 __all__ = [
@@ -233,6 +234,7 @@ class PlainReader:
         self._modules = modules
         self._tensors = tensors
         self._entries = [_checked(entry, dict) for entry in _checked(table, list)]
+        self.held = items_in(table)
         self._made: list[Any] = [self._new(entry) for entry in self._entries]  # empty: they may mention each other
         for entry, made in zip(self._entries, self._made, strict=True):
             self._fill(entry, made)

@@ -20,6 +20,7 @@ from graphwright.runtime.outside import Outside
 from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged
 from graphwright.runtime.trust.names import Trust, source_hash
+from graphwright.runtime.trust.sizes import check_size, items_in
 from graphwright.values import is_named_tuple
 
 __all__ = ["GraphReader", "GraphWriter"]
@@ -149,6 +150,7 @@ class GraphReader:
             if op == "call_function" and target is expect_outside:
                 arguments = (*arguments[:1], Outside((), [text for text in arguments[1:] if isinstance(text, str)]))
             keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
+            check_size((arguments, keywords), self._values.held + items_in([args, kwargs]))
             try:
                 node = graph.create_node(op, target, arguments, keywords, name, _type_of(kind, self._trust))
             except (GraphError, AssertionError) as error:

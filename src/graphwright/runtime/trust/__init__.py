@@ -10,5 +10,6 @@ Read verifier.py first.
     operators.py  the operators of torch, from torch's own registry
     methods.py    methods of modules that a graph calls, and pull-backs
     followed.py   what the code of an allowed function reaches
+    sizes.py      how large a value is when it is written out
     fields.py     reading an attribute that has to be data
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import collections
 import copy
 import functools
@@ -91,7 +92,8 @@ _ARRAYS_MADE = ("arange", "array", "asarray", "concatenate", "dot", "empty", "em
 TARGETS_ALONE = (
     copy.copy, copy.deepcopy, getattr, hasattr, iter, print, sorted, min, max, heapq.merge, heapq.nlargest,
     heapq.nsmallest, collections.defaultdict, ops.cond, ops.while_loop, ops.for_loop, ops.transformed,
-    ops.enter_context, ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
+    ops.Entering, ops.enter_context,
+    ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
     objects.new_object, objects.array_facts, fields.read_field, torch.utils.checkpoint.checkpoint,
     torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *_EXPECTATIONS, *MANAGERS,
@@ -104,9 +106,10 @@ def _known() -> dict[int, Any]:
     found: list[Any] = [*TARGETS_ALONE, *_CLASSES]
     found += [abs, all, any, divmod, len, pow, round, sum]
     found += [getattr(operator, name) for name in _OPERATORS]
-    found += [value for name, value in vars(math).items() if not name.startswith("_") and callable(value)]
+    for home in (math, cmath):
+        found += [value for name, value in vars(home).items() if not name.startswith("_") and callable(value)]
     found += [heapq.heapify, heapq.heappop, heapq.heappush, heapq.heappushpop, heapq.heapreplace]
-    found += [getattr(torch, name) for name in _TORCH if hasattr(torch, name)]
+    found += [getattr(home, name) for home in (torch, torch.random) for name in _TORCH if hasattr(home, name)]
     found += [getattr(torch.functional, name) for name in torch.functional.__all__]
     found += _functions_of(torch.nn.functional, _functional_names())
     found += _functions_of(nn.init, _INIT)
@@ -142,6 +145,8 @@ def may_be_called(value: Any) -> bool:
     >>> may_be_called(torch.relu), may_be_called(math.sqrt), may_be_called(eval), may_be_called(torch.load)
     (True, True, False, False)
     """
+    if getattr(value, "__module__", None) == torch.random.__name__:  # torch.compile wraps what others import from there
+        value = getattr(torch.random, getattr(value, "__name__", ""), value)
     if id(value) in _known() or is_tensor_operator(value) or is_exception(value):
         return True
     return _is_method(value) or _is_arithmetic(value) or _is_draw(value)

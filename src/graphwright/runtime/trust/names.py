@@ -33,12 +33,12 @@ from graphwright.runtime.trust.library import (
 )
 from graphwright.runtime.trust.members import is_secret
 
-__all__ = ["Trust", "name_of", "source_hash"]
+__all__ = ["Trust", "name_of", "names_in", "source_hash"]
 
 # Modules in which a file may look for functions and classes; which of theirs it may name is in library.py.
 _HOMES = frozenset({
-    "builtins", "collections", "copy", "heapq", "_heapq", "math", "numpy", "numpy.random", "operator", "_operator",
-    "random", "types",
+    "builtins", "cmath", "collections", "copy", "heapq", "_heapq", "math", "numpy", "numpy.random", "operator",
+    "_operator", "random", "types",
 })  # fmt: skip
 _FIXED = _HOMES - {"numpy", "numpy.random"}  # no leave is given for what library.py does not have of these
 # Of torch's objects that modules have as hooks.
@@ -173,6 +173,23 @@ class Trust:
         self.check(name, value)
         return value
 
+    def check_names(self, names: Iterable[str]) -> None:
+        """Refuse together all names that lie outside of what is allowed, and that could be allowed."""
+        refused = []
+        for name in names:
+            try:
+                self.find(name)
+            except _Refused as error:
+                if error.allow is not None:
+                    refused.append(error)
+            except LoadError:
+                continue  # whoever asks for it says so
+        if len(refused) > 1:
+            allow = [error.allow for error in refused if error.allow is not None]
+            raise LoadError(
+                "\n".join(error.message for error in refused), fix=_how_to_allow(list(dict.fromkeys(allow)))
+            )
+
     # ---- questions about what was found
 
     def is_library(self, value: Any) -> bool:
@@ -222,11 +239,11 @@ class Trust:
             return torch.ops
         is_ours = module.partition(".")[0] in ("torch", "graphwright")
         if not (is_ours or module in _HOMES or self._is_allowed(module) or self._is_named(name)):
-            _refuse(name, f"the module {module} is not allowed", fix=_how_to_allow(module, name))
+            _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         if module in sys.modules:
             return sys.modules[module]
         if is_ours and not module.startswith("torch.nn.") and not self._is_allowed(module):
-            _refuse(name, f"the module {module} is not allowed", fix=_how_to_allow(module, name))
+            _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         try:
             return importlib.import_module(module)
         except ImportError as error:
@@ -245,16 +262,16 @@ class Trust:
             _refuse(name, f"{own} owns it, which could reach files or code")
         is_fixed = own in _FIXED or _is_in(own, "graphwright")
         if is_fixed or not (self._is_allowed(own) or self._is_named(name)):
-            _refuse(name, f"{own} owns it, which is not allowed", fix=_how_to_allow(own, name))
+            _refuse(name, f"{own} owns it, which is not allowed", allow=_package(own))
         if isinstance(value, type) or self._is_named(name) or self._everything:
             return
         functions = _functions_of(value)
         is_operator = isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
         if not functions and not is_operator and not makes_arrays(value):
-            _refuse(name, "it has no code that could be looked at", fix=_how_to_name(name))
+            _refuse(name, "it has no code that could be looked at", allow=name)
         reached = next((found for found in map(reach_of, functions) if found is not None), None)
         if reached is not None:
-            _refuse(name, f"it reaches what no file may: {reached}", fix=_how_to_name(name))
+            _refuse(name, f"it reaches what no file may: {reached}", allow=name)
 
     def check_method(self, function: types.FunctionType) -> str:
         """Return what a method of a module's class is called in a file; refuse one that no file may call."""
@@ -276,7 +293,7 @@ class Trust:
             if isinstance(function, types.FunctionType) and self.is_users(function):
                 reached = reach_of(function)
                 if reached is not None:
-                    _refuse(name, f"making one reaches what no file may: {reached}", fix=_how_to_name(name))
+                    _refuse(name, f"making one reaches what no file may: {reached}", allow=name)
 
     def _reaches_nothing(self, function: types.FunctionType) -> bool:
         return self._everything or reach_of(function) is None
@@ -350,16 +367,53 @@ def _are_names(path: str) -> bool:
     return all(atom.isidentifier() for atom in path.split("."))
 
 
-def _how_to_allow(module: str, name: str) -> str | None:
+def _package(module: str) -> str | None:
+    """What `allow` would have to name for a module; None for one that nobody can allow."""
     if module.partition(".")[0] in (*_FIXED, "torch", "graphwright") and not module.startswith("torch._ops."):
         return None
-    return f"if you trust it: load(path, allow=[{module.removeprefix('torch._ops.').partition('.')[0]!r}])"
+    return module.removeprefix("torch._ops.").partition(".")[0]
 
 
-def _how_to_name(name: str) -> str:
-    return f"if you trust it: load(path, allow=[{name!r}])"
+class _Refused(LoadError):
+    """A name that is refused, and what `allow` would have to hold for it."""
+
+    allow: str | None = None
 
 
-def _refuse(name: Any, why: str, fix: str | None = None) -> NoReturn:
+def _refuse(name: Any, why: str, allow: str | None = None, fix: str | None = None) -> NoReturn:
     shown = name if isinstance(name, str) and len(name) < 200 and name.isprintable() else type(name).__name__
-    raise LoadError(f"a file may not name {shown}: {why}", fix=fix or "load files only from those you trust")
+    if fix is None:
+        fix = "load files only from those you trust" if allow is None else _how_to_allow([allow])
+    error = _Refused(f"a file may not name {shown}: {why}", fix=fix)
+    error.allow = allow
+    raise error
+
+
+def _how_to_allow(names: list[str]) -> str:
+    return f"if you trust {'it' if len(names) == 1 else 'them'}: load(path, allow=[{', '.join(map(repr, names))}])"
+
+
+def names_in(data: Any) -> list[str]:
+    """The names of functions and classes in the plain data of a file, each once, but for those that people read only.
+
+    >>> names_in({"objects": [{"class": "a:B"}], "nodes": [["x", "call_function", "c:d", [{"name": "e:f"}]]]})
+    ['a:B', 'c:d', 'e:f']
+    """
+    found: dict[str, None] = {}
+    waiting = [data]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is list:
+            if len(item) > 2 and item[1] == "call_function" and type(item[2]) is str:
+                found[item[2]] = None
+            waiting += reversed(item)
+        elif type(item) is dict:
+            for key, value in item.items():
+                named = value if key in ("class", "name", "original") else None
+                if key in ("enum", "partial", "named_tuple") and type(value) is list and value:
+                    named = value[0]
+                for each in value if key == "bases" and type(value) is list else [named]:
+                    if type(each) is str and each.count(":") == 1:
+                        found[each] = None
+            waiting += [value for key, value in reversed(item.items()) if key not in ("places", "sources", "tensors")]
+    return list(found)

@@ -26,6 +26,7 @@ from torch import nn
 from graphwright.errors import LoadError
 from graphwright.ir import Graph, Node
 from graphwright.ops import (
+    Entering,
     cond,
     delete_attribute,
     enter_context,
@@ -235,7 +236,9 @@ class _Verifier:
             is_known = self._is_error(given) and not issubclass(given, SystemExit | KeyboardInterrupt)  # type: ignore[arg-type]
         elif target is enter_context:
             texts = [value for value in (*args[1:], *kwargs.values()) if isinstance(value, Node)]
-            is_known = (given in MANAGERS or self._is_allowed(given)) and not (texts and given is MANAGERS[5])
+            is_known = (given in MANAGERS or given is Entering or self._is_allowed(given)) and not (
+                texts and given is MANAGERS[5]
+            )
         elif target is new_object:
             is_plain = isinstance(given, type) and not issubclass(given, nn.Module | type)
             is_known = is_plain and (given in _OBJECTS or self._is_allowed(given))

@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING, Any
 from graphwright.ops import transformed
 from graphwright.script.calls.containers import CONTAINERS
 from graphwright.script.program.bodies import Body
-from graphwright.script.program.values import BAD, Bad, Const, Display, Group, ModuleRef, Runtime, Value, constant
+from graphwright.script.program.frames import Closure
+from graphwright.script.program.values import (
+    BAD,
+    Bad,
+    Bound,
+    Const,
+    Display,
+    Group,
+    ModuleRef,
+    Runtime,
+    Value,
+    constant,
+)
 from graphwright.script.statements.loops import static_items
+from graphwright.script.statements.statements import assign_attribute
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -28,6 +41,7 @@ from graphwright.script.types import (
     Hole,
     IteratorType,
     ListType,
+    ObjectType,
     OptionalType,
     SetType,
     TupleType,
@@ -56,7 +70,9 @@ def _len(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Va
     if isinstance(value, Const) and hasattr(value.value, "__len__"):
         return constant(len(value.value), value.fixed)
     kind = resolved(value.type)
-    if item_type(kind) is None or isinstance(kind, OptionalType):
+    if isinstance(kind, ObjectType) and hasattr(kind.kind, "__len__"):
+        c.attributes.run([kind.kind.__len__])
+    elif item_type(kind) is None or isinstance(kind, OptionalType):
         return c.problem(f"a value of type {kind} has no length", node, "use a list, a dict, a str or a tensor")
     return c.function(len, (value,), INT, node, named)
 
@@ -167,6 +183,9 @@ def _converted(function: Any, kind: Type) -> Callable[..., Value]:
 
 def _abs(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     kind = resolved(args[0].type)
+    if isinstance(kind, ObjectType):
+        c.attributes.run([getattr(kind.kind, "__abs__", None)])
+        kind = ANY
     return c.function(abs, args, INT if kind is BOOL else FLOAT if kind is COMPLEX else kind, node, named)
 
 
@@ -280,6 +299,29 @@ def _pow(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Va
     return c.make("call_function", pow, args, kind, node, kwargs, named=named)
 
 
+def _callable(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    (value,) = args
+    if isinstance(value, Runtime):
+        return c.function(callable, args, BOOL, node, named)
+    known = value.module if isinstance(value, ModuleRef) else getattr(value, "value", None)
+    return constant(isinstance(value, Bound | Closure) or callable(known), True)
+
+
+def _slice(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    if kwargs or not 1 <= len(args) <= 3:
+        return c.problem("slice takes one to three bounds", node)
+    if all(isinstance(arg, Const) for arg in args):
+        return constant(slice(*[arg.value for arg in args]))  # type: ignore[attr-defined]
+    return c.function(slice, args, ObjectType(slice), node, named)
+
+
+def _set_attribute(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    if len(args) != 3 or not isinstance(args[1], Const) or type(args[1].value) is not str:
+        return c.problem("setattr needs the name of an attribute", node, "write the name out")
+    assign_attribute(c, args[0], args[1].value, args[2], node)
+    return constant(None, True)
+
+
 def _next(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     return c.problem("iterators cannot be scripted", node, "go over the values in a `for` loop")
 
@@ -301,7 +343,7 @@ BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
     id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map", "[f(value) for value in values]"),
     filter: _refused("filter", "[value for value in values if f(value)]"),
     dataclasses.replace: _refused("dataclasses.replace", "make another one: Point(point.x, y=1)"), **CONTAINERS,
-    setattr: _refused("setattr"), eval: _refused("eval"), exec: _refused("exec"), open: _refused("open"),
+    setattr: _set_attribute, slice: _slice, eval: _refused("eval"), exec: _refused("exec"), open: _refused("open"),
     input: _refused("input"), globals: _refused("globals"), locals: _refused("locals"), vars: _refused("vars"),
-    callable: _refused("callable"),
+    callable: _callable,
 }  # fmt: skip

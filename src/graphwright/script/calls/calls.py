@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import cmath
 import functools
 import inspect
 import math
@@ -19,12 +20,13 @@ from graphwright.script.calls.inlining import inline, inline_closure, modifier_o
 from graphwright.script.calls.methods import call_method
 from graphwright.script.calls.modules import call_module, container_items
 from graphwright.script.calls.special import special_function
-from graphwright.script.expressions.lookups import is_plain, wrap
+from graphwright.script.expressions.lookups import attribute, is_plain, wrap
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
     Bad,
     Bound,
+    Choice,
     Const,
     Display,
     Group,
@@ -34,13 +36,16 @@ from graphwright.script.program.values import (
     Runtime,
     Value,
 )
+from graphwright.script.statements.branches import chosen
 from graphwright.script.tensors import function_result, takes_sizes
 from graphwright.script.types import (
     ANY,
+    COMPLEX,
     FLOAT,
     INT,
     ListType,
     ObjectType,
+    TupleType,
     Type,
     item_type,
     resolved,
@@ -65,10 +70,13 @@ def call(
         return inline_closure(c, callee, args, kwargs, node)
     if isinstance(callee, ModuleRef):
         return call_module(c, callee, args, kwargs, node, named)
+    if isinstance(callee, Choice):
+        args, kwargs = [c.held(arg, node) for arg in args], {name: c.held(arg, node) for name, arg in kwargs.items()}
+        return chosen(c, callee, lambda item: call(c, item, args, kwargs, node), node, named)
     if isinstance(callee, Bound):
         if isinstance(callee.method, str):
             return call_method(c, callee.owner, callee.method, args, kwargs, node, named)
-        items = container_items(c, callee.owner, callee.method, node)
+        items = container_items(c, callee.owner, callee.method, args, kwargs, node)
         if items is not None:
             return items
         return _reference(c, callee.method, [callee.owner, *args], kwargs, node, named)
@@ -80,6 +88,10 @@ def call(
     if isinstance(callee, Runtime) and resolved(callee.kind) is ANY:
         c.attributes.run([])
         return c.make("call_method", "__call__", (callee, *args), ANY, node, kwargs, named=named)
+    kind = resolved(callee.type)
+    is_object = isinstance(callee, Runtime) and isinstance(kind, ObjectType)
+    if is_object and any("__call__" in vars(base) for base in kind.kind.__mro__):  # type: ignore[attr-defined]
+        return call(c, attribute(c, callee, "__call__", node), args, kwargs, node, named)
     return c.problem(f"a value of type {callee.type} cannot be called", node)
 
 
@@ -101,7 +113,7 @@ def _reference(
     if isinstance(function, type):
         return _constructed(c, function, args, kwargs, node, named)
     home = str(getattr(function, "__module__", None) or "")
-    if getattr(math, getattr(function, "__name__", ""), None) is function:
+    if any(getattr(home, getattr(function, "__name__", ""), None) is function for home in (math, cmath)):
         return _math(c, function, args, kwargs, node, named)
     if _is_torch(function, home) and not modifier_of(function):
         return _torch(c, function, args, kwargs, node, named)
@@ -154,6 +166,8 @@ def _math(c: Context, function: Any, args: list[Value], kwargs: dict[str, Value]
         return _computed(c, function, args, kwargs, node)
     name = function.__name__
     kind: Type = INT if name in _MATH_INTS else type_of_constant(True) if name in _MATH_BOOLS else FLOAT
+    if function.__module__ == "cmath":
+        kind = {"phase": FLOAT, "polar": TupleType((FLOAT, FLOAT))}.get(name, kind if name in _MATH_BOOLS else COMPLEX)
     return c.make("call_function", function, args, kind, node, kwargs, named=named)
 
 

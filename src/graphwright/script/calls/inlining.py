@@ -25,8 +25,8 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.contexts import enter_known
 from graphwright.script.statements.merging import NEXT
-from graphwright.script.statements.statements import enter_known
 from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
 
 if TYPE_CHECKING:
@@ -145,14 +145,8 @@ def _result(frame: Frame, kinds: frozenset[str]) -> Value:
 
 def declared_type(function: FunctionType | None, code: Code, name: str) -> Type | None:
     """The type that a parameter, or "return", is annotated with; None without an annotation that says one."""
-    definition = code.definition
-    annotation: ast.expr | None
-    if name == "return":
-        annotation = getattr(definition, "returns", None)
-    else:
-        args = definition.args
-        every = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-        annotation = next((arg.annotation for arg in every if arg.arg == name), None)
+    starred = (code.definition.args.vararg, code.definition.args.kwarg)
+    annotation = None if any(arg is not None and arg.arg == name for arg in starred) else code.annotation(name)
     if annotation is None:
         return None
     value = None if function is None else function.__annotations__.get(name)

@@ -28,6 +28,8 @@ from graphwright.script.tensors import method_result, tensor_attribute
 from graphwright.script.types import (
     ANY,
     BOOL,
+    COMPLEX,
+    FLOAT,
     INT,
     NONE,
     STR,
@@ -41,6 +43,7 @@ from graphwright.script.types import (
     SetType,
     TupleType,
     Type,
+    is_number,
     item_type,
     join,
     resolved,
@@ -57,6 +60,12 @@ _STR_RESULTS: dict[str, Type] = {
     **dict.fromkeys(("startswith", "endswith", "isdigit", "isalpha", "isupper", "islower", "isnumeric", "isspace",
                      "isalnum", "isidentifier", "isdecimal", "istitle", "isprintable"), BOOL),
     **dict.fromkeys(("partition", "rpartition"), TupleType((STR, STR, STR))),
+}  # fmt: skip
+
+
+_CLASSES_OF_NUMBERS: dict[Type, type] = {FLOAT: float, COMPLEX: complex, BOOL: bool}
+_NUMBER_RESULTS: dict[str, Type] = {
+    "is_integer": BOOL, "bit_length": INT, "hex": STR, "as_integer_ratio": TupleType((INT, INT)), "to_bytes": ANY,
 }  # fmt: skip
 
 
@@ -138,6 +147,8 @@ def _result(
         python, found = kind.kind, _of_dict(c, kind, name, args, node)
     elif isinstance(kind, SetType):
         python, found = set, _of_set(kind, name, args)
+    elif is_number(kind):
+        python, found = _CLASSES_OF_NUMBERS.get(kind, int), _NUMBER_RESULTS.get(name, kind)
     elif isinstance(kind, TupleType):
         python, found = kind.kind or tuple, INT if name in ("index", "count") else ANY
     if python is None or not hasattr(python, name):

@@ -13,7 +13,7 @@ from graphwright.runtime import GraphModule, graph_of, is_compiled
 from graphwright.script.calls.inlining import inline, modifier_of
 from graphwright.script.expressions.lookups import child, wrap
 from graphwright.script.program.frames import Scope
-from graphwright.script.program.values import Bound, Group, ModuleRef, Value, constant
+from graphwright.script.program.values import Bound, Const, Group, ModuleRef, Value, constant
 from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import ANY, NONE, TENSOR, OptionalType, TupleType, Type, optional, resolved
 
@@ -112,10 +112,12 @@ def _compiled_with_hooks(
     if any(special) or module._forward_hooks_always_called:
         return None
     problems, before, calls = len(c.problems), set(graph.nodes), c.calls_of[ref.path]
+    forget = c.surroundings.keep()
     result = _with_hooks(c, ref, args, kwargs, node)
     if len(c.problems) == problems:
         return result
     del c.problems[problems:]
+    forget()
     c.calls_of[ref.path] = calls
     for made in [made for made in reversed(graph.nodes) if made not in before and made.op != "placeholder"]:
         graph.erase_node(made)
@@ -188,7 +190,16 @@ def module_items(c: Context, value: Value) -> list[Value] | None:
     return None
 
 
-def container_items(c: Context, owner: Value, method: Any, node: ast.AST) -> Value | None:
+_LISTED = {
+    nn.Module.parameters: "named_parameters", nn.Module.named_parameters: "named_parameters",
+    nn.Module.buffers: "named_buffers", nn.Module.named_buffers: "named_buffers",
+    nn.Module.modules: "named_modules", nn.Module.named_modules: "named_modules",
+}  # fmt: skip
+
+
+def container_items(
+    c: Context, owner: Value, method: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+) -> Value | None:
     """What methods of modules give that list what a module holds; None for every other method."""
     name = str(getattr(method, "__name__", ""))
     if not isinstance(owner, ModuleRef) or getattr(type(owner.module), name, None) is not method:
@@ -202,9 +213,23 @@ def container_items(c: Context, owner: Value, method: Any, node: ast.AST) -> Val
     elif method in (nn.Module.children, nn.Module.named_children):
         keys = list(module._modules)
         values = [wrap(c, module._modules[key], node, key) for key in keys]
-    elif method in (nn.Module.parameters, nn.Module.named_parameters):
-        keys = [key for key, _ in module.named_parameters()]
-        values = [c.make("get_attr", c.path_of(owner, key), (), TENSOR, node) for key in keys]
+    elif method in _LISTED:
+        if not all(isinstance(value, Const) for value in (*args, *kwargs.values())):
+            return c.problem(f"what {name} is given has to be known", node, "write it out")
+        first = {"parameters": ("recurse",), "buffers": ("recurse",)}.get(name, ())
+        given = {**dict(zip(first, args, strict=False)), **kwargs}
+        if len(args) > len(first) or "prefix" in given or "memo" in given:
+            return c.problem(f"{name} with a prefix cannot be scripted", node, "put the prefix before the names")
+        options = {key: value.value for key, value in given.items()}  # type: ignore[attr-defined]
+        found = dict(getattr(module, _LISTED[method])(**options))
+        for inside in module.modules():
+            for table in ("_modules", "_parameters", "_buffers"):
+                c.take_items(inside, table)
+        keys = list(found)
+        if "modules" in name:
+            values = [wrap(c, found[key], node, key) for key in keys]
+        else:
+            values = [c.make("get_attr", c.path_of(owner, key), (), TENSOR, node) for key in keys]
     else:
         return None
     names = [constant(key, fixed=True) for key in keys]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
 import warnings
 from collections.abc import Callable
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.runtime import Outside, expect_modules, expect_outside, facts_of_modules, graphs_of
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import attribute
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
 from graphwright.script.marks import is_instance as is_instance_of
 from graphwright.script.program.values import (
+    Choice,
     Const,
     Group,
     Instance,
@@ -25,6 +28,7 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import chosen
 from graphwright.script.statements.loops import needs_items
 from graphwright.script.statements.statements import with_type
 from graphwright.script.types import (
@@ -61,6 +65,8 @@ def special_function(
         home = str(getattr(function, "__module__", ""))
         is_jit = home.startswith("torch.") and home.split(".")[1].startswith(("jit", "_jit_internal"))
         handler = _BY_NAME.get(name) if is_jit else None
+        if handler is _is_of_type:
+            return _is_of_type(c, args, kwargs, node, named, function)
     return None if handler is None else handler(c, args, kwargs, node, named)
 
 
@@ -97,6 +103,8 @@ def classes_of(value: Value) -> list[Any] | None:
 
 def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> Value:
     """Compile isinstance: the type of the value decides it where it can."""
+    if isinstance(value, Choice):
+        return chosen(c, value, lambda item: is_instance(c, item, classes, node), node)
     if isinstance(value, ModuleRef):
         return constant(isinstance(value.module, tuple(classes)), True)
     if isinstance(value, Instance | Const) and (not isinstance(value, Const) or value.fixed or value.kind is NONE):
@@ -183,7 +191,7 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
             return c.problem(f"whether {name.value!r} is set yet, only a run knows", node, "set it in __init__")
         if not has:
             c.attributes.fold(owner.module, name.value)
-            c.premise(owner.path).setdefault("absent", []).append(name.value)
+            c.take_absent(owner, name.value)
         return constant(has, True)
     if isinstance(owner, Reference | Instance | Const):
         return constant(hasattr(owner.value, name.value), True)
@@ -213,6 +221,27 @@ def _warn(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
     return c.make("call_function", warnings.warn, args, NONE, node, kwargs)
 
 
+def _outside(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """The check of a captured program that is entered: what it has found, this one has."""
+    if len(args) == 2 and isinstance(args[1], Instance) and isinstance(args[1].value, Outside):
+        c.surroundings.take_all(args[1].value)
+        return constant(None, fixed=True)
+    return c.problem("expect_outside stands in captured programs only", node)
+
+
+def _modules(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """The check of a captured module that is entered: what it takes for granted of its modules, this program does."""
+    owner = args[0]
+    if not isinstance(owner, ModuleRef):
+        return constant(None, fixed=True)  # a captured function, which has no modules
+    graphs = graphs_of(owner.module)
+    for path, facts in [pair for graph in graphs for pair in facts_of_modules(graph).items()]:
+        mine = c.premise(".".join(part for part in (owner.path, path) if part))
+        for key, value in facts.items():
+            mine.setdefault(key, copy.copy(value))
+    return constant(None, fixed=True)
+
+
 def _annotate(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
     given = args[0].value if isinstance(args[0], Reference | Const | Instance) else None
     wanted = type_from_annotation(given)
@@ -240,16 +269,29 @@ def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
     return c.function(type, args, ANY, node, named)
 
 
-def _is_of_type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
-    """`is_instance(x, List[int])`: what the type of the value decides."""
+def _is_of_type(
+    c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str, function: Any = is_instance_of
+) -> Value:
+    """`is_instance(x, List[int])`: what the type of the value decides, or what a run finds it to be."""
     classes = classes_of(args[1]) if len(args) == 2 else None
-    wanted = None if not classes else type_from_annotation(classes[0])
-    if wanted is None:
+    wanted = [type_from_annotation(kind) for kind in classes or ()]
+    if not wanted or any(kind is None for kind in wanted):
         return c.problem("this takes a value and a type", node, "is_instance(x, List[int])")
     kind = resolved(args[0].type)
-    if kind is ANY or isinstance(kind, OptionalType):
-        return c.problem(f"{kind} does not tell what the value is", node, "check `is not None`, or annotate it")
-    return constant(kind == wanted or (_is_of(kind, wanted) and accepts(wanted, kind)), True)
+    if kind is ANY or isinstance(kind, OptionalType | ObjectType) or str(kind) == "number" or ANY in _parts(kind):
+        return c.function(function, args, BOOL, node, named)
+    return constant(any(kind == one or (_is_of(kind, one) and accepts(one, kind)) for one in wanted if one), True)
+
+
+def _parts(kind: Type) -> list[Type]:
+    """The types in a type, itself included."""
+    kind = resolved(kind)
+    inner: tuple[Type, ...] = kind.items if isinstance(kind, TupleType) else ()
+    if isinstance(kind, DictType):
+        inner = kind.key, kind.item
+    elif isinstance(kind, ListType):
+        inner = (kind.item,)
+    return [kind, *[part for each in inner for part in _parts(each)]]
 
 
 def _fork(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
@@ -261,6 +303,7 @@ def _wait(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
 
 
 _HANDLERS: dict[Any, Handler] = {
+    expect_outside: _outside, expect_modules: _modules,
     isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
     torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
     is_instance_of: _is_of_type, fork: _fork, wait: _wait,

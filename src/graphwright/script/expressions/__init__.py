@@ -7,5 +7,6 @@ Read expressions.py first.
     arithmetic.py      operators: what they give for operands of which types
     conditions.py      `and`, `or`, `not`, isinstance, and what they tell of variables
     subscripts.py      items and slices
+    choices.py         items of containers of modules that only a run chooses
     lookups.py         what objects, modules and values have under a name
 """

@@ -6,10 +6,13 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from graphwright.script.expressions.conditions import condition, is_none
 from graphwright.script.program.values import (
     BAD,
     Bad,
+    Choice,
     Const,
     Display,
     Group,
@@ -20,7 +23,8 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
-from graphwright.script.statements.branches import choose
+from graphwright.script.statements.branches import choose, chosen
+from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -100,11 +104,21 @@ def _operated(c: Context, function: Any, symbol: str, left: Value, right: Value,
     if symbol == "|" and all(isinstance(value, Reference) and isinstance(value.value, type) for value in (left, right)):
         return Reference(left.value | right.value)  # type: ignore[attr-defined]  # for isinstance
     kind = result_of(symbol, left, right)
+    objects = [each for value in (left, right) if isinstance(each := resolved(value.type), ObjectType)]
+    if objects:  # their methods run
+        kind = _by_methods(c, function.__name__, objects)
     if kind is None:
         may_be_none = any(isinstance(resolved(value.type), OptionalType) for value in (left, right))
         fix = "check `is not None` first, or assert it" if may_be_none else "convert one of them"
         return c.problem(f"`{symbol}` is not defined for {_of(left)} and {_of(right)}", node, fix)
     return c.function(function, (left, right), kind, node, named)
+
+
+def _by_methods(c: Context, name: str, objects: list[ObjectType]) -> Type:
+    """What an operator gives for objects whose classes define it: what its method is annotated to return."""
+    of_python = f"__{name.strip('_')}__"
+    c.attributes.run([getattr(each.kind, of_python, None) for each in objects])
+    return annotated_method_result(objects[0].kind, of_python) or ANY
 
 
 def _of(value: Value) -> str:
@@ -187,7 +201,9 @@ def unary(c: Context, node: ast.UnaryOp, named: str = "") -> Value:
         except TypeError:
             return c.problem(f"this is not defined for {value.type}", node)
     kind = resolved(value.type)
-    if kind is not TENSOR and kind is not ANY and not is_number(kind):
+    if isinstance(kind, ObjectType) and isinstance(value, Runtime):
+        kind = _by_methods(c, function.__name__, [kind])
+    if kind is not TENSOR and kind is not ANY and not is_number(kind) and not isinstance(kind, ObjectType):
         return c.problem(f"this is not defined for {_of(value)}", node, "use it on a tensor or a number")
     return c.function(function, (value,), INT if kind is BOOL else kind, node, named)
 
@@ -226,6 +242,10 @@ def _chained(c: Context, node: ast.Compare, left: Value, i: int) -> Value:
 def _compare(c: Context, op: ast.cmpop, left: Value, right: Value, node: ast.AST, named: str) -> Value:
     if isinstance(left, Bad) or isinstance(right, Bad):
         return BAD
+    if isinstance(left, Choice):
+        return chosen(c, left, lambda item: _compare(c, op, item, right, node, ""), node, named)
+    if isinstance(right, Choice):
+        return chosen(c, right, lambda item: _compare(c, op, left, item, node, ""), node, named)
     if isinstance(op, ast.In | ast.NotIn):
         return _contained(c, left, right, isinstance(op, ast.NotIn), node, named)
     function = _COMPARISONS[type(op)]
@@ -245,9 +265,12 @@ def _compare(c: Context, op: ast.cmpop, left: Value, right: Value, node: ast.AST
             return c.problem(str(error), node)
     a, b = resolved(left.type), resolved(right.type)
     identity = isinstance(op, ast.Is | ast.IsNot)
-    kind = TENSOR if TENSOR in (a, b) and not identity and (is_number(a) or is_number(b) or a is b) else BOOL
+    kind: Type = TENSOR if TENSOR in (a, b) and not identity and (is_number(a) or is_number(b) or a is b) else BOOL
     if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and not _have_order(a, b):
         return c.problem(f"{_of(left)} and {_of(right)} have no order", node, "compare values of one type")
+    typed = [each for each in (a, b) if isinstance(each, ObjectType)]
+    if typed and not identity:
+        kind = _by_methods(c, function.__name__, typed)
     return c.function(function, (left, right), kind, node, named)
 
 
@@ -269,7 +292,11 @@ def _contained(c: Context, item: Value, container: Value, negated: bool, node: a
         if known is not None and (item.fixed or isinstance(container, ModuleRef)):
             return constant((item.value in known) is not negated, True)
     if isinstance(container, ModuleRef):
-        return c.problem("only a constant can be looked for among modules", node, "write the name out")
+        names = _known_items(container)
+        if not isinstance(container.module, nn.ModuleDict | nn.ParameterDict) or names is None:
+            return c.problem("only a constant can be looked for among modules", node, "write the name out")
+        c.take_items(container.module)
+        container = constant(names)
     found = c.function(operator.contains, (container, item), BOOL, node, "" if negated else named)
     return c.function(operator.not_, (found,), BOOL, node, named) if negated else found
 
@@ -278,7 +305,8 @@ def _known_items(container: Value) -> Any:
     if isinstance(container, Const):
         return container.value if isinstance(container.value, list | dict | set | str | tuple) else None
     if isinstance(container, ModuleRef):
-        return list(container.module._modules)
+        module = container.module
+        return list(module) if isinstance(module, nn.ParameterDict) else list(module._modules)
     items = container.items  # type: ignore[attr-defined]
     parts = [part for pair in items for part in pair if part] if isinstance(container, Display) else list(items)
     return [part.value for part in parts] if all(isinstance(part, Const) for part in parts) else None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.script.expressions.arithmetic import augmented, binary, compared, unary
+from graphwright.script.expressions.choices import attribute_of_choice
 from graphwright.script.expressions.comprehensions import comprehension
 from graphwright.script.expressions.conditions import boolean, condition
 from graphwright.script.expressions.lookups import attribute, wrap
@@ -16,6 +17,8 @@ from graphwright.script.program.frames import MISSING, Closure, Frame
 from graphwright.script.program.values import (
     BAD,
     Bad,
+    Bound,
+    Choice,
     Const,
     Display,
     Group,
@@ -73,6 +76,7 @@ def _name(c: Context, node: ast.Name, named: str) -> Value:
             return c.problem(f"{node.id!r} has no value here", node, "give it a value first")
         value = frame.code.outside.closure.get(node.id, MISSING)
         if value is not MISSING:
+            c.surroundings.take_name(frame.code, node.id)
             return wrap(c, value, node, node.id)
         if frame.defined_in is None:
             break
@@ -81,11 +85,24 @@ def _name(c: Context, node: ast.Name, named: str) -> Value:
     if value is MISSING:
         message = f"the name {node.id!r} is not defined"
         return c.problem(message, node, "define or import it before scripting", NameError)
+    c.surroundings.take_name(c.frame.code, node.id)
     return wrap(c, value, node, node.id)
 
 
 def _attribute(c: Context, node: ast.Attribute, named: str) -> Value:
+    found = _callee(c, node, named)
+    if isinstance(found, Bound) and isinstance(found.owner, Runtime) and resolved(found.owner.kind) is ANY:
+        return c.make("call_function", getattr, (found.owner, node.attr), ANY, node, name=node.attr, named=named)
+    return found
+
+
+def _callee(c: Context, node: ast.expr, named: str = "") -> Value:
+    """What is called: an attribute of a value of which nothing is known may be a method."""
+    if not isinstance(node, ast.Attribute) or (c.evaluated is not None and c.evaluated[0] is node):
+        return expression(c, node)
     owner = expression(c, node.value)
+    if isinstance(owner, Choice):
+        return attribute_of_choice(c, owner, node.attr, node, named)
     return owner if isinstance(owner, Bad) else attribute(c, owner, node.attr, node, named)
 
 
@@ -258,7 +275,7 @@ def _call(c: Context, node: ast.Call, named: str) -> Value:
     special = c.parts.special_call(c, node)
     if special is not None:
         return special
-    callee = expression(c, node.func)
+    callee = _callee(c, node.func)
     args: list[Value] = []
     is_bad = isinstance(callee, Bad)
     sizes = c.parts.sizes(c, callee, node.args)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.runtime import GraphModule
-from graphwright.script.annotations import fields_of, is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.capture import is_foreign_class
+from graphwright.runtime import GraphModule, class_name, is_plain_container, spelled
+from graphwright.script.annotations import field_type, is_named_tuple, type_from_annotation, type_of_constant
 from graphwright.script.program.values import (
     Bound,
     Const,
@@ -130,14 +131,42 @@ def _of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
         found = getattr(value, name)
     except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
         return c.problem(str(error), node, closest(value, name), raises=type(error))
+    if not isinstance(value, enum.Enum):
+        c.surroundings.take_attribute(value, name)
     return wrap(c, found, node, name)
 
 
 def _of_instance(c: Context, owner: Instance, name: str, node: ast.AST) -> Value:
-    found = inspect.getattr_static(owner.value, name, None)
+    found, kind = inspect.getattr_static(owner.value, name, None), type(owner.value)
     if isinstance(found, types.FunctionType):
+        c.surroundings.take_attribute(owner.value, name)
         return Bound(owner, found)
+    if isinstance(found, property) and not is_foreign_class(kind):
+        c.surroundings.take_method(kind, name)
+        return c.parts.call(c, Bound(owner, found.fget), [], {}, node)  # type: ignore[arg-type]
+    if owner.place is not None and name in getattr(owner.value, "__dict__", ()):
+        value, (module, path) = owner.value.__dict__[name], owner.place
+        return _held(c, value, (module, f"{path}.{name}"), wrap(c, value, node, name), node)
     return _of_object(c, owner.value, name, node)
+
+
+def _held(c: Context, value: Any, place: tuple[str, str], found: Value, node: ast.AST) -> Value:
+    """What a module, or an object that one holds, has in an attribute: a constant, which each call checks."""
+    path, inner = place
+    owner, _, name = inner.rpartition(".")
+    if isinstance(found, Instance) and not is_plain_container(value):
+        objects = c.premise(path).setdefault("objects", {})
+        objects.setdefault(inner, {"class": class_name(value), "values": {}})
+        return Instance(value, place)
+    if isinstance(found, ModuleRef) or isinstance(value, torch.Tensor):
+        return found
+    if is_plain(value) or is_plain_container(value) or isinstance(found, Reference):
+        facts = c.premise(path)
+        held = facts["objects"][owner]["values"] if owner else facts.setdefault("values", {})
+        held[name] = spelled(value)
+        if is_plain(value) and c.attributes.has_opaque:  # which may change it meanwhile
+            c.take_constant(f"{path}.{inner}" if path else inner, value, node, name)
+    return found
 
 
 def _of_runtime(c: Context, owner: Runtime, name: str, node: ast.AST, named: str) -> Value:
@@ -169,6 +198,8 @@ def _read(c: Context, owner: Runtime, name: str, kind: Type, node: ast.AST, name
 
 
 _KNOWN: dict[tuple[str, str], Type] = {
+    **{(kind, part): FLOAT for kind in ("complex", "float") for part in ("real", "imag")},
+    **{("int", part): INT for part in ("real", "imag", "numerator", "denominator")},
     (str(DEVICE), "type"): STR, (str(DEVICE), "index"): optional(INT), (str(DTYPE), "is_floating_point"): BOOL,
     (str(DTYPE), "is_complex"): BOOL, (str(DTYPE), "itemsize"): INT, ("finfo", "max"): FLOAT,
 }  # fmt: skip
@@ -184,17 +215,14 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
             return _read(c, owner, name, ANY, node, named) if is_property else Bound(owner, name)
         if not _is_made_here(owner, kind):
             c.take_class(owner, kind, node)
+        c.surroundings.take_method(kind, name)
     if isinstance(static, types.FunctionType):
         return Bound(owner, static)
     if isinstance(static, property) and static.fget is not None and is_property:
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)
-    try:
-        fields = fields_of(kind) if hasattr(kind, "__dataclass_fields__") else _annotated(kind)
-    except TypeError:
-        fields = {}
     if callable(static):
         return Bound(owner, name)
-    return _read(c, owner, name, fields.get(name, ANY), node, named)
+    return _read(c, owner, name, field_type(kind, name), node, named)
 
 
 def _is_open(kind: type) -> bool:
@@ -206,14 +234,6 @@ def _is_open(kind: type) -> bool:
 def _is_made_here(value: Runtime, kind: type) -> bool:
     """Tell whether the program makes an object itself: its class is known."""
     return value.node.op == "call_function" and value.node.target is kind
-
-
-def _annotated(kind: type) -> dict[str, Type]:
-    found = {}
-    for base in reversed(kind.__mro__):
-        for name, annotation in vars(base).get("__annotations__", {}).items():
-            found[name] = type_from_annotation(annotation) or ANY
-    return found
 
 
 # ---- modules
@@ -240,10 +260,14 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)  # type: ignore[arg-type]
     if name not in module.__dict__:
         if isinstance(static, types.FunctionType):
+            c.surroundings.take_method(type(module), name)
+            c.take_absent(owner, name)
             return Bound(owner, static)
         if isinstance(static, staticmethod):
+            c.surroundings.take_method(type(module), name)
             return wrap(c, static.__func__, node, name)
         if isinstance(static, classmethod):
+            c.surroundings.take_method(type(module), name)
             return Bound(Reference(type(module)), static.__func__)
     try:
         value = getattr(module, name)
@@ -269,7 +293,9 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
         return c.make("get_attr", path, (), ANY, node, name=named or name)
     if is_plain(value):
         c.take_attribute(owner, name, value, node)
-    return wrap(c, value, node, name)
+    found = wrap(c, value, node, name)
+    is_own = name in owner.module.__dict__ and not is_plain(value)
+    return _held(c, value, (owner.path, name), found, node) if is_own else found
 
 
 def _is_parametrized(module: nn.Module, name: str) -> bool:

@@ -7,10 +7,14 @@ import collections
 import operator
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
+from graphwright.script.expressions.choices import item_of_container
 from graphwright.script.expressions.lookups import child, wrap
 from graphwright.script.program.values import (
     BAD,
     Bad,
+    Choice,
     Const,
     Group,
     Instance,
@@ -20,6 +24,7 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
+from graphwright.script.statements.branches import chosen
 from graphwright.script.statements.loops import needs_items
 from graphwright.script.types import (
     ANY,
@@ -67,8 +72,13 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
         name = type(owner.module).__name__
         what = f"the {name} {owner.path!r} is asked for an item that only a run knows"
         if not isinstance(key, Runtime):
-            return c.problem(f"the {name} {owner.path!r} has no such item", node)
+            fix = "write the bounds out" if isinstance(key, slice) else ""
+            return c.problem(f"the {name} {owner.path!r} has no such item", node, fix)
+        if isinstance(owner.module, _CONTAINERS) and not c.ranges_around:
+            return item_of_container(c, owner, key, node)
         return needs_items(c, what, node)
+    if isinstance(owner, Choice):
+        return chosen(c, owner, lambda item: subscript(c, item, key, node), node, named)
     if isinstance(owner, Reference | Instance) and isinstance(node, ast.expr) and _is_generic(owner.value):
         return Instance(c.frame.code.outside.evaluate(node))
     if isinstance(owner, Reference | Instance):
@@ -80,6 +90,9 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
     if isinstance(made, DictType) and made.kind is collections.defaultdict:  # reading it may put something there
         return c.make("call_method", "__getitem__", (owner, key), kind, node, named=named)
     return c.function(operator.getitem, (owner, key), kind, node, named)
+
+
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential, nn.ParameterList, nn.ParameterDict)
 
 
 def _is_generic(value: Any) -> bool:
@@ -127,7 +140,7 @@ def _result(owner: Type, key: Any) -> Type | None:
         return resolved(kind.item) if isinstance(key, Value) and accepts(kind.key, key.type) else None
     if isinstance(kind, ObjectType):
         return ANY
-    if isinstance(key, slice):
+    if isinstance(key, slice) or (isinstance(key, Value) and key.type == ObjectType(slice)):
         if isinstance(kind, ListType) and kind.kind is not list:
             return None
         return (

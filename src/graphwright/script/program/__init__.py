@@ -7,6 +7,8 @@ Read values.py first.
     attribute_writes.py  which attributes the methods of classes write
     bodies.py            the graphs that are written: the program's own, and those inside it
     frames.py            the functions that are being compiled, and the call of each that is under way
+    surroundings.py      what a program reads outside of itself, which each call checks
+    type_comments.py     types that comments declare, of parameters and of variables
     values.py            what an expression stands for
     flow.py              what the source alone tells about variables and ways
 """

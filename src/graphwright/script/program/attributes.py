@@ -75,6 +75,10 @@ class Attributes:
         joined = kind if known is None else join(known, kind)
         self._types[key] = ANY if joined is None or self._rounds >= _MOST_ROUNDS else joined
 
+    def store(self, name: str) -> None:
+        """Note that the program writes an attribute of this name of an object that may be a module."""
+        self._stored_by_name.add(name)
+
     def run(self, functions: Iterable[Any]) -> None:
         """Note that functions run that are not compiled, which may write attributes of any module."""
         self.has_opaque = True

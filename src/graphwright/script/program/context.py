@@ -22,6 +22,7 @@ from graphwright.runtime import HOOKS, class_name, expect, expect_kinds, expect_
 from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure, Code, Frame
+from graphwright.script.program.surroundings import Surroundings
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -115,6 +116,7 @@ class Context:
         self.attributes = attributes
         self.premises: dict[str, dict[str, Any]] = {}  # what is taken for granted of modules, by path
         self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
+        self.surroundings = Surroundings()
         self.problems: list[Problem] = []
         self.body = Body()
         self.frame: Frame
@@ -157,6 +159,12 @@ class Context:
             facts["class"] = class_name(module)
             facts["hooks"] = {table: names_of_hooks(module, table) for table in HOOKS if module.__dict__[table]}
 
+    def take_absent(self, owner: ModuleRef, name: str) -> None:
+        """Take for granted that a module has no attribute of its own under a name."""
+        absent = self.premise(owner.path).setdefault("absent", [])
+        if name not in absent:
+            absent.append(name)
+
     def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
         """Take a plain attribute of a module, which the program does not write, for a constant: that is checked."""
         self.attributes.fold(owner.module, name)
@@ -167,7 +175,12 @@ class Context:
             name in table for table in (owner.module._parameters, owner.module._buffers)
         ):
             self.premise(owner.path).setdefault("is_none", {})[name] = True
-        elif not self.attributes.has_opaque:
+        else:
+            self.take_constant(path, value, at, name)
+
+    def take_constant(self, path: str, value: Any, at: ast.AST, name: str) -> None:
+        """Have the program check that what a module holds at a path is what was taken for a constant."""
+        if not self.attributes.has_opaque:
             self.constant_attributes[path] = value
         elif value == value:
             now = self.make("get_attr", path, (), ANY, at, name=name)

@@ -7,12 +7,15 @@ import builtins
 import dataclasses
 import os
 import typing
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
+
+import torch
 
 from graphwright.capture import Source, definition_of, source_of
 from graphwright.ir import Origin
 from graphwright.script.program.flow import Liveness, assigned
+from graphwright.script.program.type_comments import type_comments
 from graphwright.script.program.values import Runtime, Value
 from graphwright.script.types import Type
 
@@ -38,8 +41,20 @@ class Code:
         self.liveness = Liveness(self.body)
         arguments = definition.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        self.comments = type_comments(definition, self.source.lines)
         self.locals = {arg.arg for arg in (*every, arguments.vararg, arguments.kwarg) if arg is not None}
         self.locals.update(assigned(self.body))
+
+    def annotation(self, name: str) -> ast.expr | None:
+        """What a parameter, or "return", is annotated with: in the definition, or in a comment."""
+        definition = self.definition
+        if name == "return":
+            written = getattr(definition, "returns", None)
+        else:
+            args = definition.args
+            every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+            written = next((arg.annotation for arg in every if arg is not None and arg.arg == name), None)
+        return self.comments.of_names.get(name) if written is None else written
 
     def line(self, number: int) -> str:
         """A line of the source as it stands there."""
@@ -53,6 +68,7 @@ class Outside:
 
     closure: dict[str, Any]
     globals: dict[str, Any]
+    cells: dict[str, CellType]
 
     def get(self, name: str) -> Any:
         """What a name means, MISSING where it means nothing."""
@@ -65,7 +81,7 @@ class Outside:
         """What an annotation means; raises whatever evaluating it does."""
         source = annotation if isinstance(annotation, str) else ast.unparse(annotation)
         names = {name: getattr(typing, name) for name in ("Optional", "List", "Dict", "Tuple", "Any", "Union")}
-        value = eval(source, {**names, **self.globals, **self.closure})
+        value = eval(source, {**names, "Tensor": torch.Tensor, "torch": torch, **self.globals, **self.closure})
         return self.evaluate(value) if isinstance(value, str) else value
 
 
@@ -75,13 +91,10 @@ def code_of(function: FunctionType) -> Code | None:
     definition = definition_of(code)
     if definition is None:
         return None
-    cells = {
-        name: cell.cell_contents
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
-        if _is_set(cell)
-    }
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    closure = {name: cell.cell_contents for name, cell in cells.items() if _is_set(cell)}
     qualname = getattr(code, "co_qualname", function.__qualname__)
-    return Code(definition, code.co_filename, qualname, Outside(cells, function.__globals__))
+    return Code(definition, code.co_filename, qualname, Outside(closure, function.__globals__, cells))
 
 
 def _is_set(cell: Any) -> bool:

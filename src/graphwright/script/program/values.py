@@ -18,7 +18,7 @@ from graphwright.script.annotations import type_of_constant
 from graphwright.script.types import ANY, DictType, ListType, ObjectType, TupleType, Type, join
 
 __all__ = [
-    "BAD", "Bad", "Bound", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
+    "BAD", "Bad", "Bound", "Choice", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
     "Unbound", "Value", "common_type", "constant", "is_outside",
 ]  # fmt: skip
 
@@ -121,9 +121,13 @@ class ModuleRef(Value):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Instance(Value):
-    """An object of Python that is known and is no plain data: what its attributes hold is known, too."""
+    """An object of Python that is known and is no plain data: what its attributes hold is known, too.
+
+    `place` is where a module of the program holds it: the path of the module, and the one from there.
+    """
 
     value: Any
+    place: tuple[str, str] | None = None
 
     @property
     def type(self) -> Type:
@@ -143,6 +147,14 @@ class Bound(Value):
 
     owner: Value
     method: str | Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice(Value):
+    """One of several modules or methods, by a number that only a run knows."""
+
+    number: Value
+    items: tuple[Value, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from graphwright.ops import cond
 from graphwright.script.program.bodies import Body
-from graphwright.script.program.values import Const, Instance, Runtime, Value
+from graphwright.script.program.values import Choice, Const, Instance, Runtime, Value
 from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
 from graphwright.script.types import ANY, BOOL, Type
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["Refined", "branch", "choose", "continue_unless_left"]
+__all__ = ["Refined", "branch", "by_number", "choose", "chosen", "continue_unless_left"]
 
 Work = Callable[[], "Kinds"]
 Refined = Mapping[str, Type]  # variables of which more is known on a side
@@ -135,6 +135,7 @@ def choose(
         if is_test and left is test and is_known:  # `x and False`, `x or True`
             return right if right.value is decided else left  # type: ignore[attr-defined]
     merger = Merger(c, (one, other), at, condition)
+    merger.declared = c.frame.declared.get(named)
     value = merger.merge(one.names[key], other.names[key], key)
     names = merger.names(set(one.names) | set(other.names))
     merger.wishes = [wish or named for wish in merger.wishes]
@@ -142,6 +143,26 @@ def choose(
     for name, merged in names.items():
         c.frame.names[name] = fill(merged, made)
     return fill(value, made)
+
+
+def chosen(c: Context, choice: Choice, use: Callable[[Value], Value], node: ast.AST, named: str = "") -> Value:
+    """Do the same with each item that may be chosen, on a branch of its own."""
+    return by_number(c, choice.number, [lambda item=item: use(item) for item in choice.items], node, named)  # type: ignore[misc]
+
+
+def by_number(c: Context, number: Value, works: list[Callable[[], Value]], node: ast.AST, named: str = "") -> Value:
+    """Do one of several things, by a number that the program computes."""
+    if len(works) == 1:
+        return works[0]()
+    last = len(works) - 1
+
+    def from_(i: int) -> Value:
+        if i == last:
+            return works[i]()
+        test = c.function(operator.eq, (number, i), BOOL, node)
+        return choose(c, test, (works[i], lambda: from_(i + 1)), ({}, {}), node, f"item {i} is chosen", named=named)
+
+    return from_(0)
 
 
 def _join(c: Context, test: Value, one: Side, other: Side, live: frozenset[str], at: ast.AST, condition: str) -> Kinds:

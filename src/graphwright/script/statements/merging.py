@@ -13,6 +13,7 @@ from graphwright.script.program.values import (
     BAD,
     Bad,
     Bound,
+    Choice,
     Const,
     Display,
     Group,
@@ -63,6 +64,7 @@ class Merger:
         self._c, self._sides, self._at, self._condition = c, sides, at, condition
         self.slots: list[tuple[Value | None, Value | None]] = []
         self.wishes: list[str] = []
+        self.declared: Type | None = None  # of the variable that an expression is for
 
     def names(self, needed: Iterable[str], of_sides: Sequence[Set[str]] | None = None) -> dict[str, Value]:
         """The variables after the branch; those that nobody needs may be left out.
@@ -136,12 +138,22 @@ class Merger:
         if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items) and a.kind is b.kind:
             items = [self.merge(x, y, name) for x, y in zip(a.items, b.items, strict=True)]
             return Group(tuple(items), a.kind)
+        if isinstance(a, ModuleRef) and isinstance(b, ModuleRef) and a.module is not b.module:
+            return Choice(self._slot(constant(0), constant(1), ""), (a, b))
+        if isinstance(a, Choice) and isinstance(b, ModuleRef):
+            return Choice(self._slot(a.number, constant(len(a.items)), ""), (*a.items, b))
+        if isinstance(a, ModuleRef) and isinstance(b, Choice):
+            return Choice(self._slot(constant(len(b.items)), b.number, ""), (*b.items, a))
         if isinstance(a, _STATIC) or isinstance(b, _STATIC):
             return a if _is_same_object(a, b) else self._mismatch(a, b, name)
         return self._slot(a, b, name)
 
     def _slot(self, a: Value | None, b: Value | None, name: str) -> Value:
         kind = (a or b).type if a is None or b is None else join(a.type, b.type)  # type: ignore[union-attr]
+        frame = self._c.frame
+        wanted = {"result": frame.returns, "$value": self.declared}.get(name, frame.declared.get(name))
+        if kind is None and wanted is not None:  # it may be of several types, as declared
+            kind = wanted
         if kind is None:
             if name == "$test":
                 kind = BOOL
@@ -167,7 +179,7 @@ class Merger:
 
 _WISHES = {"return": "returned", "break": "broke", "continue": "continued", "stop": "stop", "any": "left"}
 _TOGETHER = {"stop": frozenset({"break", "return"}), "any": frozenset(LEAVING)}  # flags for one of several ways
-_STATIC = (ModuleRef, Reference, Closure, Bound, Instance)
+_STATIC = (ModuleRef, Reference, Closure, Bound, Instance, Choice)
 
 
 def flag_of(side: Side, kind: str) -> Value:
@@ -188,6 +200,8 @@ def fill(value: Value, made: list[Runtime]) -> Value:
         return Runtime(made[value.number].node, value.kind)
     if isinstance(value, Group):
         return Group(tuple([fill(item, made) for item in value.items]), value.kind)
+    if isinstance(value, Choice) and isinstance(value.number, Slot):
+        return Choice(fill(value.number, made), value.items)
     return value
 
 

@@ -9,16 +9,18 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
-from graphwright.ops import enter_context, exit_context, raise_error, unpack, write_attribute
-from graphwright.script.annotations import type_from_annotation
+from graphwright.ops import raise_error, set_attribute, unpack, write_attribute
+from graphwright.script.annotations import field_type, type_from_annotation
 from graphwright.script.program.flow import assigned
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
     Bad,
     Bound,
+    Choice,
     Const,
     Display,
     Group,
@@ -31,11 +33,14 @@ from graphwright.script.program.values import (
     is_outside,
 )
 from graphwright.script.statements.attempts import try_statement
-from graphwright.script.statements.branches import branch, continue_unless_left
+from graphwright.script.statements.branches import branch, chosen, continue_unless_left
+from graphwright.script.statements.contexts import with_statement
 from graphwright.script.statements.loops import for_statement, while_statement
 from graphwright.script.statements.merging import NEXT
 from graphwright.script.types import (
     ANY,
+    FLOAT,
+    INT,
     NONE,
     STR,
     TENSOR,
@@ -52,7 +57,7 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["assign", "block", "declared"]
+__all__ = ["assign", "assign_attribute", "block", "declared"]
 
 
 def block(c: Context, statements: Sequence[ast.stmt]) -> Kinds:
@@ -272,6 +277,11 @@ def _pass(c: Context, node: ast.stmt) -> None:
 
 
 def _assign(c: Context, node: ast.Assign) -> None:
+    comment, target = c.frame.code.comments.of_lines.get(node.lineno), node.targets[0]
+    if comment is not None and isinstance(target, ast.Name) and len(node.targets) == 1:
+        made = ast.AnnAssign(target, ast.copy_location(comment, node), node.value, 1)
+        _annotated(c, ast.copy_location(made, node))
+        return
     value = _value_for(c, node.value, node.targets[0] if len(node.targets) == 1 else None)
     for target in node.targets:
         assign(c, target, value, node)
@@ -434,29 +444,66 @@ def _starred_items(c: Context, target: ast.Tuple | ast.List, value: Value, star:
 
 
 def _assign_attribute(c: Context, target: ast.Attribute, value: Value) -> None:
-    owner = c.expression(target.value)
+    assign_attribute(c, c.expression(target.value), target.attr, value, target)
+
+
+def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.AST) -> None:
+    """Give an attribute of a module, an object or a tensor a value."""
     if isinstance(owner, Bad) or isinstance(value, Bad):
         return
+    if isinstance(owner, Choice):
+        held = c.held(value, at)
+
+        def write(item: Value) -> Value:
+            assign_attribute(c, item, name, held, at)
+            return constant(None)
+
+        chosen(c, owner, write, at)
+        return
     if isinstance(owner, ModuleRef):
-        static = inspect.getattr_static(type(owner.module), target.attr, None)
+        static = inspect.getattr_static(type(owner.module), name, None)
         if isinstance(static, property) and static.fset is not None:
-            c.parts.call(c, Bound(owner, static.fset), [value], {}, target)
+            c.parts.call(c, Bound(owner, static.fset), [value], {}, at)
             return
         if hasattr(type(static), "__set__"):
-            c.problem(f"{target.attr!r} is a descriptor, whose setter cannot be scripted", target, "set the attribute")
+            c.problem(f"{name!r} is a descriptor, whose setter cannot be scripted", at, "set the attribute")
             return
         if type(owner.module).__setattr__ is not nn.Module.__setattr__:
             c.attributes.run([type(owner.module).__setattr__])
-        c.attributes.write(owner.module, target.attr, value.type)
-        c.function(write_attribute, (c.path_of(owner, target.attr), value), NONE, target)
-    elif (
-        isinstance(owner, Runtime)
-        and resolved(owner.kind) is TENSOR
-        and target.attr in ("data", "grad", "requires_grad")
-    ):
-        c.function(setattr, (owner, target.attr, value), NONE, target)
+        c.attributes.write(owner.module, name, value.type)
+        c.function(write_attribute, (c.path_of(owner, name), value), NONE, at)
+        return
+    kind = resolved(owner.type) if isinstance(owner, Runtime) else None
+    if (kind is TENSOR and name in ("data", "grad", "requires_grad")) or kind is ANY or isinstance(kind, ObjectType):
+        wanted = field_type(kind.kind, name) if isinstance(kind, ObjectType) else ANY
+        if not accepts(wanted, value.type) or (wanted is FLOAT and value.type is INT):
+            c.problem(
+                f"{name!r} of {kind} is declared as {wanted}, and given {value.type}", at, "change one of the two"
+            )
+            return
+        if isinstance(kind, ObjectType) and _only_holds(kind.kind, name):
+            c.function(set_attribute, (owner, name, value), NONE, at)
+            return
+        if kind is not TENSOR:  # it may be a module, or run a setter
+            c.attributes.store(name)
+            c.attributes.run([_setter(kind.kind, name)] if isinstance(kind, ObjectType) else [])
+        c.function(setattr, (owner, name, value), NONE, at)
     else:
-        c.problem("only attributes of modules can be assigned", target, "return the new value instead")
+        c.problem("only attributes of modules can be assigned", at, "return the new value instead")
+
+
+def _only_holds(kind: type, name: str) -> bool:
+    """Tell whether objects of a class do nothing more with an attribute than to hold it."""
+    static = inspect.getattr_static(kind, name, None)
+    is_plain = not hasattr(type(static), "__set__") or inspect.ismemberdescriptor(static)
+    is_module = issubclass(kind, nn.Module | type | torch.Tensor)
+    setter: Any = kind.__setattr__
+    return is_plain and not is_module and setter is object.__setattr__ and not type.__subclasses__(kind)
+
+
+def _setter(kind: type, name: str) -> Any:
+    static = inspect.getattr_static(kind, name, None)
+    return static.fset if isinstance(static, property) else None
 
 
 def _assign_item(c: Context, target: ast.Subscript, value: Value) -> None:
@@ -497,44 +544,6 @@ def _delete(c: Context, node: ast.Delete) -> None:
 # ---- blocks
 
 
-def _with(c: Context, node: ast.With) -> Kinds:
-    entered: list[Runtime] = []
-    for item in node.items:
-        made = _enter(c, item)
-        if made is not None:
-            entered.append(made)
-    kinds = block(c, node.body)
-    c.frame.statement = node
-    for context in reversed(entered):
-        c.function(exit_context, (context,), NONE, node)
-    return kinds
-
-
-def _enter(c: Context, item: ast.withitem) -> Runtime | None:
-    """Enter a context of torch's: grad modes, autocast and their like."""
-    call = item.context_expr
-    manager = c.expression(call.func) if isinstance(call, ast.Call) else BAD
-    is_ours = (
-        isinstance(manager, Reference) and str(getattr(manager.value, "__module__", "")).partition(".")[0] == "torch"
-    )
-    if not isinstance(call, ast.Call) or not is_ours or (item.optional_vars is not None):
-        if not isinstance(call, ast.Call) or not isinstance(manager, Bad):
-            c.problem("only contexts of torch can be entered, without `as`", item.context_expr, "with torch.no_grad():")
-        return None
-    args = [c.expression(arg) for arg in call.args]
-    kwargs = {word.arg: c.expression(word.value) for word in call.keywords if word.arg is not None}
-    if any(isinstance(value, Bad) for value in (*args, *kwargs.values())):
-        return None
-    assert isinstance(manager, Reference)
-    return enter_known(c, manager.value, tuple(args), kwargs, item.context_expr)
-
-
-def enter_known(c: Context, manager: Any, args: tuple[Any, ...], kwargs: dict[str, Any], at: ast.AST) -> Runtime:
-    """Enter a context whose class is known."""
-    name = getattr(manager, "__name__", "context")
-    return c.make("call_function", enter_context, (manager, *args), ANY, at, kwargs, name=name)
-
-
 def _function(c: Context, node: ast.FunctionDef) -> None:
     if node.decorator_list:
         c.problem(
@@ -563,7 +572,8 @@ def _import(c: Context, node: ast.Import | ast.ImportFrom) -> None:
 _STATEMENTS: dict[type[ast.stmt], Callable[[Context, Any], Kinds | None]] = {
     ast.Return: _return, ast.Break: _break, ast.Continue: _continue, ast.Raise: _raise, ast.Assert: _assert,
     ast.Expr: _expression, ast.Pass: _pass, ast.Assign: _assign, ast.AnnAssign: _annotated, ast.AugAssign: _augmented,
-    ast.Delete: _delete, ast.With: _with, ast.FunctionDef: _function, ast.Import: _import, ast.ImportFrom: _import,
+    ast.Delete: _delete, ast.With: with_statement, ast.FunctionDef: _function, ast.Import: _import,
+    ast.ImportFrom: _import,
     ast.For: for_statement, ast.While: while_statement, ast.Match: _match,
     ast.Try: try_statement, ast.Global: _global,
 }  # fmt: skip

@@ -1,0 +1,108 @@
+"""What a program reads outside of itself: global names, closure cells, attributes of classes and of objects.
+
+All of it is known when the program is compiled, and taken for a constant; so each call checks that it is still there.
+What installed packages keep to themselves counts as part of their code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from torch import nn
+
+from graphwright.capture import is_foreign_class, is_foreign_file
+from graphwright.runtime import Found, Outside
+from graphwright.script.program.frames import MISSING, Code
+
+__all__ = ["Surroundings"]
+
+_MOST = 256  # items of a container that are compared at each call
+
+
+class Surroundings:
+    """What one program has found outside of itself."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, str], Found] = {}
+
+    def outside(self) -> Outside | None:
+        """What each call compares with what there is; None where there is nothing."""
+        return Outside(self._found.values()) if self._found else None
+
+    def keep(self) -> Callable[[], None]:
+        """Keep what is known now; what comes back forgets what was found since."""
+        before = dict(self._found)
+
+        def put_back() -> None:
+            self._found = before
+
+        return put_back
+
+    def take_all(self, outside: Outside) -> None:
+        """Note what a captured program, which is part of this one, has found."""
+        for found in outside.found:
+            self._found.setdefault((id(found.owner), found.name), found)
+
+    def take_name(self, code: Code, name: str) -> None:
+        """Note that a function reads a variable that is not its own."""
+        outside = code.outside
+        if is_foreign_file(code.file) or isinstance(outside.get(name), Outside):
+            return
+        if name in outside.cells:
+            subject = f"the variable {name!r} of {code.qualname}"
+            self._take(subject, outside.cells[name], name, outside.closure.get(name, MISSING))
+        elif name in outside.globals:
+            subject = f"the global {name!r} of {outside.globals.get('__name__', 'a module')}"
+            self._take(subject, outside.globals, name, outside.globals[name])
+
+    def take_attribute(self, owner: Any, name: str) -> None:
+        """Note that an attribute of a class, an object or a Python module is read."""
+        if isinstance(owner, nn.Module):
+            return
+        if isinstance(owner, ModuleType):
+            file = getattr(owner, "__file__", None)
+            if file and not is_foreign_file(file) and name in vars(owner):
+                subject = f"the global {name!r} of {owner.__name__}"
+                self._take(subject, vars(owner), name, vars(owner)[name])
+        elif isinstance(owner, type):
+            self._take_of_class(owner, owner, name)
+        elif name in getattr(owner, "__dict__", ()) or _is_slot(type(owner), name):
+            self._take(f"{name!r} of a {type(owner).__qualname__}", owner, name, getattr(owner, name, MISSING))
+        else:
+            self._take_of_class(type(owner), type(owner), name)
+
+    def take_method(self, kind: type, name: str) -> None:
+        """Note that a method, or another attribute of a class, is found under a name."""
+        self._take_of_class(kind, kind, name)
+
+    def _take_of_class(self, kind: type, owner: type, name: str) -> None:
+        base = next((base for base in kind.__mro__ if name in vars(base)), None)
+        if base is None or is_foreign_class(base) or name.startswith("__"):
+            return
+        self._take(f"{kind.__qualname__}.{name}", owner, name, getattr(owner, name, MISSING))
+
+    def _take(self, subject: str, owner: Any, name: str, value: Any) -> None:
+        key = id(owner), name
+        if key not in self._found and value is not MISSING and not _is_part_of_python(value) and _is_small(value):
+            self._found[key] = Found.of(subject, owner, name, value)
+
+
+def _is_slot(kind: type, name: str) -> bool:
+    return inspect.ismemberdescriptor(inspect.getattr_static(kind, name, None))
+
+
+def _is_part_of_python(value: Any) -> bool:
+    """Tell whether a value is a module of Python's, or a function or class of an installed package."""
+    if isinstance(value, ModuleType | BuiltinFunctionType):
+        return True
+    if isinstance(value, type):
+        return is_foreign_class(value)
+    function = value.__func__ if isinstance(value, MethodType) else value
+    return isinstance(function, FunctionType) and is_foreign_file(function.__code__.co_filename)
+
+
+def _is_small(value: Any) -> bool:
+    return not isinstance(value, list | tuple | dict | set | frozenset) or len(value) <= _MOST
