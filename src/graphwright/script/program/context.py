@@ -301,7 +301,8 @@ class Context:
         value = kwargs.get("out") or kwargs.get("input") or args[0]
         if isinstance(value, Runtime) and value.kind is TENSOR:
             known = self.body.latest(value.node)
-            if known._op.startswith("call") or node._op == "call_method" or node._kwargs:
+            is_operator = getattr(node._target, "__module__", "") == "_operator"
+            if known._op.startswith("call") or not is_operator:
                 self.body.written[known] = node
 
     def function(self, function: Any, args: Sequence[Any], kind: Type, at: ast.AST, named: str = "") -> Runtime:
