@@ -48,7 +48,7 @@ def reach_of(value: types.FunctionType) -> str | None:
     (None, None)
     >>> import tokenize
     >>> reach_of(tokenize.open)
-    "'builtins' in tokenize.open"
+    "'io' in tokenize.open"
     """
     package = str(value.__module__).partition(".")[0]
     waiting: list[types.FunctionType] = [value]

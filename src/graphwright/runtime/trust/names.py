@@ -179,11 +179,9 @@ class Trust:
         for name in names:
             try:
                 self.find(name)
-            except _Refused as error:
+            except LoadError as error:  # for others, whoever asks for the name says so
                 if error.allow is not None:
                     refused.append(error)
-            except LoadError:
-                continue  # whoever asks for it says so
         if len(refused) > 1:
             allow = [error.allow for error in refused if error.allow is not None]
             raise LoadError(
@@ -374,17 +372,11 @@ def _package(module: str) -> str | None:
     return module.removeprefix("torch._ops.").partition(".")[0]
 
 
-class _Refused(LoadError):
-    """A name that is refused, and what `allow` would have to hold for it."""
-
-    allow: str | None = None
-
-
 def _refuse(name: Any, why: str, allow: str | None = None, fix: str | None = None) -> NoReturn:
     shown = name if isinstance(name, str) and len(name) < 200 and name.isprintable() else type(name).__name__
     if fix is None:
         fix = "load files only from those you trust" if allow is None else _how_to_allow([allow])
-    error = _Refused(f"a file may not name {shown}: {why}", fix=fix)
+    error = LoadError(f"a file may not name {shown}: {why}", fix=fix)
     error.allow = allow
     raise error
 

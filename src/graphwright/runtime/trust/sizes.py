@@ -24,7 +24,8 @@ def check_size(value: Any, held: int) -> None:
     ...     pair = [pair, pair]
     >>> check_size(pair, 62)
     Traceback (most recent call last):
-    graphwright.errors.LoadError: an argument of a node is larger than ... items that the file has for it
+    graphwright.errors.LoadError: an argument of a node is larger than the 1,062 items that the file has for it
+      fix: load files only from those you trust
     """
     if _written_out(value, {}, 0) > _ALWAYS + held:
         raise LoadError(
