@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import random
+import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -160,6 +162,43 @@ def test_what_a_killed_process_left_is_removed(saved: Path) -> None:
         (saved.parent / name).write_text("draft")
     graphwright.save(captured(), saved)
     assert names_in(saved.parent) == sorted(["model.gw", *(name for name, stays in names.items() if stays)])
+
+
+def test_a_process_that_is_killed_while_it_saves_leaves_the_earlier_file(saved: Path) -> None:
+    before = saved.read_bytes()
+    program = (
+        "import os, signal, sys, torch, graphwright\n"
+        "gm = graphwright.trace(torch.nn.Linear(3, 3), (torch.ones(1, 3),))\n"
+        "os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "graphwright.save(gm, sys.argv[1])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(saved)], check=False).returncode == -signal.SIGKILL
+    assert saved.read_bytes() == before
+    assert len(names_in(saved.parent)) == 2  # and what it had written of the new one
+    graphwright.save(captured(2.0), saved)
+    assert names_in(saved.parent) == ["model.gw"]
+
+
+def test_a_folder_without_the_right_to_write_is_our_error(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = saved.read_bytes()
+
+    def refused(path: object, mode: str = "r") -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(whole_files, "open", refused, raising=False)
+        with pytest.raises(ExportError, match=r"cannot write .*: Permission denied"):
+            graphwright.save(captured(2.0), saved)
+    assert saved.read_bytes() == before
+
+
+@pytest.mark.parametrize("levels", [1_000, 100_000])
+def test_a_program_that_is_nested_too_deep_is_refused(levels: int, saved: Path) -> None:
+    tensors = load_file(saved)
+    text = "[" * levels + "]" * levels
+    save_tensors(tensors, saved, {saving.NOTE: text})
+    with pytest.raises(LoadError, match=r"nested more than 400 levels deep|damaged"):
+        graphwright.load(saved)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from tests.runtime import reaching
 from torch import nn
 
 import graphwright
@@ -416,3 +417,32 @@ def runs(program: Any, steps: list[Step], file: Path) -> bool:
         reached = [item for item in held(value) if isinstance(item, _REACHED) or item is sys.modules]
     assert not reached, (steps, reached)
     return True
+
+
+# ---- what `allow` opens
+
+
+REACHING = "tests.runtime.reaching"
+COMPUTES = ("harmless", "helper", "_wrapped")
+OWN = {name: value for name, value in vars(reaching).items() if getattr(value, "__module__", "") == REACHING}
+REACHES = [name for name, value in OWN.items() if name not in COMPUTES and not isinstance(value, type)]
+
+
+@pytest.mark.parametrize("name", [*REACHES, "Loads.loaded", "Reader", "Heir"])
+def test_functions_of_an_allowed_package_that_reach_files_are_refused(
+    name: str, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    file = crafted(program, [calls("a", f"{REACHING}:{name}", X)], tmp_path / "model.gw")
+    with pytest.raises(LoadError, match="reaches what no file may") as refused:
+        graphwright.load(file, allow=["tests"])
+    assert f"allow=['{REACHING}:{name}']" in str(refused.value)
+    assert graphwright.load(file, allow=["tests", f"{REACHING}:{name}"]) is not None
+
+
+def test_functions_of_an_allowed_package_that_compute_are_called(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    file = crafted(program, [calls("a", f"{REACHING}:harmless", X)], tmp_path / "model.gw")
+    with pytest.raises(LoadError, match="not allowed"):
+        graphwright.load(file)
+    assert graphwright.load(file, allow=["tests"])(torch.ones(1)).item() == 2

@@ -29,6 +29,7 @@ from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMME
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, method_at
 from graphwright.runtime.trust.names import Trust, names_in
+from graphwright.runtime.trust.sizes import check_bounds
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
 __all__ = ["load"]
@@ -51,6 +52,7 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
     Raises LoadError for a file that is damaged, is of another version, or names what is not allowed.
     """
     is_summed, program, tensors = _read(path)
+    check_bounds(program)
     if type(program) is not dict or type(program.get("format")) is not int:
         raise damaged("it says of which format it is nowhere")
     if not 1 <= program["format"] <= FORMAT:

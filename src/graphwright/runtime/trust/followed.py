@@ -7,8 +7,10 @@ Python's are told to reach what they do not say.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -28,20 +30,27 @@ _PARTS_OF_TORCH = (
     "torch.hub", "torch.serialization", "torch.jit", "torch.package", "torch.utils.cpp_extension",
     "torch.utils.model_zoo", "torch.multiprocessing", "torch.onnx", "torch.export",
 )  # fmt: skip
-_HARMLESS = frozenset({"environ", "getenv", "path", "PathLike", "fspath", "Image"})  # of such modules
+# Of such modules.
+_HARMLESS = frozenset({
+    "environ", "fspath", "getenv", "Image", "is_scripting", "is_tracing", "path", "PathLike", "StringIO", "sep",
+})  # fmt: skip
 _BUILTINS = frozenset({"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"})
 _ATTRIBUTES = frozenset({
-    "__builtins__", "__code__", "__globals__", "__subclasses__", "download", "exec_module", "extractall", "f_globals",
-    "from_pretrained", "gi_frame", "import_module", "load_library", "load_module", "load_state_dict_from_url",
-    "popen", "push_to_hub", "read_bytes", "read_text", "save_pretrained", "spec_from_file_location", "system",
+    "__builtins__", "__code__", "__globals__", "download", "exec_module", "extractall", "f_globals",
+    "from_pretrained", "fromfile",
+    "gi_frame", "import_module", "load_library", "load_module", "load_state_dict_from_url", "open",
+    "popen", "push_to_hub", "read_bytes", "read_file", "write_file", "read_text",
+    "save_pretrained", "spec_from_file_location", "system",
     "to_folder", "tofile", "urlopen", "urlretrieve", "write_bytes", "write_text",
 })  # fmt: skip
 _OF_TORCH = frozenset({"compile", "from_file", "load", "save"})
 
 
 @functools.cache
-def reach_of(value: types.FunctionType) -> str | None:
+def reach_of(value: types.FunctionType, owner: type | None = None) -> str | None:
     """Tell what an allowed function reaches that no file may, as "`open` in pkg.mod.write"; None where it is nothing.
+
+    `owner` is the class that a method is called of: what its code names of it is looked at, too.
 
     >>> import textwrap
     >>> reach_of(textwrap.dedent), reach_of(textwrap.TextWrapper.wrap)
@@ -61,11 +70,38 @@ def reach_of(value: types.FunctionType) -> str | None:
         if len(seen) > _MOST:
             return f"more than {_MOST} functions"
         for code in _codes(function.__code__):
-            found = _reach_of_code(code, function.__globals__)
+            used: list[Any] = []
+            found = _reach_of_code(code, function.__globals__, used)
             if found is not None:
                 return f"{found!r} in {function.__module__}.{function.__qualname__}"
-            waiting += _followed(code, function.__globals__, package)
+            used += [inspect.getattr_static(owner, name, None) for name in code.co_names] if owner is not None else []
+            waiting += [each for one in used for each in functions_in(one, package)]
+        held = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        waiting += [each for one in held for each in functions_in(one, package)]
     return None
+
+
+def functions_in(value: Any, package: str) -> list[types.FunctionType]:
+    """The functions with code of Python's, of a package, that run when a function or class is called.
+
+    >>> import textwrap
+    >>> functions_in(textwrap.TextWrapper, "textwrap")
+    [<function TextWrapper.__init__ at ...>]
+    """
+    if isinstance(value, type):
+        members = [base.__dict__.get(name) for base in value.__mro__ for name in _MADE_BY]
+        return [function for member in members for function in functions_in(member, package)]
+    if isinstance(value, classmethod | staticmethod | types.MethodType):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    if callable(value) and hasattr(value, "__wrapped__"):
+        value = inspect.unwrap(value)
+    is_own = isinstance(value, types.FunctionType) and str(value.__module__).partition(".")[0] == package
+    return [value] if is_own else []
+
+
+_MADE_BY = ("__new__", "__init__", "__post_init__")
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -75,9 +111,16 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _reach_of_code(code: types.CodeType, names: dict[str, Any]) -> str | None:
-    """The first name that one piece of code uses and that no file may reach."""
-    owner: Any = None  # the module whose attribute comes next
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _reach_of_code(code: types.CodeType, names: dict[str, Any], used: list[Any]) -> str | None:
+    """The first name that one piece of code uses and that no file may reach; `used` gets what else it names."""
+    owner: types.ModuleType | None = None  # the module whose attribute comes next
     for step in dis.get_instructions(code):
         name = step.argval
         if step.opname == "IMPORT_NAME" and _is_closed(str(name)):
@@ -85,33 +128,35 @@ def _reach_of_code(code: types.CodeType, names: dict[str, Any]) -> str | None:
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             if name in _BUILTINS and name not in names:
                 return str(name)
-            owner = names.get(name)
-            if not isinstance(owner, types.ModuleType):
-                own = getattr(owner, "__module__", None) if callable(owner) else None
-                if isinstance(own, str) and _is_closed(own) and name not in _HARMLESS:
-                    return own
-                owner = None
+            found, owner = names.get(name), None
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             if name in _ATTRIBUTES:
                 return str(name)
-            if owner is not None:
-                if _is_closed(owner.__name__) and name not in _HARMLESS:
-                    return f"{owner.__name__}.{name}"
-                if owner.__name__ == "torch" and name in _OF_TORCH:
-                    return f"torch.{name}"
-                inner = owner.__dict__.get(name)
-                owner = inner if isinstance(inner, types.ModuleType) else None
-        elif owner is not None and step.opname not in ("CACHE", "PUSH_NULL", "PRECALL"):
-            owner = None
+            if owner is None:
+                continue
+            if _is_closed(owner.__name__) and name not in _HARMLESS:
+                return f"{owner.__name__}.{name}"
+            if owner.__name__ == "torch" and name in _OF_TORCH:
+                return f"torch.{name}"
+            found, owner = owner.__dict__.get(name), None
+        else:
+            owner = owner if step.opname in ("CACHE", "PUSH_NULL", "PRECALL") else None
+            continue
+        if isinstance(found, types.ModuleType):
+            owner = found
+            continue
+        own = getattr(found, "__module__", None) if callable(found) else None
+        if own == "builtins" and not _is_builtin(found):  # written in another language, and it does not say where
+            return str(name)
+        if isinstance(own, str) and own != "builtins" and _is_closed(own) and name not in _HARMLESS:
+            return own
+        used.append(found)
     return None
 
 
-def _followed(code: types.CodeType, names: dict[str, Any], package: str) -> Iterator[types.FunctionType]:
-    """The functions of the same package that one piece of code names."""
-    for name in code.co_names:
-        found = names.get(name)
-        if isinstance(found, types.FunctionType) and str(found.__module__).partition(".")[0] == package:
-            yield found
+def _is_builtin(value: Any) -> bool:
+    own = getattr(builtins, getattr(value, "__name__", ""), None)
+    return own is value or any(kind is value for kind in vars(types).values())
 
 
 def _is_closed(module: str) -> bool:

@@ -23,7 +23,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from graphwright.errors import LoadError
 from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
-from graphwright.runtime.trust.followed import reach_of
+from graphwright.runtime.trust.followed import functions_in, reach_of
 from graphwright.runtime.trust.library import (
     TARGETS_ALONE,
     is_exception,
@@ -220,13 +220,14 @@ class Trust:
         """Tell whether an attribute that a class of the user's may have is data: no method and no class."""
         found = inspect.getattr_static(kind, name, None)
         if isinstance(found, property):
-            return isinstance(found.fget, types.FunctionType) and self._reaches_nothing(found.fget)
+            return isinstance(found.fget, types.FunctionType) and self._reaches_nothing(found.fget, kind)
         return not isinstance(found, MACHINERY) or isinstance(found, types.MemberDescriptorType)
 
     def may_call_method(self, kind: type, name: str) -> bool:
         """Tell whether a program may call a method of a class of the user's."""
         function = inspect.getattr_static(kind, name, None)
-        return isinstance(function, types.FunctionType) and self.is_users(function) and self._reaches_nothing(function)
+        is_own = isinstance(function, types.FunctionType) and self.is_users(function)
+        return is_own and self._reaches_nothing(function, kind)
 
     # ---- modules and the objects in them
 
@@ -267,7 +268,9 @@ class Trust:
         is_operator = isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
         if not functions and not is_operator and not makes_arrays(value):
             _refuse(name, "it has no code that could be looked at", allow=name)
-        reached = next((found for found in map(reach_of, functions) if found is not None), None)
+        owner = getattr(value, "__self__", None)
+        reaches = [reach_of(function, owner if isinstance(owner, type) else None) for function in functions]
+        reached = next((found for found in reaches if found is not None), None)
         if reached is not None:
             _refuse(name, f"it reaches what no file may: {reached}", allow=name)
 
@@ -285,16 +288,13 @@ class Trust:
             return
         if issubclass(value, nn.Module) or not self.is_users(value):
             _refuse(name, "a program may not make one")
-        for method in ("__new__", "__init__", "__post_init__"):
-            function = inspect.getattr_static(value, method, None)
-            function = function.__func__ if isinstance(function, staticmethod) else function
-            if isinstance(function, types.FunctionType) and self.is_users(function):
-                reached = reach_of(function)
-                if reached is not None:
-                    _refuse(name, f"making one reaches what no file may: {reached}", allow=name)
+        for function in functions_in(value, value.__module__.partition(".")[0]):
+            reached = reach_of(function, value)  # type: ignore[arg-type]
+            if reached is not None:
+                _refuse(name, f"making one reaches what no file may: {reached}", allow=name)
 
-    def _reaches_nothing(self, function: types.FunctionType) -> bool:
-        return self._everything or reach_of(function) is None
+    def _reaches_nothing(self, function: types.FunctionType, owner: type) -> bool:
+        return self._everything or reach_of(function, owner) is None
 
     def _is_named(self, name: str) -> bool:
         """Tell whether `allow` names a function or class in full."""
@@ -326,17 +326,14 @@ def _owner(value: Any) -> str | None:
 
 def _functions_of(value: Any) -> list[types.FunctionType]:
     """The functions with code of Python's that run when a function of an allowed module is called."""
-    value = inspect.unwrap(value) if isinstance(value, types.FunctionType) else value
-    if isinstance(value, types.FunctionType):
-        return [value]
-    if isinstance(value, types.MethodType):
-        return _functions_of(value.__func__)
     owner = getattr(value, "__self__", None)
+    package = str(_owner(value)).partition(".")[0]
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        found = [inspect.getattr_static(owner, name, None) for name in ("forward", "setup_context", "backward", "jvp")]
-        functions = [each.__func__ for each in found if isinstance(each, staticmethod)]
-        return [each for each in functions if isinstance(each, types.FunctionType)]
-    return []
+        members = [
+            inspect.getattr_static(owner, name, None) for name in ("forward", "setup_context", "backward", "jvp")
+        ]
+        return [function for member in members for function in functions_in(member, package)]
+    return functions_in(value, package)
 
 
 def _is_torchs(value: Any) -> bool:

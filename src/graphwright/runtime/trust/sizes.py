@@ -1,4 +1,7 @@
-"""How large a value is when it is written out: what several places share counts as often as it is reached."""
+"""How large a file's program and its values may be.
+
+What several places share counts as often as it is reached, where a value has to be written out.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,37 @@ from typing import Any
 
 from graphwright.errors import LoadError
 
-__all__ = ["check_size", "items_in"]
+__all__ = ["check_bounds", "check_size", "items_in"]
 
 _ALWAYS = 1_000  # items that a value may have whatever the file holds
 _DEEPEST = 200
+_MOST_ITEMS = 20_000_000  # of a program: nodes, arguments, attributes, all that is written
+_MOST_NESTED = 400  # levels of lists and dicts; a body within a body takes four
+
+
+def check_bounds(program: Any) -> None:
+    """Refuse a program that is larger or nested deeper than any that `save` writes. O(n) in what is written.
+
+    >>> deep = []
+    >>> for _ in range(1000):
+    ...     deep = [deep]
+    >>> check_bounds({"nodes": deep})
+    Traceback (most recent call last):
+    graphwright.errors.LoadError: the program in the file is nested more than 400 levels deep
+      fix: load files only from those you trust
+    """
+    count, depth, level = 0, 0, [program]
+    while level:
+        depth += 1
+        count += len(level)
+        if depth > _MOST_NESTED or count > _MOST_ITEMS:
+            is_deep = depth > _MOST_NESTED
+            what = (
+                f"is nested more than {_MOST_NESTED} levels deep" if is_deep else f"has more than {_MOST_ITEMS:,} items"
+            )
+            raise LoadError(f"the program in the file {what}", fix="load files only from those you trust")
+        parts = [item.values() if type(item) is dict else item for item in level if type(item) in (dict, list)]
+        level = [part for held in parts for part in held]
 
 
 def check_size(value: Any, held: int) -> None:
