@@ -341,3 +341,25 @@ def test_a_handler_that_has_no_source_is_said() -> None:
     exec("def f(x):\n    try:\n        return x[3]\n    except IndexError:\n        return x\n", names)
     with pytest.warns(graphwright.TracerWarning, match="f has no source: what its `except` catches"):
         trace(names["f"], (torch.ones(4),))
+
+
+class Counts:
+    asked = 0
+
+    def __init__(self) -> None:
+        self.mode = "sum"
+
+    def __getattribute__(self, name: str) -> Any:
+        type(self).asked += 1
+        return object.__getattribute__(self, name)
+
+
+def test_guards_of_an_object_run_nothing_of_its_class() -> None:
+    gm = trace(Holds(Counts(), lambda x, held: getattr(x, held.mode)(), is_inside=False), (torch.ones(3),))
+    Counts.asked = 0
+    for _ in range(2):
+        assert gm(torch.ones(3)) == 3
+    assert Counts.asked == 0
+    gm.value.mode = "mean"
+    with pytest.raises(GuardError, match=r"value\.mode was 'sum'"):
+        gm(torch.ones(3))

@@ -391,8 +391,9 @@ def _object_at(module: nn.Module, path: str) -> Any:
 
 def _inside(value: Any) -> dict[str, Any]:
     """What an object has by attribute, a container by place or key and with its length, each under a text."""
-    if isinstance(value, list | tuple | dict):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
+    kind = type(value)  # its `__class__` is what its class says, and may run anything
+    if issubclass(kind, list | tuple | dict):
+        items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
     return attributes_of(value)
 
@@ -536,7 +537,7 @@ class Bound:
         else:
             value = state.get(name)
             reads.append((state, name))
-        held = {} if isinstance(value, dict) else state_of(value)
+        held = {} if issubclass(type(value), dict) else state_of(value)
         for each in facts["values"]:
             if each not in held:
                 self._slots.append((value, each, _inside(value).get(each, _ABSENT)))

@@ -44,6 +44,7 @@ __all__ = ["World"]
 
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout)
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _TABLES = (list, dict, set)
 _CONTAINERS = (*_TABLES, tuple, collections.deque, bytearray)
 _CACHE = type(functools.lru_cache(len))
@@ -68,6 +69,7 @@ class World:
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
+        self.names_subclass = False  # whether one of them mentions a class of tensors of its own
         self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
@@ -216,6 +218,7 @@ class World:
     def _value(self, owner: Any, name: str, value: Any, subject: str, code: CodeType) -> None:
         """Take what was found for granted, and look where it leads."""
         kind = type(value)
+        self.names_subclass |= isinstance(value, type) and issubclass(value, torch.Tensor) and value not in _PLAIN
         if (id(owner), name) in self._found or value is MISSING or holds_values(value):
             return
         if isinstance(value, Outside):  # of a captured module that is captured again

@@ -75,7 +75,9 @@ def of_error(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
 def class_of_value(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`type(x)`."""
+    """`type(x)`; that of a tensor is taken for granted, a subclass would be another."""
+    if len(args) == 1 and type(args[0]) is TensorProxy:
+        recorder.ledger.tensor(args[0], "class", with_examples(recorder).where() or "")
     return kind_of(args[0]) if len(args) == 1 else NotImplemented
 
 

@@ -447,6 +447,7 @@ class Program:
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
+        recorder.ledger.asks_classes |= self.world.names_subclass
         for code in self.world.uncaught:
             what = f"{code.co_name} has no source: what its `except` catches in other runs is not caught"
             recorder.ledger.say(what, f"{code.co_filename}:{code.co_firstlineno}")
