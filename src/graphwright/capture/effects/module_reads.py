@@ -157,10 +157,15 @@ class ModuleReads:
 
     # ---- what is taken for granted
 
-    def facts(self, graph: Graph, function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
-        """What the ledger has of modules, short of what the program itself writes, and of whose class that is."""
+    def facts(
+        self, graph: Graph, function: Callable[..., Any], attributes: frozenset[str]
+    ) -> dict[str, dict[str, Any]]:
+        """What the ledger has of modules, short of what the program itself writes, and of whose class that is.
+
+        The program reads the `attributes` of objects, and what `function` leads to mentions others.
+        """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
-        self._take_objects(function, kept)
+        self._take_objects(function, attributes, kept)
         found: dict[str, dict[str, Any]] = {}
         for path in self._owners(graph):
             self._recorder.ledger.module(path)
@@ -184,7 +189,7 @@ class ModuleReads:
                 found[path] = own
         return found
 
-    def _take_objects(self, function: Callable[..., Any], kept: set[str]) -> None:
+    def _take_objects(self, function: Callable[..., Any], attributes: frozenset[str], kept: set[str]) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
             return
@@ -193,7 +198,7 @@ class ModuleReads:
         kinds = {type(module) for module, _ in self._shells.all()} | {
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
-        mentioned = mentioned_by(kinds, function)
+        mentioned = mentioned_by(kinds, function) | attributes
         seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""

@@ -131,6 +131,10 @@ class World:
                 kept[key] = found
         return kept
 
+    def attributes(self) -> frozenset[str]:
+        """The names of the attributes that the program's functions read or write, of whatever it is."""
+        return frozenset(self._attributes)
+
     # ---- functions
 
     def _follow(self, value: Any) -> None:

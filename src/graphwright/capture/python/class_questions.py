@@ -35,13 +35,17 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
     if args and (
         type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])
     ):
-        asker: FrameType | None = sys._getframe(1)
-        while asker is not None and is_ours(asker.f_code.co_filename):
-            asker = asker.f_back
-        # What torch's and Python's own code asks is no question of the program.
-        if asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code):
+        if _is_asked_by_program():
             recorder.ledger.kind_asked()
     return NotImplemented
+
+
+def _is_asked_by_program() -> bool:
+    """Tell whether it is the program that asks: what torch's and Python's own code asks is no question of it."""
+    asker: FrameType | None = sys._getframe(1)
+    while asker is not None and is_ours(asker.f_code.co_filename):
+        asker = asker.f_back
+    return asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code)
 
 
 def of_tensor(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -76,7 +80,7 @@ def class_of_value(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`type(x)`; that of a tensor is taken for granted, a subclass would be another."""
-    if len(args) == 1 and type(args[0]) is TensorProxy:
+    if len(args) == 1 and type(args[0]) is TensorProxy and _is_asked_by_program():
         recorder.ledger.tensor(args[0], "class", with_examples(recorder).where() or "")
     return kind_of(args[0]) if len(args) == 1 else NotImplemented
 

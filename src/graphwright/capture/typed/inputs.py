@@ -328,7 +328,7 @@ class Inputs:
         name = str(args[1]) if function is getattr else "kind" if function is class_of_tensor else None
         if self._head is None:
             return graph.call_function(function, args, name=name)
-        with graph.inserting_after(self._head):
+        with graph.inserting_after(max([self._head, *nodes_in(args)])):
             self._head = graph.call_function(function, args, name=name)
         return self._head
 
