@@ -32,11 +32,11 @@ __all__ = ["class_of_value", "of_error", "of_input", "of_tensor", "text_as", "te
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
     typed = recorder.typed
-    if args and (
+    may_be_input = args and (
         type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])
-    ):
-        if _is_asked_by_program():
-            recorder.ledger.kind_asked()
+    )
+    if may_be_input and _is_asked_by_program():
+        recorder.ledger.kind_asked()
     return NotImplemented
 
 
