@@ -22,6 +22,8 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.conversion.conversion import asks_identity
+from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.held_apart import HeldApart
@@ -70,6 +72,7 @@ class World:
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
         self.names_subclass = False  # whether one of them mentions a class of tensors of its own
+        self.askers: list[Asker] = []  # what functions may ask of modules
         self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
@@ -195,6 +198,9 @@ class World:
         self._keep += [code, names]
         if catches(code) and not linecache.getlines(code.co_filename):
             self.uncaught[code] = None
+        asker = asker_of(code, names, asks_identity(code))
+        if asker is not None:
+            self.askers.append(asker)
         if is_foreign(code):
             return
         mentioned = mentions(code)

@@ -343,7 +343,9 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(graph, run.recorder.reads.facts(graph, self.function, self.world.attributes()))
+            keep_modules(
+                graph, run.recorder.reads.facts(graph, self.function, self.world.attributes(), self.world.askers)
+            )
             keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
