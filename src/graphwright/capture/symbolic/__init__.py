@@ -5,6 +5,8 @@ then tracer.py.
 
     symbolic.py           `symbolic_trace`: a module or function in, a GraphModule out
     tracer.py             `Tracer`: the run of the program on proxies, method by method as in torch.fx
+    identity_questions.py  the functions that ask whether two values are one: converted before they run
+    failures.py           errors that leave such a run, with the user's line and the way out
     symbolic_branches.py  the capture that runs, as converted code asks it: branches and loops on untyped proxies
     parts.py              the parts of such a capture: joining, numbers and writes of which nothing is known
     root_inputs.py        placeholders, and what `concrete_args` specializes

@@ -40,6 +40,8 @@ from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.attributes import Watched
+from graphwright.capture.symbolic.failures import as_trace_error
+from graphwright.capture.symbolic.identity_questions import asking_for_identity
 from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
@@ -304,6 +306,8 @@ class Tracer(TracerBase):
                 self._watched_tables = (*self._watched_tables, "_buffers")  # type: ignore[misc]
             self._shells = Shells(module, self._call, self._prepare)
             self.traced_module = self._shells.root
+            if plan is not None and plan.passes == 1:
+                plan.converted |= asking_for_identity(_forwards(self._shells), root)
             if plan is not None and plan.converted:
                 convert_methods(self._shells, plan.converted)
             function = builtins.getattr(module, name)
@@ -313,6 +317,8 @@ class Tracer(TracerBase):
             function = self._converted(function if bind is None else bind(function))
         elif callable(root):
             self.root = nn.Module()
+            if plan is not None and plan.passes == 1:
+                plan.converted |= asking_for_identity([root], None)
             is_module, function, programs = False, self._converted(root), [root]
         else:
             raise not_a_function(root)
@@ -334,7 +340,13 @@ class Tracer(TracerBase):
             standing = StandIns(stand_ins())
             standing.enter()
             with wrapped, _AmbientMode(self):
-                result = run(*args) if recorder is None else recorder.run(run, args)
+                try:
+                    result = run(*args) if recorder is None else recorder.run(run, args)
+                except Exception as error:
+                    ours = as_trace_error(error)
+                    if ours is error:
+                        raise
+                    raise ours from error
             returns = annotations_of(function).get("return")
             self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
         finally:
