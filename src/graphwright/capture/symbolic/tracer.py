@@ -41,7 +41,7 @@ from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.failures import as_trace_error
-from graphwright.capture.symbolic.identity_questions import asking_for_identity
+from graphwright.capture.symbolic.identities import asking_for_identity
 from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped

@@ -84,7 +84,7 @@ def _replace(node: Node, gm: nn.Module, ownership: Ownership, values: dict[Node,
         substitute(node, value)
     elif _is_to_be_kept(value, values, max_bytes) and ownership.may_be_kept(node):
         graph, path = node.graph, free_path(gm, node.name)
-        assign_attribute(value, gm, path)
+        assign_attribute(value, gm, path, persistent=False)  # the parameters of the original still load
         with graph.inserting_before(node):
             kept = graph.get_attr(path)
         kept.meta.update(node.meta)
