@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 from graphwright.capture.proxies.recording import trace_error_and
-from graphwright.capture.source.origins import is_ours, line_of_error, user_frame
+from graphwright.capture.source.origins import definition_line, is_ours, line_of_error, user_frame
 from graphwright.capture.source.roles import is_user_raise
 from graphwright.errors import CaptureError, TraceError
 
@@ -14,7 +16,7 @@ __all__ = ["as_trace_error"]
 _EXAMPLES = "capture it with example inputs: graphwright.trace(model, args)"
 
 
-def as_trace_error(error: Exception) -> Exception:
+def as_trace_error(error: Exception, program: Callable[..., Any]) -> Exception:
     """What to raise for an error that a program has ended with while it ran on proxies.
 
     A TraceError that is also of the error's own class. Errors that the program's own `raise` and `assert` statements
@@ -29,7 +31,8 @@ def as_trace_error(error: Exception) -> Exception:
     else:
         what = ": ".join(filter(None, (type(error).__name__, str(error).partition("\n")[0].rstrip(":"))))
         message = f"the program, which runs on proxies of its values here, raises {what}"
-    return trace_error_and(type(error))(message, at=line_of_error(error), fix=_EXAMPLES)
+    at = line_of_error(error) or definition_line(program) or None
+    return trace_error_and(type(error))(message, at=at, fix=_EXAMPLES)
 
 
 def _is_raised_by_program(error: Exception) -> bool:

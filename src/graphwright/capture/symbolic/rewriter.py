@@ -19,7 +19,7 @@ __all__ = ["RewritingTracer"]
 
 
 class RewritingTracer(Tracer):
-    """A Tracer that runs rewritten copies of the program's functions: recorded are their asserts, and types of variables.
+    """A Tracer that runs rewritten copies of the program's functions: asserts and types of variables are recorded.
 
     The program itself stays as it is. Functions without source, and what the program's functions call, are not
     rewritten.

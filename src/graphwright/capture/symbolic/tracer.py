@@ -343,7 +343,7 @@ class Tracer(TracerBase):
                 try:
                     result = run(*args) if recorder is None else recorder.run(run, args)
                 except Exception as error:
-                    ours = as_trace_error(error)
+                    ours = as_trace_error(error, programs[0])
                     if ours is error:
                         raise
                     raise ours from error
