@@ -45,7 +45,7 @@ from graphwright.capture.symbolic.identities import asking_for_identity
 from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
-from graphwright.errors import TraceError
+from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import draws_alone, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of
@@ -279,6 +279,10 @@ class Tracer(TracerBase):
                 continue
             except DataQuestion as question:
                 raise TraceError(question.error.message, at=question.error.at, fix=question.error.fix) from None
+            except CaptureError as error:
+                if isinstance(error, TraceError):
+                    raise
+                raise TraceError(error.message, at=error.at, fix=error.fix) from None  # of several runs together
             finally:
                 self._recorder = None
             if self.graph.has_bodies:

@@ -21,7 +21,7 @@ __all__ = ["FoldConstants"]
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
-    """Compute once what depends on nothing but constants and buffers; a new buffer, outside the state_dict, has the value.
+    """Compute once what depends on constants and buffers alone; a new buffer, outside the state_dict, has the value.
 
     max_bytes: larger values are not kept; what they are made of may be.
     parameters: whether parameters are constants, too: for programs that will not be trained again. What is made of
