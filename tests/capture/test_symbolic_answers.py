@@ -1,6 +1,7 @@
 """What Python asks of proxies besides truths: identity, texts, keys; and the errors that leave `symbolic_trace`."""
 
 import contextlib
+import functools
 import itertools
 import logging
 import re
@@ -115,16 +116,17 @@ def failing_side(x: Tensor) -> Tensor:
 
 
 def wrapped(function):  # type: ignore[no-untyped-def]
-    def call(self, x, **more):  # type: ignore[no-untyped-def]
-        return function(self, x, **more)
+    @functools.wraps(function)
+    def call(self, *args, **more):  # type: ignore[no-untyped-def]
+        return function(self, *args, **more)
 
     return call
 
 
-class TwoWays(nn.Module):
+class Wrapped(nn.Module):
     @wrapped
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1
+    def forward(self, x: Tensor, y: Tensor, **more: Tensor) -> Tensor:
+        return x + y
 
 
 RAISED = [
@@ -133,6 +135,7 @@ RAISED = [
     pytest.param(lambda x: [1, 2][x], TypeError, "in <lambda>", id="index"),
     pytest.param(lambda x: torch.Tensor(x.shape[0], 3), TypeError, "in <lambda>", id="refused by C++"),
     pytest.param(lambda x: {}["a"] + x, KeyError, "in <lambda>", id="a key that is not there"),
+    pytest.param(Wrapped(), TypeError, "def forward(self, x: Tensor, y: Tensor, **more", id="a wrapped signature"),
     pytest.param(failing_side, ValueError, "in failing_side: y = int", id="one side of a fork"),
 ]
 
@@ -152,3 +155,8 @@ def test_what_a_program_raises_itself_stays_as_it_is() -> None:
     with pytest.raises(KeyError) as raised:
         symbolic_trace(refusing)
     assert type(raised.value) is KeyError
+
+
+def test_texts_are_joined_in_each_call() -> None:
+    captured = symbolic_trace(lambda x: ",".join([str(x.shape[0]), "end"]))
+    assert [captured(torch.ones(n)) for n in (2, 5)] == ["2,end", "5,end"]
