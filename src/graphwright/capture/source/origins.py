@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import linecache
 import os
-from collections import OrderedDict
+import traceback
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -35,6 +37,7 @@ __all__ = [
     "is_internal",
     "is_ours",
     "is_returned",
+    "line_of_error",
     "place_of",
     "user_frame",
 ]
@@ -258,6 +261,21 @@ def definition_line(function: Callable[..., Any]) -> str:
     found = source.definitions.get((code.co_name, code.co_firstlineno))
     line = found[0].lineno if found else code.co_firstlineno  # decorators come first
     return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
+
+
+def line_of_error(error: BaseException) -> str | None:
+    """The innermost line of the program that an error came through; of an endless recursion, the one seen most."""
+    lines = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    found = [(code, line) for code, line in lines if not is_internal(code.co_filename)]
+    if not found:
+        return None
+    own = [(code, line) for code, line in found if not code.co_filename.startswith(_LIBRARIES)] or found
+    code, line = Counter(own).most_common(1)[0][0] if isinstance(error, RecursionError) else own[-1]
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" + (f": {text}" if text else "")
+
+
+_LIBRARIES = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (os, torch))
 
 
 def is_handled(frame: FrameType) -> bool:
