@@ -25,6 +25,7 @@ from graphwright.script.program.values import (
     Reference,
     Runtime,
     Value,
+    common_type,
     constant,
 )
 from graphwright.script.tensors import tensor_attribute
@@ -208,6 +209,9 @@ _KNOWN: dict[tuple[str, str], Type] = {
 def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: ast.AST, named: str) -> Value:
     if kind in (torch.finfo, torch.iinfo):
         return _read(c, owner, name, FLOAT if kind is torch.finfo else INT, node, named)
+    if issubclass(kind, enum.Enum) and inspect.getattr_static(kind, name) is vars(enum.Enum).get(name):
+        members: list[Value] = [constant(member.value) for member in kind]
+        return _read(c, owner, name, STR if name == "name" else common_type(members), node, named)
     static = inspect.getattr_static(kind, name, None)
     is_property = isinstance(static, property) and kind.__module__.partition(".")[0] != "torch"
     if isinstance(static, types.FunctionType) or is_property:
@@ -289,6 +293,8 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
         wanted = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
         kind = c.attributes.read(owner.module, name, type_of_constant(value) if wanted is None else wanted)
         return c.make("get_attr", path, (), kind, node, name=named or name)
+    if c.attributes.is_changed(owner.path, name):
+        return c.make("get_attr", path, (), ObjectType(type(value)), node, name=named or name)
     if is_written and not inspect.isroutine(value):
         return c.make("get_attr", path, (), ANY, node, name=named or name)
     if is_plain(value):
