@@ -133,6 +133,7 @@ class Compiler:
     def _of_base(self, c: Context, function: ast.Attribute, node: ast.Call) -> Value:
         """`super().f(x)`: the method of the next class."""
         frame = c.frame
+        owner: Value | None
         named = function.value.args  # type: ignore[attr-defined]
         if len(named) == 2:
             start = expression(c, named[0])

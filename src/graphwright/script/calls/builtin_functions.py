@@ -65,6 +65,7 @@ Words = dict[str, Value]
 def _len(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     (value,) = args
     if isinstance(value, ModuleRef):
+        c.take_length(value.module)
         return constant(len(value.module), True)  # type: ignore[arg-type]
     if isinstance(value, Group):
         return constant(len(value.items), True)
@@ -347,8 +348,8 @@ BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
     len: _len, range: _range, enumerate: _enumerate, zip: _zip, reversed: _reversed, list: _list, tuple: _tuple,
     set: _set, dict: _dict, int: _converted(int, INT), float: _converted(float, FLOAT), bool: _converted(bool, BOOL),
     str: _converted(str, STR), complex: _converted(complex, COMPLEX), repr: _converted(repr, STR),
-    ord: _converted(ord, INT), chr: _converted(chr, STR), hex: _converted(hex, STR), bin: _converted(bin, STR), oct: _converted(oct, STR),
-    itertools.repeat: _repeat,
+    ord: _converted(ord, INT), chr: _converted(chr, STR), hex: _converted(hex, STR), bin: _converted(bin, STR),
+    oct: _converted(oct, STR),    itertools.repeat: _repeat,
     abs: _abs, round: _round, min: _extreme(min), max: _extreme(max), sum: _sum, any: _truth_of_all(any),
     all: _truth_of_all(all), sorted: _sorted, print: _print, divmod: _divmod, pow: _pow, next: _next, iter: _next,
     id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map", "[f(value) for value in values]"),

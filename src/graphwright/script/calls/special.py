@@ -165,7 +165,7 @@ def _class_of(kind: Any) -> type | None:
 
 
 def _is_of_class(kind: Type, wanted: Any) -> bool | None:
-    """Tell whether all values of a type are of a class such as `Iterable`; None where some are, and False for others."""
+    """Tell whether values of a type are of a class such as `Iterable`: all (True), some (None) or none."""
     if wanted is object:
         return True
     is_known = type_from_annotation(wanted) is not None and not isinstance(type_from_annotation(wanted), ObjectType)

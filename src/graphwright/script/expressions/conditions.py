@@ -60,6 +60,7 @@ def _truth(c: Context, value: Value, node: ast.expr) -> Value:
     if isinstance(value, Group):
         return constant(bool(value.items), True)
     if isinstance(value, ModuleRef):
+        c.take_length(value.module)
         sized = getattr(type(value.module), "__len__", None)
         return constant(sized is None or len(value.module) > 0, True)  # type: ignore[arg-type]
     if isinstance(value, Reference | Closure | Bound | Instance):

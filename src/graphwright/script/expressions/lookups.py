@@ -15,7 +15,8 @@ from torch import nn
 
 from graphwright.capture import is_foreign_class
 from graphwright.runtime import GraphModule, class_name, is_plain_container, spelled
-from graphwright.script.annotations import field_type, is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.annotations import is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.program.fields import type_of_field
 from graphwright.script.program.values import (
     Bound,
     Const,
@@ -226,7 +227,7 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)
     if callable(static):
         return Bound(owner, name)
-    return _read(c, owner, name, field_type(kind, name), node, named)
+    return _read(c, owner, name, type_of_field(kind, name), node, named)
 
 
 def _is_open(kind: type) -> bool:
@@ -313,6 +314,8 @@ def child(c: Context, owner: ModuleRef, key: Any, node: ast.AST) -> Value:
     module: Any = owner.module
     if not hasattr(type(module), "__getitem__"):
         return c.problem(f"{type(module).__name__} has no items", node)
+    if isinstance(key, slice) or (isinstance(key, int) and key < 0):  # counted from how many there are
+        c.take_length(module)
     if isinstance(key, slice):
         names = list(module._modules)[key]
         return Group(tuple([wrap(c, module._modules[name], node, name) for name in names]))
