@@ -119,8 +119,6 @@ class World:
         self.names: dict[str, Any] = {
             "torch": torch,
             "nn": nn,
-            "List": list,
-            "Dict": dict,
             "__name__": "soundness_program",
         }
         exec(compile(self.text, filename, "exec"), self.names)

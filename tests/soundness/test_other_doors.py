@@ -39,15 +39,15 @@ def check(capture: Callable[[Any], Any], world: World, change: str) -> bool:
     return True
 
 
-DECLARED = "x: torch.Tensor, y: torch.Tensor, n: int, items: List[torch.Tensor], options: Dict[str, int]"
+DECLARED = "x: torch.Tensor, y: torch.Tensor, n: int, items: list[torch.Tensor], options: dict[str, int]"
 
 
-# What `symbolic_trace` takes for granted: what Python, and no operation of torch, asks of a value, answers for the proxy
-# (its class, its identity, its place in a dict); attributes and globals are constants, and so is the gradient mode.
+# What `symbolic_trace` takes for granted: questions of Python, and not of torch, are answered for the proxy (its class,
+# its identity, its place in a dict); attributes of modules and globals are constants, and so is the gradient mode.
 TAKEN_FOR_GRANTED = (
-    "isinstance", "type(", "is_tensor", "hasattr", "finfo", " is y", ".get(", "is_grad_enabled", "self.", "SCALE", "MODE",
-    "helper",
-)  # fmt: skip
+    *("isinstance", "type(", "is_tensor", "hasattr", "finfo", " is y", ".get(", "is_grad_enabled"),
+    *("self.", "SCALE", "MODE", "helper"),
+)
 OF_INPUTS = [*CHANGES][: [*CHANGES].index("train")] + ["no grad", "autocast"]
 
 
