@@ -147,6 +147,17 @@ def test_functions_of_the_file_of_one_of_torch_are_entered() -> None:
     check(shapes.matmul, [([2, 3], [3, 4]), ([5, 2, 3], [3, 4]), ([2, 3], [2, 3])])
 
 
+def asks_for_a_shape(x, y):
+    return x + 1 if hasattr(y, "shape") else x
+
+
+def test_what_is_no_tensor_is_loud_where_a_program_asks_for_its_attributes() -> None:
+    captured = script(asks_for_a_shape)
+    assert torch.equal(captured(X, X), X + 1)
+    with pytest.raises(GuardError):
+        captured(X, 2.0)
+
+
 class Holds(nn.Module):
     def __init__(self) -> None:
         super().__init__()

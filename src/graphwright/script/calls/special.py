@@ -219,6 +219,7 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
         return constant(hasattr(owner.value, name.value), True)
     kind = resolved(owner.type)
     if kind is TENSOR and hasattr(torch.Tensor, name.value):
+        c.take_for_granted(owner, hasattr, (owner, name), True, node)
         return constant(True, True)
     if isinstance(kind, TupleType):
         return constant(name.value in kind.names or hasattr(tuple, name.value), True)
