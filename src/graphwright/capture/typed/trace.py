@@ -343,7 +343,9 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(graph, run.recorder.reads.facts(graph, self.function))
+            keep_modules(
+                graph, run.recorder.reads.facts(graph, self.function, self.world.attributes(), self.world.askers)
+            )
             keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
@@ -447,6 +449,7 @@ class Program:
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
+        recorder.ledger.asks_classes |= self.world.names_subclass
         for code in self.world.uncaught:
             what = f"{code.co_name} has no source: what its `except` catches in other runs is not caught"
             recorder.ledger.say(what, f"{code.co_filename}:{code.co_firstlineno}")
