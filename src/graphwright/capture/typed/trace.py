@@ -29,6 +29,7 @@ from graphwright.capture.outside.said import logged_once
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
+from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
@@ -418,6 +419,7 @@ class Program:
         watch_world()
         watch_random_state()
         watch_process_state()
+        watch_higher_order()
         recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
