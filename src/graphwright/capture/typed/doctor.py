@@ -62,7 +62,8 @@ def doctor(
     True
     """
     program = program_of(root, args, kwargs, leaf_modules)
-    leaves, options = (*leaf_functions, *wrapped_functions()), (frozenset(static), frozenset(dynamic))
+    leaves: tuple[Callable[..., Any], ...] = (*leaf_functions, *wrapped_functions())
+    options = (frozenset(static), frozenset(dynamic))
     obstacles = Obstacles(program.place)
     added: set[str] = set()
     try:
