@@ -31,6 +31,11 @@ class Triples(Doubles):
         return self.value * 3
 
 
+class Marked(torch.Tensor):
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return self.clone()
+
+
 def handed(x: torch.Tensor) -> torch.Tensor:
     kind, place = x.dtype, x.device
     return (x.float() * 2).to(kind) + torch.zeros(x.shape[0], 1, dtype=kind, device=place)
@@ -74,6 +79,11 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x, n: x * n, (X.long(), 2), (X.long(), 2.5), SAME),
     (lambda x: x * 2 if isinstance(x, nn.Parameter) else x - 1, (X,), (nn.Parameter(X),), SAME),
     (lambda x: x * 2 if isinstance(x, nn.Parameter) else x - 1, (nn.Parameter(X),), (X,), SAME),
+    (lambda x: x * 2 if type(x) is torch.Tensor else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
+    (lambda x: x * 2 if type(x[None]) is torch.Tensor else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
+    (lambda x: x * 2 if isinstance(x, Marked) else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
+    (lambda xs: xs[0] * 2 if type(xs[1]) is torch.Tensor else xs[0], ([X, X],), ([X, X.as_subclass(Marked)],), LOUD),
+    (lambda x: x * 2, (X,), (X.as_subclass(Marked),), SAME),
     (lambda sizes: 1 if isinstance(sizes, torch.Size) else 2, (torch.Size([1, 2]),), ((1, 2),), LOUD),
     (lambda p: p.get(), (Doubles(X),), (Triples(X),), LOUD),
     (lambda flag: 1 if flag is True else 2, (True,), (1,), LOUD),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 import fractions
 import functools
@@ -341,3 +342,77 @@ def test_a_handler_that_has_no_source_is_said() -> None:
     exec("def f(x):\n    try:\n        return x[3]\n    except IndexError:\n        return x\n", names)
     with pytest.warns(graphwright.TracerWarning, match="f has no source: what its `except` catches"):
         trace(names["f"], (torch.ones(4),))
+
+
+class Counts:
+    asked = 0
+
+    def __init__(self) -> None:
+        self.mode = "sum"
+
+    def __getattribute__(self, name: str) -> Any:
+        type(self).asked += 1
+        return object.__getattribute__(self, name)
+
+
+def test_guards_of_an_object_run_nothing_of_its_class() -> None:
+    gm = trace(Holds(Counts(), lambda x, held: getattr(x, held.mode)(), is_inside=False), (torch.ones(3),))
+    Counts.asked = 0
+    for _ in range(2):
+        assert gm(torch.ones(3)) == 3
+    assert Counts.asked == 0
+    gm.value.mode = "mean"
+    with pytest.raises(GuardError, match=r"value\.mode was 'sum'"):
+        gm(torch.ones(3))
+
+
+class Asks(nn.Module):
+    """Asks of its modules what no attribute of theirs tells."""
+
+    def __init__(self, question: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.question = question
+        self.leaf, self.first, self.second = nn.ReLU(), nn.Linear(2, 2), nn.Linear(2, 2)
+        self.every = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+        self.second.weight = self.first.weight
+        self.plain = types.SimpleNamespace(module=nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        h: Tensor = self.leaf(self.second(self.first(x)))
+        return h * 2 if self.question(self) else h
+
+
+def _untie(module: Any) -> None:
+    module.second.weight = nn.Parameter(module.second.weight.detach().clone())
+
+
+QUESTIONS: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (lambda self: isinstance(self.leaf, nn.ReLU), lambda module: setattr(module, "leaf", nn.Tanh())),
+    (lambda self: type(self.leaf) is nn.Tanh, lambda module: setattr(module, "leaf", nn.Tanh())),
+    (lambda self: any(isinstance(one, nn.Tanh) for one in self.every), lambda module: module.every.append(nn.Tanh())),
+    (lambda self: [one for one in self.every if type(one) is nn.ReLU],
+     lambda module: module.every.__setitem__(0, nn.GELU())),
+    (lambda self: self.second.weight is self.first.weight, _untie),
+    (lambda self: self.leaf is self.every[0], lambda module: module.every.__setitem__(0, module.leaf)),
+    (lambda self: vars(self).get("bar"), lambda module: setattr(module, "bar", 3)),
+    (lambda self: "bar" in self.__dict__, lambda module: setattr(module, "bar", 3)),
+    (lambda self: self.plain.module(torch.ones(1)) > 0.9, lambda module: setattr(module.plain, "module", nn.Tanh())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("question", "change"), QUESTIONS)
+def test_what_is_asked_of_modules_is_guarded(question: Any, change: Any) -> None:
+    gm = trace(Asks(question), (torch.ones(2),))
+    gm(torch.ones(2))
+    again = copy.deepcopy(gm)
+    again(torch.ones(2))
+    for each in (gm, again):
+        change(each)
+        with pytest.raises(GuardError, match=r"was|has got|there now"):
+            each(torch.ones(2))
+
+
+def test_a_subclass_of_the_class_that_was_asked_for_is_as_good() -> None:
+    gm = trace(Asks(lambda self: isinstance(self.leaf, nn.ReLU)), (torch.ones(2),))
+    gm.leaf = type("Other", (nn.ReLU,), {})()
+    gm(torch.ones(2))

@@ -203,7 +203,7 @@ def _function(text: str, filename: str = "") -> FunctionType:
 @pytest.mark.slow
 def test_the_definitions_of_all_that_is_imported_are_found():
     read = 0
-    packages = ("torch", "graphwright", "tests", "_pytest", "collections", "inspect")
+    packages = ("torch", "graphwright", "_pytest", "collections", "inspect")
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] in packages]:
         for kind in [module, *[each for each in vars(module).values() if issubclass(type(each), type)]]:
             for function in vars(kind).values():

@@ -22,6 +22,7 @@ from graphwright.runtime.premises import facts_of_modules, said_of_modules
 __all__ = [
     "CAPTURE",
     "Guard",
+    "class_of_tensor",
     "device_of_each",
     "expect",
     "expect_kinds",
@@ -176,6 +177,17 @@ def device_of_each(tensors: Iterable[torch.Tensor], device: torch.device) -> tor
     device(type='cpu')
     """
     return next((tensor.device for tensor in tensors if tensor.device != device), device)
+
+
+def class_of_tensor(held: torch.Tensor | Iterable[torch.Tensor]) -> str:
+    """The name of the class of a tensor; of several, that of the first that is not a plain one.
+
+    >>> class_of_tensor(torch.ones(2)), class_of_tensor([torch.ones(2), torch.nn.Parameter(torch.ones(3))])
+    ('torch.Tensor', 'torch.nn.parameter.Parameter')
+    """
+    tensors = [held] if isinstance(held, torch.Tensor) else held
+    kind = next((type(tensor) for tensor in tensors if type(tensor) is not torch.Tensor), torch.Tensor)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def expect_kinds(where: str, **kinds: tuple[Any, type]) -> None:

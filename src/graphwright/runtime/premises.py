@@ -45,6 +45,7 @@ __all__ = [
     "is_plain_container",
     "keep_buffers",
     "keep_modules",
+    "name_of_class",
     "names_of_hooks",
     "said_of_modules",
     "spelled",
@@ -75,6 +76,8 @@ _VALUES = (  # that their text tells, short of the plain ones
 #   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
 #   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
 #   devices  parameters, buffers and other tensors, by name: the device that was asked for
+#   kinds    submodules, by name: by name of a class, whether it is one of its objects
+#   same     of the module itself: submodules and tensors by path, and the first path where there is the very same
 #   absent   names that it did not have
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
@@ -267,7 +270,11 @@ def class_name(module: Any) -> str:
 
     Of a captured module it is that of the class which all of its kind have.
     """
-    kind = next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class"))
+    return name_of_class(next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class")))
+
+
+def name_of_class(kind: type) -> str:
+    """The name of a class, and of the module where it is defined."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -361,9 +368,37 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             if now != was:
                 what = f"{_dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
                 yield what, "convert the original model, then capture it"
+    for name, answers in facts.get("kinds", {}).items():
+        held = _held(module, name)
+        kinds = {name_of_class(kind) for kind in type(held).__mro__}
+        for kind in (kind for kind, was in answers.items() if held is not _ABSENT and (kind in kinds) != was):
+            was, now = f"{'a' if answers[kind] else 'no'} {kind.rpartition('.')[2]}", type(held).__qualname__
+            yield f"{_dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
+    yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
             yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+
+
+def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Which modules or tensors were one and are two now, or were two and are one."""
+    held = {path: next(iter(_places_of(root, path)), ({}, ""))[0].get(path.rpartition(".")[2]) for path in same}
+    one_of = {id(held[path]): path for path in same.values() if held[path] is not None}
+    for path, first in same.items():
+        if held[path] is None or held[first] is None:
+            continue
+        if held[path] is not held[first]:
+            yield f"self.{path} was self.{first} when the program was captured; now it is another", _AGAIN
+        elif same[one_of[id(held[path])]] != first:
+            yield f"self.{path} was not self.{one_of[id(held[path])]} when the program was captured; now it is", _AGAIN
+
+
+def _places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The table in which a module or tensor of a path is, and its name there."""
+    owner, _, name = path.rpartition(".")
+    module = _module_at(root, owner)
+    if isinstance(module, nn.Module):
+        yield from ((module.__dict__[table], name) for table in _TABLES if name in module.__dict__[table])
 
 
 def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -391,8 +426,9 @@ def _object_at(module: nn.Module, path: str) -> Any:
 
 def _inside(value: Any) -> dict[str, Any]:
     """What an object has by attribute, a container by place or key and with its length, each under a text."""
-    if isinstance(value, list | tuple | dict):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
+    kind = type(value)  # its `__class__` is what its class says, and may run anything
+    if issubclass(kind, list | tuple | dict):
+        items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
     return attributes_of(value)
 
@@ -470,6 +506,7 @@ class Bound:
             module = _module_at(root, path)
             if isinstance(module, nn.Module) and not _is_bare(module, of_one):
                 self._add(module.__dict__, of_one, reads, filled)
+                reads += [place for each in of_one.get("same", {}) for place in _places_of(module, each)]
         self._contents = [copy.deepcopy(table.get(name)) for table, name in self._containers]
         self._then = [dict(table) for table in self._tables]
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
@@ -511,6 +548,7 @@ class Bound:
             for name in facts.get(f"{fact}s", {}):
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
+        reads += [(state["_modules"], name) for name in facts.get("kinds", {})]
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
 
@@ -536,7 +574,7 @@ class Bound:
         else:
             value = state.get(name)
             reads.append((state, name))
-        held = {} if isinstance(value, dict) else state_of(value)
+        held = {} if issubclass(type(value), dict) else state_of(value)
         for each in facts["values"]:
             if each not in held:
                 self._slots.append((value, each, _inside(value).get(each, _ABSENT)))

@@ -9,6 +9,7 @@ branch_state.py.
     variables.py     variables outside of all modules, to watch, write and put back
     held_tables.py   what containers and objects hold, as one table for each
     module_reads.py  what a program reads of its modules as plain values
+    asked_modules.py  of which class modules are, and whether two are one, where a program asks
     object_reads.py  plain values in objects that modules hold
     branch_state.py  what sides of a branch and iterations of a loop may change
     choices.py       lists, dicts, sets and objects of which data chose one

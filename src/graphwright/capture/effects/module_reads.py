@@ -18,7 +18,7 @@ import dataclasses
 import dis
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ import numpy
 import torch
 from torch import nn
 
+from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.object_reads import holds_objects, kinds_in, mentioned_by, values_of
 from graphwright.capture.source.origins import is_ours
@@ -157,10 +158,17 @@ class ModuleReads:
 
     # ---- what is taken for granted
 
-    def facts(self, graph: Graph, function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
-        """What the ledger has of modules, short of what the program itself writes, and of whose class that is."""
+    def facts(
+        self, graph: Graph, function: Callable[..., Any], attributes: frozenset[str], askers: Iterable[Asker]
+    ) -> dict[str, dict[str, Any]]:
+        """What the ledger has of modules, short of what the program itself writes, and of whose class that is.
+
+        The program reads the `attributes` of objects, and what `function` leads to mentions others; `askers` are its
+        functions that may ask of which class modules are, or whether two are one.
+        """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
-        self._take_objects(function, kept)
+        self._take_objects(function, attributes, kept)
+        take_answers(self._recorder.ledger, self._shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         for path in self._owners(graph):
             self._recorder.ledger.module(path)
@@ -184,7 +192,7 @@ class ModuleReads:
                 found[path] = own
         return found
 
-    def _take_objects(self, function: Callable[..., Any], kept: set[str]) -> None:
+    def _take_objects(self, function: Callable[..., Any], attributes: frozenset[str], kept: set[str]) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
             return
@@ -193,7 +201,7 @@ class ModuleReads:
         kinds = {type(module) for module, _ in self._shells.all()} | {
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
-        mentioned = mentioned_by(kinds, function)
+        mentioned = mentioned_by(kinds, function) | attributes
         seen: set[int] = set()
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""

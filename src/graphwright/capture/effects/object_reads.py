@@ -54,6 +54,8 @@ def _look(
             continue
         if is_atom(item) or is_plain_container(item):
             values[str(name)] = spelled(item)
+        elif isinstance(item, nn.Module):  # its code is part of the program
+            found[f"{path}.{name}"] = {"class": class_name(item), "values": {}}
         elif (not isinstance(item, torch.Tensor | nn.Module) and is_state(item)) or holds_objects(item):
             _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)
 

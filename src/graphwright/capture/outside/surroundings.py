@@ -22,6 +22,8 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.conversion.conversion import asks_identity
+from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.held_apart import HeldApart
@@ -44,6 +46,7 @@ __all__ = ["World"]
 
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout)
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _TABLES = (list, dict, set)
 _CONTAINERS = (*_TABLES, tuple, collections.deque, bytearray)
 _CACHE = type(functools.lru_cache(len))
@@ -68,6 +71,8 @@ class World:
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
+        self.names_subclass = False  # whether one of them mentions a class of tensors of its own
+        self.askers: list[Asker] = []  # what functions may ask of modules
         self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
@@ -129,6 +134,10 @@ class World:
                 kept[key] = found
         return kept
 
+    def attributes(self) -> frozenset[str]:
+        """The names of the attributes that the program's functions read or write, of whatever it is."""
+        return frozenset(self._attributes)
+
     # ---- functions
 
     def _follow(self, value: Any) -> None:
@@ -189,6 +198,9 @@ class World:
         self._keep += [code, names]
         if catches(code) and not linecache.getlines(code.co_filename):
             self.uncaught[code] = None
+        asker = asker_of(code, names, asks_identity(code))
+        if asker is not None:
+            self.askers.append(asker)
         if is_foreign(code):
             return
         mentioned = mentions(code)
@@ -216,6 +228,7 @@ class World:
     def _value(self, owner: Any, name: str, value: Any, subject: str, code: CodeType) -> None:
         """Take what was found for granted, and look where it leads."""
         kind = type(value)
+        self.names_subclass |= isinstance(value, type) and issubclass(value, torch.Tensor) and value not in _PLAIN
         if (id(owner), name) in self._found or value is MISSING or holds_values(value):
             return
         if isinstance(value, Outside):  # of a captured module that is captured again

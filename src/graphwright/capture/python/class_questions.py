@@ -32,16 +32,20 @@ __all__ = ["class_of_value", "of_error", "of_input", "of_tensor", "text_as", "te
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
     typed = recorder.typed
-    if args and (
+    may_be_input = args and (
         type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])
-    ):
-        asker: FrameType | None = sys._getframe(1)
-        while asker is not None and is_ours(asker.f_code.co_filename):
-            asker = asker.f_back
-        # What torch's and Python's own code asks is no question of the program.
-        if asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code):
-            recorder.ledger.kind_asked()
+    )
+    if may_be_input and _is_asked_by_program():
+        recorder.ledger.kind_asked()
     return NotImplemented
+
+
+def _is_asked_by_program() -> bool:
+    """Tell whether it is the program that asks: what torch's and Python's own code asks is no question of it."""
+    asker: FrameType | None = sys._getframe(1)
+    while asker is not None and is_ours(asker.f_code.co_filename):
+        asker = asker.f_back
+    return asker is not None and asker is user_frame(asker) and not is_standard(asker.f_code)
 
 
 def of_tensor(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -75,7 +79,9 @@ def of_error(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
 def class_of_value(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`type(x)`."""
+    """`type(x)`; that of a tensor is taken for granted, a subclass would be another."""
+    if len(args) == 1 and type(args[0]) is TensorProxy and _is_asked_by_program():
+        recorder.ledger.tensor(args[0], "class", with_examples(recorder).where() or "")
     return kind_of(args[0]) if len(args) == 1 else NotImplemented
 
 

@@ -26,6 +26,7 @@ from graphwright.capture.source.sources import source_of
 from graphwright.ir import Node, Origin
 
 __all__ = [
+    "STANDS_FOR_TORCH",
     "CallSite",
     "Scope",
     "ScopeContextManager",
@@ -74,12 +75,15 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_INTERNAL[1]) and is_internal(filename)
 
 
+# Python in the place of torch's operators: it runs as the program does, and is none of the user's.
+STANDS_FOR_TORCH = os.path.join(_INTERNAL[1], "ops", "higher_order.py")
 # Code of ours and torch's that is a program like any other: models and patterns, not machinery.
 _PROGRAMS = (
     os.path.join(_INTERNAL[0], "nn", "modules", ""),
     os.path.join(_INTERNAL[0], "distributions", ""),
     os.path.join(_INTERNAL[1], "cli"),
     os.path.join(_INTERNAL[1], "passes", ""),
+    STANDS_FOR_TORCH,
 )
 _MODULE = os.path.join(_PROGRAMS[0], "module.py")
 

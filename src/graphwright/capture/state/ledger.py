@@ -67,6 +67,7 @@ class Ledger:
         self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.asks_kinds = False
+        self.asks_classes = False  # of tensors: a subclass would be another input
         self.modules: dict[str, dict[str, Any]] = {}
         self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
 
@@ -75,7 +76,7 @@ class Ledger:
         self.taken[name] = Taken(make, value, subject)
 
     def tensor(self, tensor: TensorProxy, fact: str, at: str) -> None:
-        """Take the "rank" or "dtype" of a tensor for granted: what it follows from is guarded."""
+        """Take the "rank", "dtype", "device" or "class" of a tensor for granted: what it follows from is guarded."""
         self.reads.setdefault((id(tensor), fact), Read(tensor, fact, at))
 
     def find(self, found: dict[Any, Found]) -> None:
@@ -109,6 +110,7 @@ class Ledger:
         for path, asked in other.asked.items():
             self.asked.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds
+        self.asks_classes |= other.asks_classes
         self.buffers |= other.buffers
         for path, of_module in other.modules.items():
             self.modules[path] = join_facts_of(self.module(path), of_module)

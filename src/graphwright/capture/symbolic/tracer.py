@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.calls.ambient import autocast_options, enters_autocast
 from graphwright.capture.flow.forks import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
-from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
@@ -34,6 +34,7 @@ from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
+from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
@@ -331,7 +332,9 @@ class Tracer(TracerBase):
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             watch_world()
             watch_random_state()
-            standing = StandIns(stand_ins())
+            watch_higher_order()
+            named = [entry for names in _namespaces(programs) for entry in aliases(names)]
+            standing = StandIns([*stand_ins(), *named])
             standing.enter()
             with wrapped, _AmbientMode(self):
                 result = run(*args) if recorder is None else recorder.run(run, args)
@@ -488,6 +491,11 @@ def _forwards(shells: Shells) -> Iterator[Any]:
     for kind, module in kinds.items():
         if not kind.__module__.startswith("torch.nn"):
             yield builtins.getattr(builtins.getattr(module, "forward", None), "__func__", None)
+
+
+def _namespaces(programs: Iterable[Any]) -> list[dict[str, Any]]:
+    """The global names of some functions, each namespace once."""
+    return list({id(each.__globals__): each.__globals__ for each in programs if inspect.isfunction(each)}.values())
 
 
 def _forward_of(shell: nn.Module) -> Callable[..., Any]:

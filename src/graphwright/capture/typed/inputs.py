@@ -35,6 +35,7 @@ from graphwright.runtime import (
     array_facts,
     attribute_names,
     attributes_of,
+    class_of_tensor,
     device_of_each,
     expect_kinds,
     expect_outside,
@@ -324,10 +325,10 @@ class Inputs:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Node:
         graph = self._recorder.root.graph
-        name = str(args[1]) if function is getattr else None
+        name = str(args[1]) if function is getattr else "kind" if function is class_of_tensor else None
         if self._head is None:
             return graph.call_function(function, args, name=name)
-        with graph.inserting_after(self._head):
+        with graph.inserting_after(max([self._head, *nodes_in(args)])):
             self._head = graph.call_function(function, args, name=name)
         return self._head
 
@@ -372,6 +373,10 @@ class Inputs:
         self._head = self._last
         self._take_identities()
         ledger = self._recorder.ledger
+        for path, held in self._tensors.items():
+            if ledger.asks_classes or "class" in ledger.asked.get(path, ()):
+                read = functools.partial(self._call, class_of_tensor, held.make())
+                ledger.take(f"type({path})", "torch.Tensor", read, f"type({path})")
         checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
         facts = self._facts()
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds

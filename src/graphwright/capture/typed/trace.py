@@ -29,6 +29,7 @@ from graphwright.capture.outside.said import logged_once
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
+from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
@@ -345,7 +346,9 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(graph, run.recorder.reads.facts(graph, self.function))
+            keep_modules(
+                graph, run.recorder.reads.facts(graph, self.function, self.world.attributes(), self.world.askers)
+            )
             keep_buffers(graph, run.recorder.ledger.buffers)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
@@ -418,6 +421,7 @@ class Program:
         watch_world()
         watch_random_state()
         watch_process_state()
+        watch_higher_order()
         recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
@@ -449,6 +453,7 @@ class Program:
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
+        recorder.ledger.asks_classes |= self.world.names_subclass
         for code in self.world.uncaught:
             what = f"{code.co_name} has no source: what its `except` catches in other runs is not caught"
             recorder.ledger.say(what, f"{code.co_filename}:{code.co_firstlineno}")

@@ -85,7 +85,8 @@ _RANDOM = frozenset({
 })  # fmt: skip
 _EXPECTATIONS = (
     guards.expect, guards.expect_kinds, guards.expect_outside, guards.expect_state, guards.expect_tensors,
-    guards.expect_values, guards.unlike, guards.unlike_inputs, guards.shared, guards.device_of_each,
+    guards.expect_values, guards.unlike, guards.unlike_inputs, guards.shared, guards.class_of_tensor,
+    guards.device_of_each,
 )  # fmt: skip
 _ARRAYS_MADE = ("arange", "array", "asarray", "concatenate", "dot", "empty", "empty_like", "inner", "where", "zeros")
 # These call, read by name, enter or raise what they are given: as the target of a node it can be seen what that is.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.ops import IN_PYTHON
 from graphwright.script.annotations import fields_of, is_named_tuple, type_of_constant
 from graphwright.script.calls.builtin_functions import BUILTINS
 from graphwright.script.calls.inlining import inline, inline_closure, modifier_of
@@ -115,6 +116,9 @@ def _reference(
     home = str(getattr(function, "__module__", None) or "")
     if any(getattr(home, getattr(function, "__name__", ""), None) is function for home in (math, cmath)):
         return _math(c, function, args, kwargs, node, named)
+    python = IN_PYTHON.get(function) if isinstance(function, types.FunctionType) else None
+    if python is not None:
+        return inline(c, python, args, kwargs, node, None, named)
     if _is_torch(function, home) and not modifier_of(function):
         return _torch(c, function, args, kwargs, node, named)
     if isinstance(function, types.FunctionType):

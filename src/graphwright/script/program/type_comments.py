@@ -25,8 +25,8 @@ def type_comments(definition: ast.FunctionDef | ast.Lambda, lines: Sequence[str]
 
     >>> source = "def f(x, n):\\n    # type: (Tensor, int) -> Tensor\\n    return x * n"
     >>> found = type_comments(ast.parse(source).body[0], source.splitlines())
-    >>> {name: ast.unparse(kind) for name, kind in found.of_names.items()}
-    {'x': 'Tensor', 'n': 'int', 'return': 'Tensor'}
+    >>> sorted((name, ast.unparse(kind)) for name, kind in found.of_names.items())
+    [('n', 'int'), ('return', 'Tensor'), ('x', 'Tensor')]
     """
     if isinstance(definition, ast.Lambda):
         return _NONE
