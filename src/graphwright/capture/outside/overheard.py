@@ -113,7 +113,7 @@ def heard(
                 frame = frame.f_back
         if capture is None or frame is None:
             return original(*args, **kwargs)
-        if capture.plan.leaves and any(leaf is original for leaf in capture.plan.leaves):
+        if id(original) in capture.plan.leaf_ids:
             capture.questions.staging.leaf_called(frame)
             return original(*args, **kwargs)
         return act(capture, frame, original, args, kwargs)

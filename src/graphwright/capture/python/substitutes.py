@@ -43,7 +43,10 @@ def substitute(
     if recorder.typed is None and _looks_for_proxies(function, args):
         return functools.partial(_of_torch, recorder, function)
     plan = recorder.plan
-    if (plan.leaves and _is_leaf(function, plan.leaves)) or (plan.outlined and _code_of(function) in plan.outlined):
+    is_leaf = plan.leaves and (
+        id(function) in plan.leaf_ids or id(getattr(function, "__func__", None)) in plan.leaf_ids
+    )
+    if is_leaf or (plan.outlined and _code_of(function) in plan.outlined):
         return functools.partial(_leaf_called, with_examples(recorder), function)
     stand_in = hear(function)
     if stand_in is not function:
@@ -67,12 +70,6 @@ def _looks_for_proxies(function: Callable[..., Any], args: tuple[Any, ...]) -> b
 
 def _of_torch(recorder: Capture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return recorder.torch_function(function, args, kwargs)
-
-
-def _is_leaf(function: Callable[..., Any], leaves: tuple[Any, ...]) -> bool:
-    """Tell whether a function, or what a method or wrapper calls, is among those recorded as one node."""
-    inner = getattr(function, "__func__", function)
-    return any(inner is leaf or function is leaf or inner is getattr(leaf, "__func__", leaf) for leaf in leaves)
 
 
 def _leaf_called(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ guarded.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import linecache
 import os
 import time
@@ -131,6 +132,16 @@ class Plan:
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
+
+    @functools.cached_property
+    def leaf_ids(self) -> frozenset[int]:
+        """The ids of the leaves; of methods, those of their functions."""
+        return frozenset(id(each) for leaf in self.leaves for each in (leaf, getattr(leaf, "__func__", leaf)))
+
+    def add_leaf(self, function: Callable[..., Any]) -> None:
+        """Record one more function as one node."""
+        self.leaves = (*self.leaves, function)
+        self.__dict__.pop("leaf_ids", None)
 
     def start(self, answers: tuple[bool, ...]) -> None:
         """Count one more run of the program, which is to answer its forks so."""

@@ -154,7 +154,7 @@ class _Search:
         functions = [function for function in gc.get_referrers(code) if type(function) is FunctionType]
         if len(functions) != 1 or functions[0] in self.plan.leaves:
             return False
-        self.plan.leaves = (*self.plan.leaves, functions[0])
+        self.plan.add_leaf(functions[0])
         self._kept.add(code)
         return True
 
