@@ -121,6 +121,18 @@ def test_a_scripted_function_takes_no_proxies_and_is_one_node() -> None:
     assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
 
 
+def test_it_is_one_node_where_torch_calls_it_through_functions_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = torch._C.ScriptFunction.__call__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:  # as torch.testing does to all of them
+        return native(self, *args, **kwargs)
+
+    counted.__code__ = counted.__code__.replace(co_filename=torch.testing.__file__)
+    monkeypatch.setattr(torch._C.ScriptFunction, "__call__", counted)
+    gm = graphwright.symbolic_trace(lambda x: doubled(x))
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
+
+
 def test_a_scripted_module_outside_of_the_program_is_refused() -> None:
     for fx in BOTH:
         with pytest.raises(NameError, match="module is not installed as a submodule"):

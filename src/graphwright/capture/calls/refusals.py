@@ -6,13 +6,14 @@ import re
 
 from graphwright.capture.proxies.proxy import Proxy
 
-__all__ = ["is_misfit", "is_refused_number", "is_unknown_key"]
+__all__ = ["is_misfit", "is_refused_value", "is_unknown_key"]
 
 
-def is_refused_number(error: BaseException) -> bool:
-    """Tell whether C++ refused one of our numbers where it takes plain ones only."""
+def is_refused_value(error: BaseException) -> bool:
+    """Tell whether C++ refused one of our values where it takes plain ones only, as what TorchScript compiled does."""
     if isinstance(error, RuntimeError):
-        return "expected to contain only concrete integers" in str(error)
+        text = str(error)
+        return "expected to contain only concrete integers" in text or "but instead found type 'Proxy'" in text
     return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
 
 

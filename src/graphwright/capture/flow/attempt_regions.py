@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of
-from graphwright.capture.calls.refusals import is_refused_number
+from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
 from graphwright.capture.flow.branches import branch
@@ -172,7 +172,7 @@ class AttemptRegion:
         codes = recorder.questions.staging.convertible_at(error)
         if codes:
             raise recorder.questions.restart(recorder.plan.convert(codes))
-        if is_refused_number(error):
+        if is_refused_value(error):
             raise error
         self._entry.note(error)
         recorder.questions.raises.write_raise(error)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_data
-from graphwright.capture.calls.refusals import is_refused_number
+from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
 from graphwright.capture.flow.nearest import nearest
@@ -210,7 +210,7 @@ class Attempts(MadeErrors):
         recorder = self._recorder
         if recorder.pending is not None or is_of_capture(error) or not isinstance(error, Exception):
             return False
-        if not self._open or is_refused_number(error) or recorder.questions.staging.convertible_at(error):
+        if not self._open or is_refused_value(error) or recorder.questions.staging.convertible_at(error):
             return False
         return self.raised(self.original(error))
 

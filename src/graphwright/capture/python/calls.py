@@ -20,7 +20,7 @@ import torch
 
 from graphwright.capture.calls.identity import identity_asked
 from graphwright.capture.calls.modes import MODES, mode_asked
-from graphwright.capture.calls.refusals import is_refused_number
+from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
@@ -107,7 +107,7 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     except (TypeError, RuntimeError) as error:
         ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
-            if not isinstance(function, type) or not is_refused_number(error):
+            if not isinstance(function, type) or not is_refused_value(error):
                 raise
             return called(*plain_numbers(args), **plain_numbers(kwargs))
         owner = getattr(function, "__self__", None)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values, record_foreign_call, record_leaf_function
-from graphwright.capture.calls.refusals import is_misfit, is_refused_number
+from graphwright.capture.calls.refusals import is_misfit, is_refused_value
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
@@ -181,7 +181,7 @@ def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: A
 
 def is_refused(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether C++ refused values of the run, where it takes plain numbers: the graph need not."""
-    return is_refused_number(error) or (
+    return is_refused_value(error) or (
         is_misfit(error) and any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))
     )
 
