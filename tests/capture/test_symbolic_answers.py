@@ -160,3 +160,25 @@ def test_what_a_program_raises_itself_stays_as_it_is() -> None:
 def test_texts_are_joined_in_each_call() -> None:
     captured = symbolic_trace(lambda x: ",".join([str(x.shape[0]), "end"]))
     assert [captured(torch.ones(n)) for n in (2, 5)] == ["2,end", "5,end"]
+
+
+class Cached(nn.Module):
+    """Keeps what it has computed under the name of the device, as models of timm do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.ones(3))
+        self.cache: dict[str, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        key = str(x.device)
+        if key not in self.cache:
+            self.cache[key] = self.bias * 2
+        return x + self.cache[key]
+
+
+def test_nothing_is_in_an_empty_table() -> None:
+    model = nn.Sequential(*[Cached() for _ in range(5)])
+    gm = symbolic_trace(model)
+    assert "if" not in gm.code
+    assert torch.equal(gm(torch.zeros(3)), torch.full((3,), 10.0))

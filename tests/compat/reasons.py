@@ -74,6 +74,16 @@ def _training(text: str, module: Any) -> str:
     return re.sub(r";  (\w+ = )+None", "", text)  # where values are freed
 
 
+@_reason('the text of a value: `str(x.shape[0])`, `f"{n}"` outside of messages')
+def _texts(text: str, module: Any) -> str:
+    for node in module.graph.nodes:
+        if node.op == "call_function" and node.target is str and not node.users:
+            text = re.sub(rf"    %{node.name} :.*\n|    {node.name} = .*\n", "", text)
+            of = rf"(?<=    %{node.args[0]} : \[num_users=)\d+"
+            text = re.sub(of, lambda found: str(int(found[0]) - 1), text)
+    return text
+
+
 @_reason("outputs keep their class")
 def _output_class(text: str, module: Any) -> str:
     for node in module.graph.nodes:
