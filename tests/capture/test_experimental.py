@@ -13,6 +13,7 @@ import torch
 import torch.fx
 import torch.fx.traceback
 from graphwright.annotate import annotate
+from graphwright.experimental.merge_matmul import merge_matmul
 from torch import nn
 from torch.fx.experimental import meta_tracer as their_meta_tracer
 
@@ -139,3 +140,36 @@ def test_what_an_interpreter_runs_gives_its_meta() -> None:
         kept.append([(*meta.pop("from_node")[0].to_dict().values(), meta) for meta in metas])
     drop = 2  # the id of the graph
     assert [[*row[:drop], *row[drop + 1 :]] for row in kept[0]] == [[*row[:drop], *row[drop + 1 :]] for row in kept[1]]
+
+
+class Declared(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        text = """
+of lines
+"""
+        assert x.sum() > 0, text
+        y: int = x * 2
+        return y
+
+
+def test_types_of_variables_and_texts_at_the_margin_of_a_rewritten_program() -> None:
+    nodes = graphwright.experimental.rewriter.RewritingTracer().trace(Declared()).nodes
+    assert [(node.name, node.type) for node in nodes if node.name in ("_assert", "mul")] == [
+        ("_assert", None),
+        ("mul", int),
+    ]
+
+
+def test_merged_products_are_traced_again_without_branches() -> None:
+    class Products(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(2, 3))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.matmul(x, self.w).sum() + torch.matmul(y, self.w).sum()
+
+    merged = merge_matmul(Products())
+    again = symbolic_trace(merged, control_flow="error")
+    inputs = torch.ones(2, 2), torch.ones(3, 2)
+    assert torch.equal(again(*inputs), merged(*inputs))

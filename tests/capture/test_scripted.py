@@ -114,10 +114,10 @@ def doubled(x: Tensor) -> Tensor:
     return x * 2
 
 
-def test_a_scripted_function_takes_no_proxies() -> None:
-    for fx in BOTH:
-        with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor' for argument 'x'"):
-            fx.symbolic_trace(lambda x: doubled(x))
+def test_a_scripted_function_takes_no_proxies_and_is_one_node() -> None:
+    with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor' for argument 'x'"):
+        torch.fx.symbolic_trace(lambda x: doubled(x))
+    assert torch.equal(graphwright.symbolic_trace(lambda x: doubled(x))(torch.ones(2)), torch.full((2,), 2.0))
 
 
 def test_a_scripted_module_outside_of_the_program_is_refused() -> None:

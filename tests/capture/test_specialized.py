@@ -150,3 +150,39 @@ def test_keyword_only_parameters_stay_so() -> None:
     assert gm(2, by=5) == 10 and gm(2) == 4
     with pytest.raises(TypeError):
         gm(2, 5)
+
+
+def test_items_of_starred_arguments() -> None:
+    def program(a: Any, *rest: Any) -> Any:
+        return a + rest[0] * rest[1]
+
+    gm = graphwright.symbolic_trace(program, concrete_args=(PH, PH, PH))
+    assert gm(2, 3, 4) == 14
+    with pytest.raises(RuntimeError, match="expected 1 arguments but got 2"):
+        graphwright.symbolic_trace(lambda x: x, concrete_args=(PH, PH))
+
+
+@pytest.mark.parametrize("nothing", [[], {}, ([], {})])
+def test_structures_without_values(nothing: Any) -> None:
+    gm = graphwright.symbolic_trace(lambda x: len(x) + 1, concrete_args={"x": nothing})
+    assert gm(nothing) == len(nothing) + 1
+
+
+def test_what_a_tracer_has_noted_of_an_input_stays() -> None:
+    class Noting(graphwright.Tracer):
+        def create_node(self, *args: Any, **kwargs: Any) -> Any:
+            node = super().create_node(*args, **kwargs)
+            node.ph_key = "of the tracer"
+            return node
+
+    [node, *_] = Noting().trace(lambda x: x + 1, concrete_args={"x": PHWithMeta("of the input")}).nodes
+    assert node.ph_key == "of the tracer"  # type: ignore[attr-defined]
+
+
+def test_self_among_starred_arguments() -> None:
+    class Starred(nn.Module):
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return args[1]
+
+    with pytest.raises(TraceError, match="cannot be part of"):
+        graphwright.symbolic_trace(Starred())

@@ -267,3 +267,14 @@ def test_a_failing_capture_leaves_modules_as_they_were() -> None:
     with pytest.raises(KeyboardInterrupt):
         symbolic_trace(fails)
     as_found()
+
+
+@wrap
+def scaled_by_sign(x, by):
+    return x * by if x.sum() > 0 else x
+
+
+def test_trace_keeps_calls_of_wrapped_functions() -> None:
+    gm = graphwright.trace(lambda x: scaled_by_sign(x, x.shape[0]) + 1, (torch.ones(2),))
+    assert [node.target for node in gm.graph.nodes if node.op == "call_function"].count(scaled_by_sign) == 1
+    assert gm(torch.ones(3)).tolist() == [4.0] * 3 and gm(-torch.ones(2)).tolist() == [0.0] * 2

@@ -50,7 +50,10 @@ class Capture:
         for kind, pattern in REFUSALS.items():
             if re.search(pattern, message):
                 return kind
-        return f"{type(self.error).__name__}: {message[:60]}"
+        raw = self.error
+        if isinstance(raw, graphwright.TraceError) and raw.__cause__ is not None:  # ours says where it was raised
+            raw = raw.__cause__  # type: ignore[assignment]
+        return f"{type(raw).__name__}: {str(raw)[:60]}"
 
 
 @dataclasses.dataclass

@@ -28,6 +28,17 @@ SAYS = [
         id="gelu_tanh",
     ),
     pytest.param(
+        "capture_in_one_file.py",
+        [
+            "    expect(x.shape, (2, 2, 2), 'x.shape')\n    reshape = x.reshape(2, -1)\n",
+            "    if gt:\n        relu = torch.relu(mul)\n        h = relu\n        scale = 2.0\n    else:\n",
+            "both sides agree with the model",
+            "guard: x.shape was (2, 2, 2) when the program was captured; now it is torch.Size([3, 2, 2])",
+            "data decides, and no `if` of the model's forward asks",
+        ],
+        id="capture_in_one_file",
+    ),
+    pytest.param(
         "detector.py",
         [
             "captured: 195 nodes: 61 Conv2d, 56 BatchNorm2d, 56 ReLU, 3 ConvTranspose2d",

@@ -119,7 +119,7 @@ def test_the_table_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
     columns = [printed.splitlines()[0].index(word) for word in ("opcode", "name", "target", "args", "kwargs")]
     for line in printed.splitlines()[2:]:
         assert all(at == 0 or line[at - 1] == " " for at in columns)
-    assert format_table(graph, [x]).splitlines()[2:] == ["placeholder  x     x       ()    {}"]
+    assert format_table(graph, [x]).splitlines()[2:] == ["placeholder  x       x         ()      {}"]
 
 
 # ---- where functions live
@@ -166,3 +166,14 @@ def test_a_function_that_nobody_holds_has_no_qualified_name() -> None:
 def test_an_origin_prints_as_a_place() -> None:
     assert str(Origin("model.py", 14, "Gate.forward", "x = a + b")) == "model.py:14 in Gate.forward: x = a + b"
     assert str(Origin("model.py", 14, "Gate.forward", "")) == "model.py:14 in Gate.forward"
+
+
+class Shown:
+    def _custom_fx_repr_fn(self) -> str:
+        return "<shown>"
+
+
+def test_a_class_says_how_it_is_shown() -> None:
+    graph = Graph()
+    graph.call_function(print, (Shown(), [Shown()]))
+    assert "args = (<shown>, [<shown>])" in str(graph)

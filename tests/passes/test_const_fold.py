@@ -159,3 +159,27 @@ def test_subgraphs_as_modules() -> None:
             ]
         )
     assert found[0] == found[1]
+
+
+class Scaled(nn.Module):
+    def __init__(self, draws: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.inner = graphwright.symbolic_trace(lambda x: torch.rand_like(x) if draws else -x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.inner(self.weight)
+
+
+class Around(graphwright.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, graphwright.GraphModule)
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_a_captured_module_that_only_computes_is_folded(draws: bool) -> None:
+    model = Scaled(draws)
+    gm = graphwright.GraphModule(model, Around().trace(model))
+    folded = const_fold.split_const_subgraphs(gm)
+    assert (folded.const_subgraph_module is None) == draws
+    assert folded(torch.ones(2)).shape == (2,)

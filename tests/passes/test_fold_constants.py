@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ def test_the_original_keeps_its_buffers() -> None:
     before = set(model.state_dict())
     gm = traced(model)
     FoldConstants().run(gm)
-    assert set(model.state_dict()) == before and "exp" in gm.state_dict()
+    assert set(model.state_dict()) == before and "exp" in dict(gm.named_buffers())
 
 
 def test_a_broken_twin_is_caught() -> None:
@@ -181,3 +182,12 @@ def test_a_broken_twin_is_caught() -> None:
 
     with pytest.raises(AssertionError):
         check_pass(Twin(), with_scale(lambda m, x: (x, m.scale.exp())), [X], 1, traced=True)
+
+
+def test_what_is_folded_is_no_state() -> None:
+    model = with_scale(lambda self, x: x + self.weight + torch.ones(4) * 3)
+    gm = traced(model)
+    FoldConstants().run(gm)
+    assert not any(node.op == "call_function" and node.target is torch.ones for node in gm.graph.nodes)
+    gm.load_state_dict(model.state_dict())
+    assert torch.equal(copy.deepcopy(gm)(X), model(X))

@@ -180,3 +180,47 @@ def test_a_pattern_may_name_its_nodes() -> None:
 def test_names_are_where_torch_fx_has_them(path: str, name: str) -> None:
     assert hasattr(importlib.import_module(f"torch.fx.{path}"), name)
     assert hasattr(importlib.import_module(f"graphwright.{path}"), name)
+
+
+class Projected(nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.linear = nn.Linear(4, 4)
+        setattr(self, name, nn.Parameter(torch.ones(4, 4)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ getattr(self, self.name))
+
+
+def test_a_parameter_of_the_pattern_is_any_parameter() -> None:
+    gm = graphwright.symbolic_trace(Projected("kernel"))
+    assert len(replace_pattern(gm, Projected("weight"), lambda x: x + 1)) == 1
+    assert not replace_pattern(graphwright.symbolic_trace(lambda x: torch.relu(x @ X)), Projected("weight"), torch.neg)
+
+
+class Activated(nn.Module):
+    def __init__(self, activation: nn.Module, name: str) -> None:
+        super().__init__()
+        self.add_module(name, activation)
+        self.name = name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return getattr(self, self.name)(x)
+
+
+def test_replaced_modules_leave_and_those_that_are_still_called_stay() -> None:
+    gm = graphwright.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.PReLU()))
+    replace_pattern(gm, Activated(nn.PReLU(), "old"), Activated(nn.Tanh(), "new"))
+    assert [name for name, _ in gm.named_children()] == ["0", "new"]
+    assert list(gm.state_dict()) == ["0.weight", "0.bias"]
+
+
+def test_a_match_does_not_need_its_own_result() -> None:
+    def pattern(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.relu(x), torch.sigmoid(y)
+
+    matcher = SubgraphMatcher(graphwright.symbolic_trace(pattern).graph)
+    through = graphwright.symbolic_trace(lambda x: torch.sigmoid(torch.relu(x).neg()))
+    beside = graphwright.symbolic_trace(lambda x: torch.sigmoid(x.neg()) + torch.relu(x))
+    assert [len(matcher.match(gm.graph)) for gm in (through, beside)] == [0, 1]

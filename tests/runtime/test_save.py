@@ -329,6 +329,30 @@ def test_a_local_class_or_function_is_refused_by_name(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_class_that_cannot_be_found_elsewhere_is_saved_as_plain_module_on_request(tmp_path: Path) -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 3
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.inner = nn.Parameter(torch.ones(2)), Inner()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) + self.weight if x.sum() > 0 else x
+
+    model, x, file = Outer(), torch.ones(2), tmp_path / "model.gw"
+    with pytest.raises(ExportError, match="as_plain=True"):
+        graphwright.save(graphwright.trace(model, (x,)), file)
+    left_out = graphwright.save(graphwright.trace(model, (x,)), file, as_plain=True)
+    assert [line.split(":")[0] for line in left_out] == ["Outer", "inner"]
+    loaded = graphwright.load(file)
+    assert loaded(x).equal(model(x)) and loaded(-x).equal(-x) and list(loaded.state_dict()) == ["weight"]
+    with pytest.raises(ExportError, match=r"'inner': its class"):  # the program calls it
+        graphwright.save(graphwright.trace(model, (x,), leaf_modules=["inner"]), file, as_plain=True)
+
+
 def test_methods_that_are_one_node_are_called_again(tmp_path: Path) -> None:
     gm = graphwright.trace(saved_models.Counting(), (torch.ones(3),))
     assert gm.coverage < 1

@@ -142,3 +142,35 @@ def test_an_unused_method_raises() -> None:
     assert gm(-torch.ones(2)).sum() == -2
     with pytest.raises(RuntimeError, match="marked as unused"):
         gm(torch.ones(2))
+
+
+def both_kinds(x, y):
+    return {"sum": x + y}
+
+
+TAKEN = {
+    "trace by torch.jit's names": lambda x: jit.trace(
+        both_kinds, example_inputs=x, example_kwarg_inputs={"y": x}, strict=False
+    ),
+    "trace by a dict": lambda x: jit.trace(both_kinds, example_inputs={"x": x, "y": x}, optimize=True),
+    "trace with options of both": lambda x: jit.trace(both_kinds, (x, x), check_trace=False, _store_inputs=False),
+    "script": lambda x: jit.script(both_kinds, optimize=True, _frames_up=1),
+}
+EXPLAINED = {
+    "RemoveInPlace": lambda x: jit.trace(both_kinds, (x, x), _force_outplace=True),
+    "own class": lambda x: jit.trace(both_kinds, (x, x), _module_class=torch.nn.Module),
+    "given twice": lambda x: jit.trace(both_kinds, (x, x), example_inputs=(x, x)),
+    "annotate the parameters": lambda x: jit.script(both_kinds, example_inputs=[(x, x)]),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_options_of_torch_jit_are_taken(name: str) -> None:
+    x = torch.ones(2)
+    assert TAKEN[name](x)(x, x)["sum"].equal(x + x)
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_options_of_torch_jit_that_ask_for_something_else_are_explained(name: str) -> None:
+    with pytest.raises(graphwright.CaptureError, match=rf"(?s){name}"):
+        EXPLAINED[name](torch.ones(2))

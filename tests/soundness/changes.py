@@ -100,7 +100,7 @@ class Program(nn.Module):
         super().__init__()
         self.inner, self.layers = Inner(), nn.ModuleList([Inner(), Inner()])
         self.scale, self.flag, self.kind, self.count, self.seen = 2.0, True, "a", 2, 0
-    def forward(self, x, y, n, items, options):
+    def forward(self, {parameters}):
         h = x
 {body}
         return h
@@ -110,13 +110,17 @@ class Program(nn.Module):
 class World:
     """A program, twice - for eager and for the capture - with a namespace, and what it is called with."""
 
-    def __init__(self, steps: list[str]) -> None:
+    def __init__(self, steps: list[str], parameters: str = "x, y, n, items, options") -> None:
         body = "\n".join(f"        {part.strip()}" for step in steps for part in _lines(step))
-        self.text = _SOURCE.format(body=body)
+        self.text = _SOURCE.format(body=body, parameters=parameters)
         self.body = body
         filename = f"<program {next(_numbers)}>"
         linecache.cache[filename] = len(self.text), None, self.text.splitlines(True), filename
-        self.names: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "soundness_program"}
+        self.names: dict[str, Any] = {
+            "torch": torch,
+            "nn": nn,
+            "__name__": "soundness_program",
+        }
         exec(compile(self.text, filename, "exec"), self.names)
         self.module: nn.Module = self.names["Program"]()
         self.captured: Any = None
@@ -247,8 +251,8 @@ CHANGES: dict[str, Callable[[World], None]] = {
 }  # fmt: skip
 
 
-def draw(seed: int) -> tuple[World, str]:
-    """Draw a program and the name of a change."""
+def draw(seed: int, parameters: str = "x, y, n, items, options") -> tuple[World, str]:
+    """Draw a program and the name of a change; `parameters` are its parameters as they are written."""
     chance = random.Random(seed)
     steps = chance.sample(STEPS, chance.choice((1, 1, 2, 3)))
-    return World(steps), chance.choice([*CHANGES])
+    return World(steps, parameters), chance.choice([*CHANGES])

@@ -79,7 +79,7 @@ class PyTreeCodeGen(CodeGen):
             leaves, given = ["self", *leaves], ["self", *given]
         definition = super().gen_fn_def(parameters, "", expanded_def=expanded_def)
         taken = f"fx_pytree.tree_flatten_spec([{', '.join(given)}], self._in_spec)"
-        return f"{definition}\n    {', '.join(leaves)}, = {taken}"
+        return f"{definition}\n    {''.join(f'{leaf}, ' for leaf in leaves).strip() or '[]'} = {taken}"
 
     def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] | None = None) -> str:
         """Write the `return` statement that builds the result."""

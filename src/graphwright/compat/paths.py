@@ -41,10 +41,10 @@ PATHS: dict[str, dict[str, str]] = {
         "ir": "Graph",
     },
     "jit": {
-        "capture": "trace",
+        "compat.torch_jit": "script trace",
         "errors": "ScriptError=Error",
         "runtime": "load save",
-        "script": "annotate export fork ignore is_instance=isinstance is_scripting script unused wait",
+        "script": "annotate export fork ignore is_instance=isinstance is_scripting unused wait",
     },
     "_lazy_graph_module": {
         "runtime": "LazyGraphModule=_LazyGraphModule graph_module_class=_get_graph_module_cls "

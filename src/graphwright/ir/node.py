@@ -298,14 +298,27 @@ class Node:
     ) -> list[Node]:
         """Make every user of this node read `replace_with` instead.
 
-        `delete_user_cb` says per user whether it follows. Returns the users that were changed. With
-        `propagate_meta`, the meta of this node goes to `replace_with`, which must have none.
+        `delete_user_cb` says per user whether it follows. `replace_with` may use this node, and goes on doing so: that
+        is how a node is put behind another one. Returns the users that were changed. With `propagate_meta`, the meta of
+        this node goes to `replace_with`, which must have none.
+
+        >>> import torch
+        >>> from graphwright import Graph
+        >>> graph = Graph()
+        >>> x = graph.placeholder("x")
+        >>> total = graph.call_method("sum", (x,))
+        >>> with graph.inserting_after(x):
+        ...     relu = graph.call_function(torch.relu, (x,))
+        >>> x.replace_all_uses_with(relu), relu.args
+        ([sum_1], (x,))
         """
         if propagate_meta and replace_with._meta:
             raise AssertionError(
                 "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
             )
-        users = list(self.users) if delete_user_cb is None else [u for u in list(self.users) if delete_user_cb(u)]
+        users = [user for user in self.users if user is not replace_with]  # no node can read itself
+        if delete_user_cb is not None:
+            users = [user for user in users if delete_user_cb(user)]
         if self.graph._hooks is not None and self.graph._hooks.replace:  # a name costs more than the rest
             self.graph._tell_of_replacement(self, replace_with.name, users)
         takes_over = replace_with.graph is self.graph and replace_with._position is not None

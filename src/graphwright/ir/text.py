@@ -152,7 +152,8 @@ def _argument_text(value: Any) -> str:
         return "[" + ", ".join(map(_argument_text, value)) + "]"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_argument_text, value)) + (",)" if len(value) == 1 else ")")
-    return str(value)
+    shown = getattr(type(value), "_custom_fx_repr_fn", None)  # torch.fx's name for how a class wants to be shown
+    return str(value) if shown is None else str(shown(value))
 
 
 def format_node(
@@ -222,7 +223,8 @@ def format_table(graph: Graph, nodes: list[Node] | None = None) -> str:
     """Write nodes as a table with the columns opcode, name, target, args, kwargs; bodies follow what holds them."""
     header = ("opcode", "name", "target", "args", "kwargs")
     rows = _rows(graph.nodes if nodes is None else nodes, "")
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    least = [len(title) + 2 for title in header]  # as the package tabulate has it, which torch.fx uses
+    widths = [max(width, *map(len, column)) for width, column in zip(least, zip(*rows, strict=True), strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(line.rstrip() for line in lines)

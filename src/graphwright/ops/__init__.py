@@ -31,6 +31,7 @@ from graphwright.ops.effects import (
 )
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
+from graphwright.ops.higher_order import IN_PYTHON
 from graphwright.ops.lookup import key_of, module_called, module_operator, operator_of, operator_of_target
 from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched, positional_inputs
@@ -66,6 +67,7 @@ __all__ = [
     "Entering",
     "BASE_TYPES",
     "DECLARED_IMPURE",
+    "IN_PYTHON",
     "has_side_effect",
     "register_containers",
     "PYTHON_OPERATORS",

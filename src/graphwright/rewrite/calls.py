@@ -33,6 +33,10 @@ class Calls:
             self._modules[path] = read_attribute(self._gm, path)
         return self._modules[path]
 
+    def attribute(self, node: Node) -> Any:
+        """What a get_attr node reads."""
+        return read_attribute(self._gm, str(node.target))
+
     def of(self, node: Node) -> Call | None:
         """The call that a node makes, in canonical form; a module without parameters is as good as its function."""
         args, kwargs, target = node.args, node.kwargs, node.target

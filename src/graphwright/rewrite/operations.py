@@ -144,28 +144,35 @@ class ModuleStep(Step):
 
 
 class Attribute(Step):
-    """A parameter or buffer by its path."""
+    """A buffer or other attribute by its path; a parameter of the pattern's own module is any parameter."""
 
-    def __init__(self, name: str, path: str) -> None:
-        self.name, self.path = name, path
+    def __init__(self, name: str, path: str, is_parameter: bool = False) -> None:
+        self.name, self.path, self.is_parameter = name, path, is_parameter
 
     def __repr__(self) -> str:
         return self.path
 
     def keys(self) -> set[Hashable] | None:
-        return {("get_attr", self.path)}
+        return None if self.is_parameter else {("get_attr", self.path)}
 
     def match(self, value: Any, attempt: Attempt, then: Then) -> bool:
         known = attempt.nodes.get(self)
         if known is not None:
             return then() if known is value else attempt.no(lambda: f"{self} is {show(known)} already", value)
-        if type(value) is not Node or value.op != "get_attr" or value.target != self.path:
+        if not self._may_be(value, attempt):
             return attempt.no(lambda: f"the attribute {self} is wanted, and there is {show(value)}", value)
         attempt.nodes[self] = value
         if then():
             return True
         del attempt.nodes[self]
         return False
+
+    def _may_be(self, value: Any, attempt: Attempt) -> bool:
+        if type(value) is not Node or value.op != "get_attr":
+            return False
+        return value.target == self.path or (
+            self.is_parameter and isinstance(attempt.calls.attribute(value), nn.Parameter)
+        )
 
 
 def _is_of(module: Any, kind: type[nn.Module]) -> bool:

@@ -17,7 +17,7 @@ from graphwright.rewrite.bodies import Bodies, Body, parts_of
 from graphwright.rewrite.chains import Chain, Choice, Hole
 from graphwright.rewrite.operations import Attribute, ModuleStep, Operation
 from graphwright.rewrite.steps import Step, Wildcard, parts_in
-from graphwright.runtime import graph_of
+from graphwright.runtime import graph_of, has_attribute, read_attribute
 
 __all__ = ["Pattern", "captured"]
 
@@ -115,7 +115,9 @@ class Pattern:
     def _step(self, node: Node) -> Step:
         target = node.target
         if node.op == "get_attr":
-            return Attribute(node.name, str(target))
+            has = self.module is not None and has_attribute(self.module, str(target))
+            value = read_attribute(self.module, str(target)) if self.module is not None and has else None
+            return Attribute(node.name, str(target), isinstance(value, nn.Parameter))
         if node.op == "call_module":
             module = self.module.get_submodule(str(target)) if self.module is not None else None
             if module is None:

@@ -86,11 +86,29 @@ def places_of(pattern: Pattern, graph: Graph, calls: Calls, gm: nn.Module) -> It
                 for node in match.nodes:
                     if node not in roots and not inside.issuperset(node.users):
                         return False
+                if len(roots) > 1 and _comes_back(match):
+                    return False
                 found.append(match)
                 return True
 
             find(pattern, node, attempt, is_closed)
             yield from found
+
+
+def _comes_back(match: Match) -> bool:
+    """Tell whether what a match gives reaches its inputs: as one operation it would need its own result."""
+    inside = set(match.nodes)
+    first = min(inside)
+    waiting = [used for node in inside for used in node.all_input_nodes if used not in inside]
+    seen: set[Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in inside:
+            return True
+        if node not in seen and first < node:
+            seen.add(node)
+            waiting += node.all_input_nodes
+    return False
 
 
 class SubgraphMatcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from graphwright.rewrite.effects import GraphEffects
 from graphwright.rewrite.pattern import Pattern, captured
 from graphwright.rewrite.replacement import Template
 from graphwright.rewrite.subgraph_matcher import InternalMatch, internal_match, nodes_map, places_of
-from graphwright.runtime import graphs_of, transaction
+from graphwright.runtime import delete_attribute, graphs_of, transaction
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
 
@@ -112,6 +113,7 @@ def _replace(
     made: set[Node] = set()
     places = []
     may_fail = bool(filters) or callback is not None or len(wanted.roots) > 1
+    called: set[str] = set()
     with transaction(gm) if may_fail else contextlib.nullcontext():
         for graph in [inner for outer in graphs_of(gm) for inner in outer.all_graphs()]:
             effects = GraphEffects(graph, calls)
@@ -131,10 +133,20 @@ def _replace(
                     )
                 assert there is not None
                 nodes = nodes_map(wanted, match) if nodes is None else nodes
+                called |= {str(node.target) for node in match.nodes if node.op == "call_module"}
                 try:
                     edit = apply(there, wanted, match, effects, tidy=False)
                 except Refused:
                     continue
                 made.update(edit.made)
                 places.append((anchor, nodes, edit.made))
+        if isinstance(replacement, nn.Module):  # as in torch.fx: it brings modules, and takes away those it replaces
+            for path in called - _read_paths(gm):
+                delete_attribute(gm, path)
     return places
+
+
+def _read_paths(gm: nn.Module) -> set[str]:
+    """The paths that the graphs of a module read or call, and those of what is around them."""
+    nodes = [node for graph in graphs_of(gm) for node in graph.all_nodes() if node.op in ("get_attr", "call_module")]
+    return {path for node in nodes for path in itertools.accumulate(str(node.target).split("."), "{}.{}".format)}

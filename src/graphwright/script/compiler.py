@@ -133,13 +133,21 @@ class Compiler:
     def _of_base(self, c: Context, function: ast.Attribute, node: ast.Call) -> Value:
         """`super().f(x)`: the method of the next class."""
         frame = c.frame
-        own = frame.code.outside.closure.get("__class__")
-        first = frame.code.definition.args.args[:1]
-        owner = frame.names.get(first[0].arg) if first else None
+        owner: Value | None
+        named = function.value.args  # type: ignore[attr-defined]
+        if len(named) == 2:
+            start = expression(c, named[0])
+            own, owner = (start.value if isinstance(start, Reference) else None), expression(c, named[1])
+        else:
+            own = frame.code.outside.closure.get("__class__")
+            first = frame.code.definition.args.args[:1]
+            owner = frame.names.get(first[0].arg) if first else None
         kind = None if owner is None else resolved(owner.type)
         if own is None or not isinstance(owner, ModuleRef | Runtime) or not isinstance(kind, ObjectType):
             return c.problem("super() cannot be scripted here", node, "call the method of the class: Base.f(self, x)")
         classes = kind.kind.__mro__
+        if own not in classes:
+            return c.problem(f"super() of an object that is no {getattr(own, '__name__', own)}", node)
         for base in classes[classes.index(own) + 1 :]:
             found = vars(base).get(function.attr)
             if isinstance(found, FunctionType):
@@ -153,4 +161,9 @@ class Compiler:
 
 
 def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "super"
+        and len(node.args) in (0, 2)
+    )

@@ -6,20 +6,23 @@ be one tensor.
 
 from __future__ import annotations
 
+import enum
 import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
+from graphwright.ir import Node
 from graphwright.ops import may_share_memory
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import Capture, TypedCapture
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["identity_asked", "is_equal", "is_member", "is_same", "told_by"]
 
@@ -39,10 +42,10 @@ def is_same(left: Any, right: Any) -> Any:
     recorder = _recorder_of_tensors(left, right)
     if recorder is None:
         _tell_apart(left, right)
-    if recorder is None or not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+    if recorder is None or not _may_be_one(left, right):
         return False
     nodes = recorder.argument(left), recorder.argument(right)
-    if not may_share_memory(*nodes, lambda node: None):
+    if all(isinstance(node, Node) for node in nodes) and not may_share_memory(*nodes, lambda node: None):
         return False
     node = recorder.node("call_function", operator.is_, nodes, {}, "is_same")
     return recorder.numbers.of_node(node, UNKNOWN, bool)
@@ -116,7 +119,7 @@ def is_equal(left: Any, right: Any) -> Any:
 
 def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:
     """`item in values`, where one of them is a tensor of the program; NotImplemented where that is to be done else."""
-    recorder = _recorder_of_tensors(item, *values)
+    recorder = _recorder_of_tensors(*values) or (None if isinstance(item, Proxy) else _recorder_of_tensors(item))
     if recorder is None or not all(_is_plain(value) for value in (item, *values)):
         return NotImplemented
     arguments = recorder.argument(values), recorder.argument(item)
@@ -124,10 +127,18 @@ def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:
     return recorder.numbers.of_node(node, UNKNOWN, bool)
 
 
-def _recorder_of_tensors(*values: Any) -> TypedCapture | None:
+def _recorder_of_tensors(*values: Any) -> Capture | None:
     """The recorder of those that are tensors of the program; None where there is none."""
-    return next((value.recorder for value in values if type(value) is TensorProxy), None)
+    found = next((value.recorder for value in values if type(value) is TensorProxy), None)
+    return running() if found is None and any(isinstance(value, Proxy) for value in values) else found
+
+
+def _may_be_one(left: Any, right: Any) -> bool:
+    """Tell whether two values may be one when the program runs; an untyped one may be any of which there is one."""
+    if isinstance(left, Proxy) or isinstance(right, Proxy):
+        return all(isinstance(value, torch.Tensor | Proxy | bool | enum.Enum | type) for value in (left, right))
+    return isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, torch.Tensor | int | float | bool | str | None) or is_symbolic(value)
+    return isinstance(value, torch.Tensor | Proxy | int | float | bool | str | None) or is_symbolic(value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_misfit", "is_refused_number"]
+from graphwright.capture.proxies.proxy import Proxy
+
+__all__ = ["is_misfit", "is_refused_number", "is_unknown_key"]
 
 
 def is_refused_number(error: BaseException) -> bool:
@@ -19,7 +21,15 @@ def is_misfit(error: BaseException) -> bool:
     return isinstance(error, TypeError) and _MISFIT.search(str(error)) is not None
 
 
-_MISFIT = re.compile(r"\(\): argument '\w+'.* must be .*, not |\(\) received an invalid combination of arguments")
+def is_unknown_key(error: BaseException) -> bool:
+    """Tell whether a dict of the program was asked for a key that only a run knows."""
+    return isinstance(error, KeyError) and len(error.args) == 1 and isinstance(error.args[0], Proxy)
+
+
+_MISFIT = re.compile(
+    r"\(\): argument '\w+'.* must be .*, not |\(\) received an invalid combination of arguments"
+    r"|^(new_)?(zeros|ones|empty|rand|randn)\(\) takes 1 positional argument but \d+ were given"  # sizes one by one
+)
 _PROXIES = (
     *("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat"),
     *("type Proxy", "type Attribute", "numpy.object_"),

@@ -20,6 +20,7 @@ from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
 from graphwright.capture.containers.loop_queues import LoopQueue
 from graphwright.capture.containers.loop_sets import LoopSet, table_of
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, makes_text
 from graphwright.capture.state.samples import Grows
 from graphwright.capture.state.symbols import is_symbolic
@@ -106,7 +107,7 @@ def _joined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: 
     if isinstance(args[0], OfRun):
         return joined_texts(recorder, separator, args[0])
     parts = args[0] if type(args[0]) in (list, tuple) else list(args[0])
-    if any(type(part) is RunText for part in parts):
+    if any(type(part) is RunText or isinstance(part, Proxy) for part in parts):
         return joined_texts(recorder, separator, parts)
     return separator.join(parts)
 

@@ -34,6 +34,7 @@ from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.conversion.local_variables import with_variables
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.definitions import definition_of, note_made_from_source
+from graphwright.capture.source.origins import STANDS_FOR_TORCH
 from graphwright.capture.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.capture.source.syntax import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, compares_identity, is_convertible
 
@@ -173,8 +174,8 @@ def asks_kind(code: CodeType) -> bool:
 
 
 def is_standard(code: CodeType) -> bool:
-    """Tell whether a function is one of Python's own library, which asks nothing about inputs for the program."""
-    return os.path.dirname(code.co_filename) == _STANDARD
+    """Tell whether a function is of Python's library, or stands for one of torch: it asks nothing for the program."""
+    return os.path.dirname(code.co_filename) == _STANDARD or code.co_filename == STANDS_FOR_TORCH
 
 
 def asked_for_none(code: CodeType) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.flow.deciding import branch
 from graphwright.capture.state.parts import Handlers
+from graphwright.capture.state.running import running
 from graphwright.errors import GraphwrightError
 
 if TYPE_CHECKING:
@@ -131,25 +132,48 @@ class PlainAttempts(MadeErrors):
 
     are_open = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._entered: list[Any] = []  # the regions in which those were entered that may catch what is raised now
+
     def run(
         self, tried: Any, handlers: Handlers, orelse: Any, final: Any, names: tuple[str, ...], only_raises: bool
     ) -> Any:
         """Run one as Python does."""
-        return run_plainly(tried, handlers, orelse, names, final)
+        recorder, depth = running(), len(self._entered)
+        assert recorder is not None
+        self._entered.append(recorder.region)
+
+        def parted() -> Any:
+            try:
+                return tried()
+            finally:
+                if final is None:
+                    del self._entered[depth:]
+
+        def ended() -> Any:
+            del self._entered[depth:]
+            return final()
+
+        return run_plainly(parted, handlers, orelse, names, None if final is None else ended)
 
     def catches_here(self, frame: FrameType | None) -> bool:
         """Tell whether it is known what catches: by the line alone."""
         return False
 
     def plain_catches(self, error: Any, region: Any) -> bool:
-        """Likewise."""
-        return False
+        """Tell whether the side that is being captured has entered one, which may catch what it raises."""
+        return any(entered is region for entered in self._entered)
+
+    def forks(self, error: Any) -> bool:
+        """Tell whether one was entered before the branch whose side raises."""
+        return bool(self._entered)
 
     def raised(self, error: Any) -> bool:
-        """Likewise."""
+        """It is known by the line alone."""
         return False
 
-    forks = takes = raised
+    takes = raised
 
     def flush(self, region: Region) -> None:
         """Nothing is kept."""

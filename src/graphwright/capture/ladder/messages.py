@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.outside.said import first_told
 from graphwright.capture.python.message_texts import Text
 from graphwright.capture.source.origins import user_frame
@@ -45,6 +46,14 @@ class Messages:
             if _is_told(called, standing):
                 return True
         return standing.role in _TELL or self.is_called_for_error(frame)
+
+    def is_shown(self, frame: FrameType) -> bool:
+        """Tell whether a text that a line makes is shown to people: printed, logged, warned of or raised."""
+        standing = role_of(frame.f_code, frame.f_lasti)
+        if standing.role is Role.GIVEN:
+            called = _called(frame, standing.called)
+            return called is print or _is_told(called, standing)
+        return standing.role in _TELL or is_standard(frame.f_code) or self.is_called_for_error(frame)
 
     def is_called_for_error(self, asking: FrameType | None) -> bool:
         """Tell whether a `raise` statement calls the function that asks: what that asks is the example's."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.calls.refusals import is_misfit, is_refused_number
+from graphwright.capture.calls.refusals import is_misfit, is_refused_number, is_unknown_key
 from graphwright.capture.conversion.conversion import may_ask, original_code
 from graphwright.capture.ladder.outline import outline
 from graphwright.capture.ladder.slices import is_of_slice
@@ -149,7 +149,7 @@ class Refusals:
     def failed_path(self, error: Exception) -> BaseException:
         """What to do where a path that the example does not take raises: an answer of size is the example's."""
         questions, plan = self._capture.questions, self._capture.plan
-        if is_refused_number(error) or is_misfit(error):
+        if is_refused_number(error) or is_misfit(error) or is_unknown_key(error):
             codes = questions.staging.convertible_at(error)
             if codes:
                 return plan.convert(codes)

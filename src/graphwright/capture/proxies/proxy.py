@@ -42,6 +42,12 @@ class Proxy:
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
 
+    def __str__(self) -> str:
+        return self.tracer.text(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.tracer.text(self), spec)
+
     def __getattr__(self, name: str) -> Attribute:
         return Attribute(self, name)
 

@@ -337,6 +337,19 @@ class TracerBase:
             RuntimeError,
         )
 
+    def text(self, obj: Proxy) -> str:  # noqa: RET503 - _refuse raises
+        """Answer `str(proxy)`, and f-strings: as the proxy is shown, to those who print it or tell an error."""
+        frame = user_frame(sys._getframe(1))
+        if self._recorder is None or not self.is_tracing or frame is not sys._getframe(2):
+            return repr(obj)
+        if self._recorder.questions.messages.is_shown(frame):
+            return repr(obj)
+        self._recorder.questions.staging.stage(frame)
+        self._refuse(
+            "the program makes a text of a value that is known only when it runs",
+            "leave it to messages and prints, or capture with graphwright.trace(model, args)",
+        )
+
     def number(self, message: str) -> NoReturn:
         """Answer C code that wants a number; `message` is the interpreter's for other objects."""
         if self._recorder is not None:
@@ -416,10 +429,13 @@ def _fits(schema: Any, args: tuple[Argument, ...], kwargs: dict[str, Argument]) 
 
 def trace_error_and(also: type[Exception]) -> type[TraceError]:
     """A TraceError that is also what eager code would raise, for programs and tests that catch that."""
-    return _COMBINED[also]
+    return next((_COMBINED[kind] for kind in also.__mro__ if kind in _COMBINED), TraceError)
 
 
-_COMBINED: dict[type[Exception], type[TraceError]] = {
+_COMBINED: dict[type, type[TraceError]] = {
     also: type("TraceError", (TraceError, also), {"__doc__": TraceError.__doc__, "__module__": TraceError.__module__})
-    for also in (AssertionError, RuntimeError, TypeError)
+    for also in (
+        *(AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, RecursionError, RuntimeError),
+        *(TypeError, ZeroDivisionError),
+    )
 }

@@ -180,11 +180,11 @@ def makes_text(recorder: Capture, values: Iterable[Any]) -> bool:
 
     Not where the program has asked for the text itself, nor in a message, which decides nothing.
     """
-    if recorder.typed is None:
-        return False
     parts = [leaf for value in values for leaf in leaves(value)]
     if not any(map(_is_open, parts)) or not all(type(part) in _PLAIN or _is_open(part) for part in parts):
         return False
+    if recorder.typed is None:
+        return not recorder.questions.messages.is_in_message()
     if not all(map(_is_plain, values)):
         return False
     return (
@@ -196,7 +196,7 @@ _PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype})
 
 
 def _is_open(value: Any) -> bool:
-    return is_symbolic(value) or type(value) is TensorProxy
+    return is_symbolic(value) or type(value) is TensorProxy or isinstance(value, Proxy)
 
 
 def _is_plain(value: Any) -> bool:

@@ -19,6 +19,7 @@ then calls.py.
     transforms.py       `torch.vmap(f)(x)`: one node, with what `f` does as its body
     transform_bodies.py that body: the function, run once on stand-ins of what it would get
     transformed_functions.py  functions that transforms give back, and what is known of those that they are given
+    higher_order.py     `torch.cond`, `torch.while_loop`: the Python that they stand for
     reached.py          functions that a function may call, and which of them ask what Python answers
     callers.py          calls that must be seen by what calls them, looked for on the stack
 """

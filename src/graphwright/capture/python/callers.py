@@ -8,6 +8,7 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ _FUNCTIONAL_CALL = torch.func.functional_call.__code__
 _SEEN = frozenset(map(id, {*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set())))
 _CALL = call.__code__
 _METHODS = frozenset({*METHODS, "seed", "getstate", "setstate"})
+_MOST_OPERATIONS = 20_000  # of one place of the program in one pass, which takes some 15 s
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
 
@@ -59,6 +61,7 @@ class Callers:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
+        self._recorded: Counter[tuple[CodeType, int]] = Counter()
         self._last: FrameType | None = None
         self._globals = Globals()
         self._world = World()
@@ -101,7 +104,20 @@ class Callers:
                 self._globals.note(each.__code__, each.__globals__)
 
     def look(self, frame: FrameType) -> None:
-        """An operation was recorded for this frame of the program: see that no unseen call is around it."""
+        """An operation was recorded for this frame of the program: see that no unseen call is around it.
+
+        Raises CaptureError where one place of the program records so many that it seems to go on without an end.
+        """
+        place = frame.f_code, frame.f_lasti
+        self._recorded[place] += 1
+        if self._recorded[place] > _MOST_OPERATIONS:
+            raise refusal(
+                CaptureError(
+                    f"this line has recorded {_MOST_OPERATIONS:,} operations: its loop or recursion may have no end",
+                    at=self._recorder.where(),
+                    fix="bound it by a number, or keep the function as one node: leaf_functions=[...]",
+                )
+            )
         if frame is not self._last:
             self._last = frame
             if frame.f_code.co_name.startswith("torch_dynamo_resume_in_"):  # it made this of the program's code

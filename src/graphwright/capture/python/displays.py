@@ -6,6 +6,7 @@ loop again with a dict of the run instead: `Grows` says so.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import formatted, is_of_run, percent
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.source.syntax import CHANGES
@@ -45,6 +47,8 @@ SPREAD: Any = object()  # in place of the key of `**others`
 def item(values: Any, key: Hashable) -> Any:
     """`values[key]`."""
     _open(values, key)
+    if isinstance(key, Proxy) and type(values) in DICTS and key not in values:
+        return key.tracer.record(operator.getitem, (dict(values), key))
     found = chosen(values, key) if is_symbolic(key) else NotImplemented
     return values[key] if found is NotImplemented else found
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import CodeType
 
 from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.origins import is_internal
+from graphwright.capture.source.origins import STANDS_FOR_TORCH, is_internal
 
 __all__ = [
     "DISPATCHERS",
@@ -158,7 +158,7 @@ def is_installed(filename: str) -> bool:
 
 def is_foreign_file(filename: str) -> bool:
     """Tell whether a file is no part of the user's program: Python's, an installed package's, torch's or ours."""
-    return is_installed(filename) or is_internal(filename)
+    return is_installed(filename) or is_internal(filename) or filename == STANDS_FOR_TORCH
 
 
 def is_foreign(code: CodeType) -> bool:

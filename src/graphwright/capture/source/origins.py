@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import linecache
 import os
-from collections import OrderedDict
+import traceback
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -26,6 +28,7 @@ from graphwright.capture.source.sources import source_of
 from graphwright.ir import Node, Origin
 
 __all__ = [
+    "STANDS_FOR_TORCH",
     "CallSite",
     "Scope",
     "ScopeContextManager",
@@ -34,6 +37,7 @@ __all__ = [
     "is_internal",
     "is_ours",
     "is_returned",
+    "line_of_error",
     "place_of",
     "user_frame",
 ]
@@ -74,12 +78,15 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_INTERNAL[1]) and is_internal(filename)
 
 
+# Python in the place of torch's operators: it runs as the program does, and is none of the user's.
+STANDS_FOR_TORCH = os.path.join(_INTERNAL[1], "ops", "higher_order.py")
 # Code of ours and torch's that is a program like any other: models and patterns, not machinery.
 _PROGRAMS = (
     os.path.join(_INTERNAL[0], "nn", "modules", ""),
     os.path.join(_INTERNAL[0], "distributions", ""),
     os.path.join(_INTERNAL[1], "cli"),
     os.path.join(_INTERNAL[1], "passes", ""),
+    STANDS_FOR_TORCH,
 )
 _MODULE = os.path.join(_PROGRAMS[0], "module.py")
 
@@ -254,6 +261,21 @@ def definition_line(function: Callable[..., Any]) -> str:
     found = source.definitions.get((code.co_name, code.co_firstlineno))
     line = found[0].lineno if found else code.co_firstlineno  # decorators come first
     return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
+
+
+def line_of_error(error: BaseException) -> str | None:
+    """The innermost line of the program that an error came through; of an endless recursion, the one seen most."""
+    lines = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    found = [(code, line) for code, line in lines if not is_internal(code.co_filename)]
+    if not found:
+        return None
+    own = [(code, line) for code, line in found if not code.co_filename.startswith(_LIBRARIES)] or found
+    code, line = Counter(own).most_common(1)[0][0] if isinstance(error, RecursionError) else own[-1]
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" + (f": {text}" if text else "")
+
+
+_LIBRARIES = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (os, torch))
 
 
 def is_handled(frame: FrameType) -> bool:

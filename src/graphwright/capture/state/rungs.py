@@ -167,6 +167,9 @@ class Messages(Protocol):
     def is_in_message(self) -> bool:
         """Tell whether the text of a number is asked for by a message, where it decides nothing."""
 
+    def is_shown(self, frame: FrameType) -> bool:
+        """Tell whether a text that a line makes is shown to people: printed, logged, warned of or raised."""
+
     def is_called_for_error(self, asking: FrameType | None) -> bool:
         """Tell whether a `raise` statement calls the function that asks: what that asks is the example's."""
 

@@ -5,13 +5,15 @@ then tracer.py.
 
     symbolic.py           `symbolic_trace`: a module or function in, a GraphModule out
     tracer.py             `Tracer`: the run of the program on proxies, method by method as in torch.fx
+    identities.py         the functions that ask whether two values are one: converted before they run
+    failures.py           errors that leave such a run, with the user's line and the way out
     symbolic_branches.py  the capture that runs, as converted code asks it: branches and loops on untyped proxies
     parts.py              the parts of such a capture: joining, numbers and writes of which nothing is known
     root_inputs.py        placeholders, and what `concrete_args` specializes
     attributes.py         parameters and buffers, recorded where they are read
     wrap.py               functions that are one call instead of being entered
     meta_tracer.py        shapes and dtypes answered from example inputs
-    rewriter.py           assert statements as calls that stay in the graph
+    rewriter.py           assert statements, and types of variables, as calls that stay in the graph
     transformer.py        a graph run on proxies, so that it is built anew
     annotate.py           a value of the program gets a type
 """

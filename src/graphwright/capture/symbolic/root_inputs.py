@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.proxies.recording import trace_error_and
 from graphwright.codegen import PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import TraceError
-from graphwright.ir import Graph, Target
+from graphwright.ir import Graph, Node, Target
 
 __all__ = [
     "PH",
@@ -97,13 +97,18 @@ def make_inputs(
     parameters = list(_signature(tracer, analyzed).parameters.values())
     args: list[Any] = []
     if is_module:
-        if not parameters:
-            raise RuntimeError("``self`` argument cannot be part of *args expansion!")
+        if not parameters or parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+            raise trace_error_and(RuntimeError)(
+                "``self`` argument cannot be part of *args expansion!", fix="write forward(self, *args)"
+            )
         parameters = parameters[1:]
         args.append(tracer.traced_module)
     plain = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     variadic = [each for each in parameters if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    more: tuple[Any, ...] = ()  # what `concrete_args` has for `*args`
     if isinstance(concrete_args, tuple):
+        if [each.kind for each in parameters[len(plain) :]] == [inspect.Parameter.VAR_POSITIONAL]:
+            concrete_args, more = concrete_args[: len(plain)], concrete_args[len(plain) :]
         if len(concrete_args) != len(plain):
             raise RuntimeError(
                 f"Tracing expected {len(plain)} arguments but got {len(concrete_args)} concrete arguments"
@@ -118,7 +123,9 @@ def make_inputs(
     for parameter in plain:
         args.append(tracer._proxy_placeholder(parameter.name, concrete_args, _signature(tracer, analyzed), analyzed))
     keyword_only = [each.name for each in plain if each.kind is each.KEYWORD_ONLY]
-    if variadic or keyword_only:
+    if more:
+        args += _specialized(tracer, variadic[0].name, (), more)
+    elif variadic or keyword_only:
         if variadic:
             for parameter in variadic:
                 stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
@@ -198,8 +205,7 @@ def _specialized(tracer: _InputTracer, name: str, default: tuple[Any, ...], stru
         number += 1
         proxy = tracer.create_proxy("placeholder", f"{name}_{number}", default, {})
         if isinstance(value, PHBase):
-            for key, known in vars(value).items():
-                setattr(proxy.node, key, known)
+            _note_attributes(value, proxy.node)
             return proxy
         message = f"{name} has been specialized to have value {value} but got another value"
         if value is None:
@@ -215,6 +221,14 @@ def _specialized(tracer: _InputTracer, name: str, default: tuple[Any, ...], stru
         return value
 
     return pytree.tree_map(leaf, structure)
+
+
+def _note_attributes(value: PHBase, node: Node) -> None:
+    """Give the node of an input what its `PH` has; what the tracer has given it already stays."""
+    for name in dir(value):
+        known = getattr(value, name)
+        if not name.startswith("__") and not callable(known) and not hasattr(node, name):
+            setattr(node, name, known)
 
 
 def not_a_function(root: nn.Module | Callable[..., Any]) -> TraceError:
@@ -264,4 +278,18 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
     except Exception:  # a name that exists only for type checkers
-        return {name: value for name, value in raw.items() if not isinstance(value, str)}
+        names = getattr(function, "__globals__", {})
+        return {name: known for name, value in raw.items() if (known := _evaluated(value, names)) is not _UNKNOWN}
+
+
+def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
+    """An annotation, evaluated if it is a string; _UNKNOWN where that cannot be."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, names)
+    except Exception:
+        return _UNKNOWN
+
+
+_UNKNOWN = object()

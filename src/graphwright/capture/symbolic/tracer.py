@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.calls.ambient import autocast_options, enters_autocast
 from graphwright.capture.flow.forks import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
-from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
@@ -34,16 +34,19 @@ from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
+from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.attributes import Watched
+from graphwright.capture.symbolic.failures import as_trace_error
+from graphwright.capture.symbolic.identities import asking_for_identity
 from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
-from graphwright.errors import TraceError
+from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import draws_alone, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of
@@ -277,6 +280,10 @@ class Tracer(TracerBase):
                 continue
             except DataQuestion as question:
                 raise TraceError(question.error.message, at=question.error.at, fix=question.error.fix) from None
+            except CaptureError as error:
+                if isinstance(error, TraceError):
+                    raise
+                raise TraceError(error.message, at=error.at, fix=error.fix) from None  # of several runs together
             finally:
                 self._recorder = None
             if self.graph.has_bodies:
@@ -304,6 +311,8 @@ class Tracer(TracerBase):
                 self._watched_tables = (*self._watched_tables, "_buffers")  # type: ignore[misc]
             self._shells = Shells(module, self._call, self._prepare)
             self.traced_module = self._shells.root
+            if plan is not None and plan.passes == 1:
+                plan.converted |= asking_for_identity(_forwards(self._shells), root)
             if plan is not None and plan.converted:
                 convert_methods(self._shells, plan.converted)
             function = builtins.getattr(module, name)
@@ -313,6 +322,8 @@ class Tracer(TracerBase):
             function = self._converted(function if bind is None else bind(function))
         elif callable(root):
             self.root = nn.Module()
+            if plan is not None and plan.passes == 1:
+                plan.converted |= asking_for_identity([root], None)
             is_module, function, programs = False, self._converted(root), [root]
         else:
             raise not_a_function(root)
@@ -331,10 +342,18 @@ class Tracer(TracerBase):
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             watch_world()
             watch_random_state()
-            standing = StandIns(stand_ins())
+            watch_higher_order()
+            named = [entry for names in _namespaces(programs) for entry in aliases(names)]
+            standing = StandIns([*stand_ins(), *named])
             standing.enter()
             with wrapped, _AmbientMode(self):
-                result = run(*args) if recorder is None else recorder.run(run, args)
+                try:
+                    result = run(*args) if recorder is None else recorder.run(run, args)
+                except Exception as error:
+                    ours = as_trace_error(error, programs[0])
+                    if ours is error:
+                        raise
+                    raise ours from error
             returns = annotations_of(function).get("return")
             self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
         finally:
@@ -488,6 +507,11 @@ def _forwards(shells: Shells) -> Iterator[Any]:
     for kind, module in kinds.items():
         if not kind.__module__.startswith("torch.nn"):
             yield builtins.getattr(builtins.getattr(module, "forward", None), "__func__", None)
+
+
+def _namespaces(programs: Iterable[Any]) -> list[dict[str, Any]]:
+    """The global names of some functions, each namespace once."""
+    return list({id(each.__globals__): each.__globals__ for each in programs if inspect.isfunction(each)}.values())
 
 
 def _forward_of(shell: nn.Module) -> Callable[..., Any]:

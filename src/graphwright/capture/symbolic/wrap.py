@@ -14,7 +14,7 @@ from typing import Any
 from graphwright.capture.proxies.proxy import find_tracer
 from graphwright.capture.state.interception import standing_in
 
-__all__ = ["WRAPPED", "recording", "recording_wrapped", "wrap"]
+__all__ = ["WRAPPED", "recording", "recording_wrapped", "wrap", "wrapped_functions"]
 
 WRAPPED: dict[tuple[int, str], dict[str, Any]] = {}
 """What to record by name: (id of the globals of the module that wrapped it, name) -> those globals."""
@@ -27,7 +27,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
 
     Called at the top level of a module, or used as a decorator there. With a name, it is the function that this
     module knows by that name: its own, an imported one, a builtin; it may be defined later. The function itself stays
-    as it is, and is what the nodes call. Other modules that import a wrapped function record it as well; builtins
+    as it is, and is what the nodes call; `trace`, too, keeps calls of functions of Python that were wrapped as one
+    node each, as with `leaf_functions`. Other modules that import a wrapped function record it as well; builtins
     are recorded in the module that wrapped them alone. What was given to `torch.fx.wrap` is recorded too. Raises
     NotImplementedError inside a function.
 
@@ -54,6 +55,14 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
         if callable(fn_or_name) and not isinstance(fn_or_name, str):
             _functions[id(fn_or_name)] = fn_or_name
     return fn_or_name
+
+
+def wrapped_functions() -> tuple[FunctionType, ...]:
+    """The functions of Python that were given to `wrap`, as themselves or by a name that has a value by now."""
+    with _lock:
+        named = [names.get(name) for (_, name), names in WRAPPED.items()]
+        every = {id(value): value for value in (*_functions.values(), *named) if isinstance(value, FunctionType)}
+    return tuple(every.values())
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.leaf_modules import LeafModules
 from graphwright.capture.state.obstacles import Diagnosis, Obstacles
 from graphwright.capture.state.plan import Plan, Restart
+from graphwright.capture.symbolic.wrap import wrapped_functions
 from graphwright.capture.typed.trace import ATTEMPTS, Program, program_of, trace
 from graphwright.ir import Graph
 from graphwright.runtime import entries_of, facts_of_modules, graph_of, said_of_modules
@@ -61,7 +62,8 @@ def doctor(
     True
     """
     program = program_of(root, args, kwargs, leaf_modules)
-    leaves, options = tuple(leaf_functions), (frozenset(static), frozenset(dynamic))
+    leaves: tuple[Callable[..., Any], ...] = (*leaf_functions, *wrapped_functions())
+    options = (frozenset(static), frozenset(dynamic))
     obstacles = Obstacles(program.place)
     added: set[str] = set()
     try:

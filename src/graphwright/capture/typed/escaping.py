@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import linecache
-import os
 import random
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +11,7 @@ import numpy
 import torch
 from torch import nn
 
-from graphwright.capture.source.origins import is_internal
+from graphwright.capture.source.origins import line_of_error
 from graphwright.errors import CaptureError, GraphwrightError
 
 __all__ = ["as_left", "refuse_lazy"]
@@ -28,7 +25,7 @@ def as_left(error: Exception, function: Callable[[], Callable[..., Any]], call: 
     """
     if isinstance(error, GraphwrightError | Warning):
         return error
-    at, first = _place(error), str(error).partition("\n")[0]
+    at, first = line_of_error(error), str(error).partition("\n")[0]
     own = _raised(function, call)
     if type(own) is type(error):
         own = error if str(own) == str(error) else own  # whose text may be of what stands for its values
@@ -41,21 +38,6 @@ def as_left(error: Exception, function: Callable[[], Callable[..., Any]], call: 
         at=at,
         fix="keep what fails as one node: leaf_functions=[...] or leaf_modules=[...]",
     )
-
-
-def _place(error: Exception) -> str | None:
-    """The innermost line of the program that an error came through."""
-    lines = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    found = [(code, line) for code, line in lines if not is_internal(code.co_filename)]
-    if not found:
-        return None
-    own = [(code, line) for code, line in found if not code.co_filename.startswith(_LIBRARIES)]
-    code, line = (own or found)[-1]
-    text = linecache.getline(code.co_filename, line).strip()
-    return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" + (f": {text}" if text else "")
-
-
-_LIBRARIES = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (os, torch))
 
 
 def _raised(function: Callable[[], Callable[..., Any]], call: tuple[Any, Any]) -> Exception | None:

@@ -29,6 +29,7 @@ from graphwright.capture.outside.said import logged_once
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
+from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
@@ -37,6 +38,7 @@ from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
+from graphwright.capture.symbolic.wrap import wrapped_functions
 from graphwright.capture.typed.checks import check_capture, check_outputs, keeping_regions, read_check_inputs
 from graphwright.capture.typed.dispatching import chosen_by_guards
 from graphwright.capture.typed.entries import (
@@ -115,7 +117,7 @@ def trace(
     `leaf_modules`: classes, class names, dotted paths or patterns of paths (`"layers.*"`) of modules to keep as one
     node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
     or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
-    stay one node. With `copy` the result has parameters and buffers of its own.
+    stay one node, as those given to `wrap` do. With `copy` the result has parameters and buffers of its own.
     `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
     per pass.
     `check_trace`: capture another time, for the example and each of `check_inputs` (calls, as in `examples`), and
@@ -142,8 +144,9 @@ def trace(
     refuse_lazy(root)
     points = entry_points(root, args, kwargs, examples, methods)
     options = _Options(
-        control_flow, max_paths, frozenset(static), frozenset(dynamic), tuple(leaf_functions), progress or _say_nothing
-    )
+        control_flow, max_paths, frozenset(static), frozenset(dynamic), (*leaf_functions, *wrapped_functions()),
+        progress or _say_nothing,
+    )  # fmt: skip
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules)
     if control_flow == "follow":
@@ -418,6 +421,7 @@ class Program:
         watch_world()
         watch_random_state()
         watch_process_state()
+        watch_higher_order()
         recorder.callers.start(function, self.world)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}

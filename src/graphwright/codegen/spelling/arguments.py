@@ -158,7 +158,7 @@ def constant(value: Any, names: Globals) -> tuple[str, int]:
     if value is ...:
         return names.builtin("Ellipsis"), ATOM
     if kind is complex:
-        if repr(value) == f"{value.imag!r}j".replace(".0j", "j") and value.real == 0 and value.imag >= 0:
+        if repr(value) == f"{value.imag!r}j".replace(".0j", "j") and value.real == 0 and 0 <= value.imag < math.inf:
             return repr(value), ATOM
         is_exact = value.real and math.isfinite(value.real) and math.isfinite(value.imag)
         if is_exact and (value.imag or math.copysign(1.0, value.imag) > 0):

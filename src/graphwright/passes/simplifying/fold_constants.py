@@ -21,7 +21,7 @@ __all__ = ["FoldConstants"]
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
-    """Compute once what depends on nothing but constants and buffers; a new buffer has the value.
+    """Compute once what depends on constants and buffers alone; a new buffer, outside the state_dict, has the value.
 
     max_bytes: larger values are not kept; what they are made of may be.
     parameters: whether parameters are constants, too: for programs that will not be trained again. What is made of
@@ -84,7 +84,7 @@ def _replace(node: Node, gm: nn.Module, ownership: Ownership, values: dict[Node,
         substitute(node, value)
     elif _is_to_be_kept(value, values, max_bytes) and ownership.may_be_kept(node):
         graph, path = node.graph, free_path(gm, node.name)
-        assign_attribute(value, gm, path)
+        assign_attribute(value, gm, path, persistent=False)  # the parameters of the original still load
         with graph.inserting_before(node):
             kept = graph.get_attr(path)
         kept.meta.update(node.meta)

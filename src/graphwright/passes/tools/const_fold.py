@@ -173,7 +173,11 @@ def _with_bases(nodes: set[Node]) -> set[Node]:
 
 
 def _has_effect(node: Node, gm: GraphModule) -> bool:
-    return is_impure(node, gm.get_submodule(str(node.target)) if node.op == "call_module" else None)
+    called = gm.get_submodule(str(node.target)) if node.op == "call_module" else None
+    if isinstance(called, GraphModule):  # as pure as what it does
+        inside = [inner for inner in graph_of(called).nodes if inner.op not in ("placeholder", "output")]
+        return bool(written_attributes(graph_of(called))) or any(_has_effect(inner, called) for inner in inside)
+    return is_impure(node, called)
 
 
 def _results(graph: Graph, constant: dict[Node, None]) -> list[Node]:

@@ -22,7 +22,7 @@ def split_result_tensors(result: Tensor, inputs: list[Tensor]) -> tuple[Tensor, 
     >>> [len(piece) for piece in split_result_tensors(torch.ones(5, 2), [torch.ones(2, 3), torch.ones(3, 3)])]
     [2, 3]
     """
-    return torch.split(result, [len(value) for value in inputs])
+    return torch.split(result, [value.shape[0] for value in inputs])
 
 
 def may_depend_on(a: Node, b: Node, search_depth: int = 6) -> bool:

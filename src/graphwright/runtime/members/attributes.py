@@ -70,8 +70,8 @@ def delete_attribute(module: nn.Module, path: str) -> None:
     delattr(read_attributes(module, parents), field)
 
 
-def assign_attribute(value: Any, module: nn.Module, path: str) -> None:
-    """Set what a dotted path names, making plain modules on the way; a tensor becomes a buffer.
+def assign_attribute(value: Any, module: nn.Module, path: str, persistent: bool = True) -> None:
+    """Set what a dotted path names, making plain modules on the way; a tensor becomes a buffer, `persistent` or not.
 
     >>> import torch
     >>> module = nn.Module()
@@ -86,7 +86,7 @@ def assign_attribute(value: Any, module: nn.Module, path: str) -> None:
             below = nn.Module()
             module.add_module(atom, below)
         module = below
-    _set(module, field, value)
+    _set(module, field, value, persistent)
 
 
 def is_compiled(module: nn.Module) -> bool:

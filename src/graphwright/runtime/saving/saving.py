@@ -39,7 +39,7 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _OTHER_HOOKS = sorted(name for name in MODULE_TABLES if name.endswith("hooks") and name not in _HOOKS)
 
 
-def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> list[str]:
+def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_plain: bool = False) -> list[str]:
     """Write a captured module to one file, which `load` reads back; return what could not be written.
 
     The file holds the graph, the tree of modules with their classes by name, their plain attributes, and all tensors.
@@ -47,6 +47,9 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> l
     holds by name - is left out, and answered as a list of lines "where: what"; `strict=True` refuses it instead.
     An earlier file is replaced at the end, in one step, and keeps its permissions; a link is followed. Tensors are
     stored as those of the CPU. `load` notices each byte that is not as it was written.
+
+    With `as_plain` a class that no other process can import, such as one made in a function, is written as nn.Module:
+    the program is in the graph, and what else the class has is left out and answered.
 
     Raises ExportError for a class or function of the program that no other process can import, for a tensor that is
     more than a block of memory, for a module without a graph, and where the file cannot be written: what was there is
@@ -63,7 +66,7 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> l
     """
     if not isinstance(gm, GraphModule):
         raise ExportError(f"a {type(gm).__name__} has no graph", fix="capture it first: graphwright.trace(model, args)")
-    writer = _ModuleWriter(gm)
+    writer = _ModuleWriter(gm, as_plain)
     program = writer.program()
     if strict and writer.left_out:
         raise ExportError(
@@ -78,14 +81,16 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False) -> l
 class _ModuleWriter:
     """Collects the modules of a tree, and those that their attributes mention, with numbers; the root is 0."""
 
-    def __init__(self, root: nn.Module) -> None:
+    def __init__(self, root: nn.Module, as_plain: bool) -> None:
         self.stored: dict[str, torch.Tensor] = {}
+        self._as_plain = as_plain
         self._modules: list[tuple[nn.Module, str]] = []
         self._numbers: dict[int, int] = {}
         self._names: dict[int, str] = {}  # of tensors, by id
         self._tensors: dict[str, dict[str, Any]] = {}
         self._values = PlainWriter(self._number, self._tensor)
         self._graphs = GraphWriter(self._values)
+        self._needed = _classes_needed(root)
         for path, module in root.named_modules():
             self._number(module, path)
         for path, module in root.named_modules():  # so that tensors have the names of the state_dict
@@ -174,16 +179,31 @@ class _ModuleWriter:
         where = f"the module {path!r}" if path else "the module"
         try:
             if kind.__dict__.get("_is_instance_class"):
-                bases = [self._values.name(base) for base in kind.__bases__]
+                names = [self._class_name(base, module, path) for base in kind.__bases__]
+                plain = self._values.name(nn.Module)  # which the others inherit from
+                bases = [name for name in names if name != plain] or [plain]
                 return {"bases": bases, "name": _class_name(kind), "names": sorted(kind._extra)}  # type: ignore[attr-defined]
             if "parametrizations" in module._modules and kind.__name__.startswith("Parametrized"):
                 names = list(module._modules["parametrizations"]._modules)  # type: ignore[union-attr]
-                return {"class": self._values.name(kind.__bases__[0]), "parametrized": names}
-            return {"class": self._values.name(kind)}
+                return {"class": self._class_name(kind.__bases__[0], module, path), "parametrized": names}
+            return {"class": self._class_name(kind, module, path)}
         except NotPlain as error:
-            raise ExportError(
-                f"cannot save {where}: its class is {error}", fix="move the class to the top level of a module"
-            ) from None
+            fix = "move the class to the top level of a module"
+            if not self._as_plain:
+                fix += "; or save without it, as nn.Module: save(..., as_plain=True)"
+            raise ExportError(f"cannot save {where}: its class is {error}", fix=fix) from None
+
+    def _class_name(self, kind: type, module: nn.Module, path: str) -> str:
+        """Write the name of a class, or of the nearest base that has one, where no code of its own is needed."""
+        try:
+            return self._values.name(kind)
+        except NotPlain:
+            if not self._as_plain or path in self._needed or not issubclass(kind, nn.Module):
+                raise
+            line = f"{path or type(module).__name__}: its class {kind.__qualname__}, saved as nn.Module"
+            if line not in self.left_out:
+                self.left_out.append(line)
+            return self._values.name(nn.Module)
 
     def _hooks(self, module: nn.Module, prefix: str) -> list[list[Any]]:
         written = []
@@ -211,7 +231,7 @@ class _ModuleWriter:
             "meta": self._mapping("meta", state.meta, where),
             "readable": state.is_readable,
             "lazy": state.is_lazy,
-            "original": None if state.original is None else self._values.name(state.original),
+            "original": None if state.original is None else self._class_name(state.original, module, path),
         }
         others = {name: entry.graph for name, entry in state.entries.items() if name != "forward"}
         if others:
@@ -269,6 +289,34 @@ class _ModuleWriter:
 
 def _lists(hooks: Any) -> list[list[Any]]:
     return [hooks.create, hooks.erase, hooks.replace, hooks.deepcopy]
+
+
+def _classes_needed(root: nn.Module) -> set[str]:
+    """The paths of modules that programs of a tree need the classes of: they call them, or read what a class has."""
+    paths = set()
+    for prefix, module in root.named_modules():
+        if not isinstance(module.__dict__.get(_STATE), _State):
+            continue
+        state: _State = module.__dict__[_STATE]
+        for graph in (state.graph, *(entry.graph for entry in state.entries.values())):
+            for node in graph.all_nodes():
+                if node.op == "call_module":
+                    paths.add(f"{prefix}.{node.target}" if prefix else str(node.target))
+                elif node.op == "get_attr":
+                    owner, _, name = str(node.target).rpartition(".")
+                    kind = type(module.get_submodule(owner)) if _holds(module, owner) else nn.Module
+                    if hasattr(kind, name) and not hasattr(nn.Module, name):
+                        paths.add(".".join(part for part in (prefix, owner) if part))
+    return paths
+
+
+def _holds(module: nn.Module, path: str) -> bool:
+    """Tell whether a path leads to a module."""
+    try:
+        module.get_submodule(path)
+    except AttributeError:
+        return False
+    return True
 
 
 def _class_name(kind: type) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,7 @@ Words = dict[str, Value]
 def _len(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     (value,) = args
     if isinstance(value, ModuleRef):
+        c.take_length(value.module)
         return constant(len(value.module), True)  # type: ignore[arg-type]
     if isinstance(value, Group):
         return constant(len(value.items), True)
@@ -326,6 +328,15 @@ def _next(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> V
     return c.problem("iterators cannot be scripted", node, "go over the values in a `for` loop")
 
 
+def _repeat(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    """`itertools.repeat(x, 2)`: as many items as are known."""
+    times = args[1] if len(args) == 2 else kwargs.get("times")
+    if len(args) not in (1, 2) or not isinstance(times, Const) or not isinstance(times.value, int):
+        return c.problem("repeat needs a number of times that is known", node, "[value] * times")
+    value = c.held(args[0], node)
+    return Group((value,) * times.value)
+
+
 def _refused(what: str, fix: str = "write it out") -> Callable[..., Value]:
     def refuse(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
         return c.problem(f"{what} cannot be scripted", node, fix)
@@ -338,6 +349,7 @@ BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
     set: _set, dict: _dict, int: _converted(int, INT), float: _converted(float, FLOAT), bool: _converted(bool, BOOL),
     str: _converted(str, STR), complex: _converted(complex, COMPLEX), repr: _converted(repr, STR),
     ord: _converted(ord, INT), chr: _converted(chr, STR), hex: _converted(hex, STR), bin: _converted(bin, STR),
+    oct: _converted(oct, STR),    itertools.repeat: _repeat,
     abs: _abs, round: _round, min: _extreme(min), max: _extreme(max), sum: _sum, any: _truth_of_all(any),
     all: _truth_of_all(all), sorted: _sorted, print: _print, divmod: _divmod, pow: _pow, next: _next, iter: _next,
     id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map", "[f(value) for value in values]"),

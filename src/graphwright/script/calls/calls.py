@@ -9,11 +9,13 @@ import inspect
 import math
 import operator
 import types
+import typing
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from graphwright.ops import IN_PYTHON
 from graphwright.script.annotations import fields_of, is_named_tuple, type_of_constant
 from graphwright.script.calls.builtin_functions import BUILTINS
 from graphwright.script.calls.inlining import inline, inline_closure, modifier_of
@@ -83,6 +85,9 @@ def call(
     if isinstance(callee, Reference):
         return _reference(c, callee.value, args, kwargs, node, named)
     if isinstance(callee, Instance):
+        generic = typing.get_origin(callee.value)
+        if isinstance(generic, type):  # `OrderedDict[str, int]()`
+            return _reference(c, generic, args, kwargs, node, named)
         method = type(callee.value).__call__
         return _reference(c, method, [callee, *args], kwargs, node, named)
     if isinstance(callee, Runtime) and resolved(callee.kind) is ANY:
@@ -115,7 +120,12 @@ def _reference(
     home = str(getattr(function, "__module__", None) or "")
     if any(getattr(home, getattr(function, "__name__", ""), None) is function for home in (math, cmath)):
         return _math(c, function, args, kwargs, node, named)
-    if _is_torch(function, home) and not modifier_of(function):
+    if isinstance(function, types.MethodDescriptorType) and _is_of_tensor(function) and args:
+        return call_method(c, args[0], function.__name__, args[1:], kwargs, node, named)
+    python = IN_PYTHON.get(function) if isinstance(function, types.FunctionType) else None
+    if python is not None:
+        return inline(c, python, args, kwargs, node, None, named)
+    if _is_torch(function, home) and not modifier_of(function) and not _is_of_same_file(c, function):
         return _torch(c, function, args, kwargs, node, named)
     if isinstance(function, types.FunctionType):
         return inline(c, function, args, kwargs, node, None, named)
@@ -138,6 +148,17 @@ def _is_torch(function: Any, home: str) -> bool:
         return not _is_own_module(function, home)
     name = getattr(function, "__name__", "")
     return any(getattr(place, name, None) is function for place in (torch, torch._C, torch.nn.functional, torch._C._nn))
+
+
+def _is_of_tensor(function: Any) -> bool:
+    """Tell whether a method is one of tensors: `torch.Tensor.abs`."""
+    return issubclass(torch.Tensor, function.__objclass__) and function.__objclass__ is not object
+
+
+def _is_of_same_file(c: Context, function: Any) -> bool:
+    """Tell whether a function of torch is called from its own file, which was entered, and declares no result."""
+    is_written = isinstance(function, types.FunctionType) and "return" not in function.__annotations__
+    return is_written and function.__code__.co_filename == c.frame.code.file
 
 
 def _is_own_module(function: Any, home: str) -> bool:

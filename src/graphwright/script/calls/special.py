@@ -40,9 +40,11 @@ from graphwright.script.types import (
     ListType,
     ObjectType,
     OptionalType,
+    SetType,
     TupleType,
     Type,
     accepts,
+    class_of,
     resolved,
     without_none,
 )
@@ -127,7 +129,10 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         if _is_parameter(c, value):
             return constant(any(isinstance(each, type) and issubclass(nn.Parameter, each) for each in classes), True)
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    answer = any(_is_of(kind, each) for each in wanted)
+    answers = {_is_of_class(kind, each) for each in classes}
+    if None in answers and True not in answers:
+        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
+    answer = True in answers or any(_is_of(kind, each) for each in wanted)
     question = (value, tuple(classes) if len(classes) > 1 else classes[0])
     if isinstance(kind, ObjectType) and not answer:  # it may be of a class that inherits from the declared one
         return c.function(isinstance, question, BOOL, node)
@@ -157,6 +162,23 @@ def _plain_classes(classes: list[Any]) -> list[type]:
 def _class_of(kind: Any) -> type | None:
     """The class of lists and dicts of a type."""
     return kind.kind if isinstance(kind, ListType | DictType) else None
+
+
+def _is_of_class(kind: Type, wanted: Any) -> bool | None:
+    """Tell whether values of a type are of a class such as `Iterable`: all (True), some (None) or none."""
+    if wanted is object:
+        return True
+    is_known = type_from_annotation(wanted) is not None and not isinstance(type_from_annotation(wanted), ObjectType)
+    if not isinstance(wanted, type) or is_known or wanted in (list, tuple, dict) or isinstance(kind, ObjectType):
+        return False
+    if isinstance(kind, ListType | DictType):
+        python: tuple[Any, ...] = (list, tuple) if kind.kind is list else (kind.kind,)
+    elif isinstance(kind, TupleType | SetType):
+        python = (kind.kind or tuple,) if isinstance(kind, TupleType) else (set, frozenset)
+    else:
+        python = (class_of(kind),)
+    found = {each is not None and issubclass(each, wanted) for each in python}
+    return None if len(found) > 1 else True in found
 
 
 def _is_of(kind: Type, wanted: Any) -> bool:
@@ -197,6 +219,7 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
         return constant(hasattr(owner.value, name.value), True)
     kind = resolved(owner.type)
     if kind is TENSOR and hasattr(torch.Tensor, name.value):
+        c.take_for_granted(owner, hasattr, (owner, name), True, node)
         return constant(True, True)
     if isinstance(kind, TupleType):
         return constant(name.value in kind.names or hasattr(tuple, name.value), True)

@@ -287,6 +287,8 @@ def _have_order(a: Type, b: Type) -> bool:
 
 
 def _contained(c: Context, item: Value, container: Value, negated: bool, node: ast.AST, named: str) -> Value:
+    if isinstance(container, ModuleRef):
+        c.take_length(container.module)
     if isinstance(item, Const) and isinstance(container, Const | Group | Display | ModuleRef):
         known = _known_items(container)
         if known is not None and (item.fixed or isinstance(container, ModuleRef)):
@@ -306,7 +308,7 @@ def _known_items(container: Value) -> Any:
         return container.value if isinstance(container.value, list | dict | set | str | tuple) else None
     if isinstance(container, ModuleRef):
         module = container.module
-        return list(module) if isinstance(module, nn.ParameterDict) else list(module._modules)
+        return list(module.keys()) if isinstance(module, nn.ParameterDict | nn.ModuleDict) else None
     items = container.items  # type: ignore[attr-defined]
     parts = [part for pair in items for part in pair if part] if isinstance(container, Display) else list(items)
     return [part.value for part in parts] if all(isinstance(part, Const) for part in parts) else None

@@ -47,7 +47,10 @@ def condition(c: Context, node: ast.expr) -> tuple[Value, tuple[Known, Known]]:
         return c.function(operator.not_, (inner,), BOOL, node), (where_false, where_true)
     else:
         value, refined = c.parts.refining(c, node)
-    return _truth(c, value, node), refined
+    truth = _truth(c, value, node)
+    if isinstance(node, ast.Constant) and isinstance(truth, Const):  # `if False:`, which no run decides otherwise
+        return constant(truth.value, fixed=True), refined
+    return truth, refined
 
 
 def _truth(c: Context, value: Value, node: ast.expr) -> Value:
@@ -57,6 +60,7 @@ def _truth(c: Context, value: Value, node: ast.expr) -> Value:
     if isinstance(value, Group):
         return constant(bool(value.items), True)
     if isinstance(value, ModuleRef):
+        c.take_length(value.module)
         sized = getattr(type(value.module), "__len__", None)
         return constant(sized is None or len(value.module) > 0, True)  # type: ignore[arg-type]
     if isinstance(value, Reference | Closure | Bound | Instance):

@@ -15,7 +15,8 @@ from torch import nn
 
 from graphwright.capture import is_foreign_class
 from graphwright.runtime import GraphModule, class_name, is_plain_container, spelled
-from graphwright.script.annotations import field_type, is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.annotations import is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.program.fields import type_of_field
 from graphwright.script.program.values import (
     Bound,
     Const,
@@ -25,6 +26,7 @@ from graphwright.script.program.values import (
     Reference,
     Runtime,
     Value,
+    common_type,
     constant,
 )
 from graphwright.script.tensors import tensor_attribute
@@ -208,6 +210,9 @@ _KNOWN: dict[tuple[str, str], Type] = {
 def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: ast.AST, named: str) -> Value:
     if kind in (torch.finfo, torch.iinfo):
         return _read(c, owner, name, FLOAT if kind is torch.finfo else INT, node, named)
+    if issubclass(kind, enum.Enum) and inspect.getattr_static(kind, name) is vars(enum.Enum).get(name):
+        members: list[Value] = [constant(member.value) for member in kind]
+        return _read(c, owner, name, STR if name == "name" else common_type(members), node, named)
     static = inspect.getattr_static(kind, name, None)
     is_property = isinstance(static, property) and kind.__module__.partition(".")[0] != "torch"
     if isinstance(static, types.FunctionType) or is_property:
@@ -222,7 +227,7 @@ def _of_typed_object(c: Context, owner: Runtime, kind: type, name: str, node: as
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)
     if callable(static):
         return Bound(owner, name)
-    return _read(c, owner, name, field_type(kind, name), node, named)
+    return _read(c, owner, name, type_of_field(kind, name), node, named)
 
 
 def _is_open(kind: type) -> bool:
@@ -289,6 +294,8 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
         wanted = None if declared is None or isinstance(declared, str) else type_from_annotation(declared)
         kind = c.attributes.read(owner.module, name, type_of_constant(value) if wanted is None else wanted)
         return c.make("get_attr", path, (), kind, node, name=named or name)
+    if c.attributes.is_changed(owner.path, name):
+        return c.make("get_attr", path, (), ObjectType(type(value)), node, name=named or name)
     if is_written and not inspect.isroutine(value):
         return c.make("get_attr", path, (), ANY, node, name=named or name)
     if is_plain(value):
@@ -307,6 +314,8 @@ def child(c: Context, owner: ModuleRef, key: Any, node: ast.AST) -> Value:
     module: Any = owner.module
     if not hasattr(type(module), "__getitem__"):
         return c.problem(f"{type(module).__name__} has no items", node)
+    if isinstance(key, slice) or (isinstance(key, int) and key < 0):  # counted from how many there are
+        c.take_length(module)
     if isinstance(key, slice):
         names = list(module._modules)[key]
         return Group(tuple([wrap(c, module._modules[name], node, name) for name in names]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import enum
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,8 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
         return chosen(c, owner, lambda item: subscript(c, item, key, node), node, named)
     if isinstance(owner, Reference | Instance) and isinstance(node, ast.expr) and _is_generic(owner.value):
         return Instance(c.frame.code.outside.evaluate(node))
+    if isinstance(owner, Reference) and isinstance(owner.value, enum.EnumMeta):  # `Color[name]`
+        return c.function(operator.getitem, (owner, key), ObjectType(owner.value), node, named)
     if isinstance(owner, Reference | Instance):
         return c.problem("this cannot be subscripted", node, "use a list, a dict or a tensor")
     kind = _result(owner.type, key)

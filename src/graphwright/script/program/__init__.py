@@ -10,5 +10,6 @@ Read values.py first.
     surroundings.py      what a program reads outside of itself, which each call checks
     type_comments.py     types that comments declare, of parameters and of variables
     values.py            what an expression stands for
+    fields.py            what constructors say of the attributes of objects
     flow.py              what the source alone tells about variables and ways
 """

@@ -33,14 +33,15 @@ class Attributes:
         self._types: dict[_Key, Type] = {}  # of what is written
         self._folded: dict[_Key, nn.Module] = {}
         self._read: dict[_Key, tuple[nn.Module, Type, Type]] = {}  # the type at first, and the one that was assumed
+        self._objects: set[tuple[str, str]] = set()  # that modules hold and the program changes: paths and names
         self._rounds = 0
-        self._was_opaque = False
+        self._was_opaque, self._known_objects = False, 0
         self.has_opaque = False  # whether code runs that is not compiled
 
     def start(self) -> None:
         """Begin a round."""
         self._rounds += 1
-        self._was_opaque = self.has_opaque
+        self._was_opaque, self._known_objects = self.has_opaque, len(self._objects)
         self._folded.clear()
         self._read.clear()
 
@@ -48,6 +49,7 @@ class Attributes:
         """Tell whether this round has shown something that an earlier part of it did not know."""
         return (
             self._was_opaque is not self.has_opaque
+            or self._known_objects != len(self._objects)
             or any(self.is_written(module, name) for (_, name), module in self._folded.items())
             or any(str(self._type(key, initial)) != str(kind) for key, (_, initial, kind) in self._read.items())
         )
@@ -78,6 +80,14 @@ class Attributes:
     def store(self, name: str) -> None:
         """Note that the program writes an attribute of this name of an object that may be a module."""
         self._stored_by_name.add(name)
+
+    def change(self, path: str, name: str) -> None:
+        """Note that the program changes an object that a module holds."""
+        self._objects.add((path, name))
+
+    def is_changed(self, path: str, name: str) -> bool:
+        """Tell whether the program changes the object that a module holds in an attribute, as far as is known."""
+        return (path, name) in self._objects
 
     def run(self, functions: Iterable[Any]) -> None:
         """Note that functions run that are not compiled, which may write attributes of any module."""

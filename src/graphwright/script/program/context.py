@@ -152,6 +152,10 @@ class Context:
         if path is not None:
             self.premise(path).setdefault("holds", {})[table] = list(module.__dict__[table])
 
+    def take_length(self, module: nn.Module) -> None:
+        """Take for granted what a module holds, whose length or membership the program asks for."""
+        self.take_items(module, "_modules" if module._modules or not module._parameters else "_parameters")
+
     def take_code(self, module: nn.Module, path: str) -> None:
         """Take for granted the class and the hooks of an inner module whose code is compiled."""
         if path:

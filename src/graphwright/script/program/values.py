@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 
 from graphwright.ir import Node
 from graphwright.script.annotations import type_of_constant
-from graphwright.script.types import ANY, DictType, ListType, ObjectType, TupleType, Type, join
+from graphwright.script.types import ANY, DictType, IteratorType, ListType, ObjectType, TupleType, Type, join
 
 __all__ = [
     "BAD", "Bad", "Bound", "Choice", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
@@ -139,6 +140,12 @@ class Reference(Value):
     """A function, class or module of Python."""
 
     value: Any
+
+    @property
+    def type(self) -> Type:
+        """What is known of it: what going over an enum gives."""
+        is_enum = isinstance(self.value, enum.EnumMeta)
+        return IteratorType(ObjectType(self.value)) if is_enum else ANY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from graphwright.ops import raise_error, set_attribute, unpack, write_attribute
-from graphwright.script.annotations import field_type, type_from_annotation
+from graphwright.script.annotations import type_from_annotation
+from graphwright.script.program.fields import type_of_field
 from graphwright.script.program.flow import assigned
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
@@ -475,7 +476,7 @@ def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.
         return
     kind = resolved(owner.type) if isinstance(owner, Runtime) else None
     if (kind is TENSOR and name in ("data", "grad", "requires_grad")) or kind is ANY or isinstance(kind, ObjectType):
-        wanted = field_type(kind.kind, name) if isinstance(kind, ObjectType) else ANY
+        wanted = type_of_field(kind.kind, name) if isinstance(kind, ObjectType) else ANY
         if not accepts(wanted, value.type) or (wanted is FLOAT and value.type is INT):
             c.problem(
                 f"{name!r} of {kind} is declared as {wanted}, and given {value.type}", at, "change one of the two"
@@ -489,6 +490,8 @@ def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.
             c.attributes.run([_setter(kind.kind, name)] if isinstance(kind, ObjectType) else [])
         c.function(setattr, (owner, name, value), NONE, at)
     else:
+        if isinstance(owner, Instance) and owner.place is not None:  # another round reads the object when it runs
+            c.attributes.change(owner.place[0], owner.place[1].partition(".")[0])
         c.problem("only attributes of modules can be assigned", at, "return the new value instead")
 
 

@@ -1,0 +1,42 @@
+"""`torch.cond`, `torch.while_loop`, `map` and `scan` of the program: captured as the Python that they stand for."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.outside.overheard import overhear
+from graphwright.capture.python.calls import call
+from graphwright.ops import IN_PYTHON
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["watch_higher_order"]
+
+
+def _act(
+    python: Callable[..., Any],
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    return call(python, *args, **kwargs)
+
+
+_HOMES = ("torch", "torch._higher_order_ops", "functorch.experimental.control_flow")
+_watched: set[str] = set()
+
+
+def watch_higher_order() -> None:
+    """Have it heard of where a program calls them, in each module of torch's that has them and is imported."""
+    for home in {*_HOMES, *(function.__module__ for function in IN_PYTHON)} & sys.modules.keys() - _watched:
+        _watched.add(home)
+        for function, python in IN_PYTHON.items():
+            if vars(sys.modules[home]).get(function.__name__) is function:
+                overhear(sys.modules[home], (function.__name__,), functools.partial(_act, python))

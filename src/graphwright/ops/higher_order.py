@@ -1,0 +1,128 @@
+"""Operators of torch that are given functions, as Python: `torch.cond` is an `if`, `torch.while_loop` a `while`.
+
+A capture runs these in their place, as functions of the program's. What they give is what torch's give outside of any
+compiler; the memory of their results is that of the values that the given functions return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops.map import map as _map
+from torch._higher_order_ops.scan import scan as _scan
+from torch._higher_order_ops.while_loop import while_loop as _while_loop
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+__all__ = ["IN_PYTHON"]
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """`torch.cond`.
+
+    >>> cond(torch.tensor(True), torch.neg, torch.abs, (torch.tensor(2),))
+    tensor(-2)
+    """
+    if pred:
+        return true_fn(*operands)
+    return false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+    """`torch.while_loop`.
+
+    >>> while_loop(lambda i: i < 3, lambda i: (i + 1,), (torch.tensor(0),))
+    (tensor(3),)
+    """
+    carried = tuple(carried_inputs)
+    while cond_fn(*carried):
+        carried = tuple(body_fn(*carried))
+    return carried
+
+
+def map_each(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """`map` of functorch: of the slices of tensors along their first dimension.
+
+    >>> map_each(lambda x, y: x * y, torch.tensor([1, 2]), 3)
+    tensor([3, 6])
+    """
+    if isinstance(xs, torch.Tensor):
+        results = [f(x, *args) for x in xs]
+    else:
+        leaves, spec = tree_flatten(xs)
+        results = [f(tree_unflatten(list(slices), spec), *args) for slices in zip(*leaves, strict=True)]
+    return _stacked(results)
+
+
+def scan(
+    combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+) -> tuple[Any, Any]:
+    """`scan`: what is carried from slice to slice, and what each gives, along a dimension.
+
+    >>> scan(lambda total, x: (total + x, total), torch.tensor(0), torch.tensor([1, 2]))
+    (tensor(3), tensor([0, 1]))
+    """
+    carried = init
+    along = xs if dim == 0 else _over(lambda x: x.movedim(dim, 0), xs)
+    along = _over(lambda x: x.flip([0]), along) if reverse else along
+    given = []
+    if isinstance(along, torch.Tensor):
+        for x in along:
+            carried, y = combine_fn(carried, x)
+            given.append(y)
+    else:
+        leaves, spec = tree_flatten(along)
+        for slices in zip(*leaves, strict=True):
+            carried, y = combine_fn(carried, tree_unflatten(list(slices), spec))
+            given.append(y)
+    every = _stacked(given)
+    every = _over(lambda y: y.flip([0]), every) if reverse else every
+    return carried, every if dim == 0 else _over(lambda y: y.movedim(0, dim), every)
+
+
+def _over(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _over(function, item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)([_over(function, item) for item in value])
+    return function(value)
+
+
+def _stacked(results: list[Any]) -> Any:
+    first = results[0]
+    if isinstance(first, dict):
+        return {key: _stacked([each[key] for each in results]) for key in first}
+    if isinstance(first, tuple | list):
+        return type(first)([_stacked([each[i] for each in results]) for i in range(len(first))])
+    return torch.stack(results)
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`torch.sym_ite`."""
+    return t if b else f
+
+
+def sym_sum(args: Any) -> Any:
+    """`torch.sym_sum`.
+
+    >>> sym_sum([1, 2, 3])
+    6
+    """
+    return sum(args)
+
+
+def sym_not(a: Any) -> Any:
+    """`torch.sym_not`."""
+    return not a
+
+
+IN_PYTHON: dict[Callable[..., Any], Any] = {
+    torch.cond: cond,
+    _while_loop: while_loop,
+    _map: map_each,
+    _scan: scan,
+    torch.sym_ite: sym_ite,
+    torch.sym_sum: sym_sum,
+    torch.sym_not: sym_not,
+}
