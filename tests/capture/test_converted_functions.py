@@ -205,3 +205,27 @@ def test_local_variables_that_are_taken_twice_leave_a_function_as_it_is() -> Non
         return [locals(), held["y"], y]
 
     assert convert(twice, RUNTIME) is None
+
+
+class Private:
+    def __twice(self, x: torch.Tensor, __n: int = 2) -> torch.Tensor:
+        return x * __n
+
+    def told(self, x: torch.Tensor) -> torch.Tensor:
+        __inner = x * 2
+        if x.sum() > 0:
+            __inner = self.__twice(__inner, 3) + 1
+
+        def __more() -> torch.Tensor:
+            nonlocal __inner
+            __inner = __inner + 1
+            return __inner
+
+        return __more() + __inner
+
+
+def test_private_variables_are_those_of_their_class() -> None:
+    private = Private()
+    gm = trace(private.told, (torch.ones(2),))
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert torch.equal(gm(x), private.told(x))
