@@ -164,3 +164,68 @@ def test_coroutines() -> None:
     for door in (script, lambda function: trace(function, (XS[0],))):
         with pytest.raises(CaptureError, match="waits is a coroutine: a call of it runs nothing yet"):
             door(waits)
+
+
+def with_all(x: Any, scale: float = 2.0) -> Any:
+    shift = x.mean()
+    if x.sum() > 0:
+        held = {name: value for name, value in locals().items() if name != "scale"}
+        x = held["x"] * held["shift"] + len(held)
+    return x - shift
+
+
+def with_some(x: Any) -> Any:
+    if x.sum() > 0:
+        y = x * 2
+        x = x + y
+    held = locals()
+    return x + held["y"] if "y" in held else x - len(held)
+
+
+class Named:
+    def told(self, x: Any) -> Any:
+        __inner = x * 2
+        if x.sum() > 0:
+            x = x + 1
+        return x + sum(value.sum() for name, value in locals().items() if name == "_Named__inner")
+
+
+@pytest.mark.parametrize("program", [with_all, with_some, Named().told], ids=["all", "some", "private"])
+def test_a_function_that_takes_its_local_variables_is_converted(program: Any) -> None:
+    assert convert(getattr(program, "__func__", program), RUNTIME) is not None
+    captured = trace(program, (XS[0],))
+    for x in XS:
+        torch.testing.assert_close(captured(x), program(x))
+
+
+def test_local_variables_that_are_taken_twice_leave_a_function_as_it_is() -> None:
+    def twice(x: Any) -> Any:
+        held = locals()
+        y = x
+        return [locals(), held["y"], y]
+
+    assert convert(twice, RUNTIME) is None
+
+
+class Private:
+    def __twice(self, x: torch.Tensor, __n: int = 2) -> torch.Tensor:
+        return x * __n
+
+    def told(self, x: torch.Tensor) -> torch.Tensor:
+        __inner = x * 2
+        if x.sum() > 0:
+            __inner = self.__twice(__inner, 3) + 1
+
+        def __more() -> torch.Tensor:
+            nonlocal __inner
+            __inner = __inner + 1
+            return __inner
+
+        return __more() + __inner
+
+
+def test_private_variables_are_those_of_their_class() -> None:
+    private = Private()
+    gm = trace(private.told, (torch.ones(2),))
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert torch.equal(gm(x), private.told(x))

@@ -12,7 +12,7 @@ from tests.codegen.random_loops import random_function
 from torch import nn
 
 import graphwright
-from graphwright import Graph, GraphModule, Interpreter
+from graphwright import Graph, GraphModule, Interpreter, trace
 from graphwright.ops import cond, for_loop, raise_error
 from graphwright.passes import (
     FoldConditions,
@@ -203,6 +203,40 @@ def test_branches_inside_the_same_branch_go() -> None:
     assert MergeConditions().run(gm) == 2
     assert targets(only_body(gm, 1)) == ["p", "x", "sin", "output"]
     assert targets(only_body(gm, 2)) == ["p", "x", "cos", "output"]
+
+
+def in_a_row(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    c = x.sum() > 0
+    if c:
+        h, k = x + 1, y * 2
+    else:
+        h, k = x - 1, y * 3
+    z = y.exp()
+    if c:
+        h, w = h * k, z
+    else:
+        w = h + k
+    if c:
+        h = h.relu()
+    return h + w
+
+
+def between(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    c = x.sum() > 0
+    h = x + 1 if c else y
+    k = h.exp()
+    return k * 2 if c else k - y
+
+
+@pytest.mark.parametrize(("program", "merged"), [(in_a_row, 2), (between, 0)])
+def test_branches_in_a_row_become_one(program: Any, merged: int) -> None:
+    gm = trace(program, (torch.ones(3), torch.ones(3)))
+    assert MergeConditions().run(gm) == merged
+    gm.graph.lint()
+    assert targets(gm.graph).count("cond") == (1 if merged else 2)
+    for x in (torch.randn(3).abs(), -torch.randn(3).abs()):
+        y = torch.randn(3)
+        assert torch.equal(gm(x, y), program(x, y))
 
 
 def test_branches_on_another_condition_stay() -> None:

@@ -15,7 +15,7 @@ from torch._higher_order_ops.scan import scan as _scan
 from torch._higher_order_ops.while_loop import while_loop as _while_loop
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["IN_PYTHON"]
+__all__ = ["IN_PYTHON", "call_item_at", "item_at", "value_at"]
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
@@ -115,6 +115,63 @@ def sym_sum(args: Any) -> Any:
 def sym_not(a: Any) -> Any:
     """`torch.sym_not`."""
     return not a
+
+
+def item_at(values: Any, index: Any) -> Any:
+    """`values[index]`, asked place by place.
+
+    >>> item_at(["a", "b", "c"], -1)
+    'c'
+    """
+    return _item_from(values, 0, index if index >= 0 else index + len(values))
+
+
+def _item_from(values: Any, place: int, at: Any) -> Any:
+    if at == place:
+        item = values[place]
+    elif place + 1 < len(values):
+        item = _item_from(values, place + 1, at)
+    else:
+        raise IndexError("list index out of range")
+    return item
+
+
+def call_item_at(values: Any, index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`values[index](*args, **kwargs)`, asked place by place.
+
+    >>> call_item_at([abs, str], -1, (-2,), {})
+    '-2'
+    """
+    return _call_from(values, 0, index if index >= 0 else index + len(values), args, kwargs)
+
+
+def _call_from(values: Any, place: int, at: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if at == place:
+        result = values[place](*args, **kwargs)
+    elif place + 1 < len(values):
+        result = _call_from(values, place + 1, at, args, kwargs)
+    else:
+        raise IndexError("list index out of range")
+    return result
+
+
+def value_at(table: Any, key: Any) -> Any:
+    """`table[key]`, asked key by key.
+
+    >>> value_at({"a": 1, "b": 2}, "b")
+    2
+    """
+    return _value_from(table, list(table), 0, key)
+
+
+def _value_from(table: Any, keys: list[Any], place: int, key: Any) -> Any:
+    if key == keys[place]:
+        value = table[keys[place]]
+    elif place + 1 < len(keys):
+        value = _value_from(table, keys, place + 1, key)
+    else:
+        raise KeyError(key)
+    return value
 
 
 IN_PYTHON: dict[Callable[..., Any], Any] = {

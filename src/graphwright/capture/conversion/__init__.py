@@ -8,5 +8,6 @@
     comprehension_loops.py  comprehensions that bind variables around them, as loops
     attempt_statements.py   `try` statements as functions of their parts
     asked_classes.py        which questions for classes a function holds
+    local_variables.py      `locals()` as the variables, spelled out
     unshared.py             lists and dicts of a function that nobody else can hold
 """

@@ -31,6 +31,7 @@ import torch
 from graphwright import errors
 from graphwright.capture.conversion.asked_classes import Asked, asked_in
 from graphwright.capture.conversion.converter import Converter
+from graphwright.capture.conversion.local_variables import with_variables
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.definitions import definition_of, note_made_from_source
 from graphwright.capture.source.origins import STANDS_FOR_TORCH
@@ -247,7 +248,7 @@ def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> as
     qualname = qualname_of(code).split(".")
     owner = qualname[-2] if len(qualname) > 1 and qualname[-2] != "<locals>" else ""
     first = code.co_varnames[0] if code.co_argcount else ""
-    return Converter(owner, first, waiting).function(copy.deepcopy(definition))
+    return Converter(owner, first, waiting).function(with_variables(copy.deepcopy(definition), code, owner))
 
 
 def _convert_code(code: CodeType, runtime: Any, waiting: frozenset[int]) -> CodeType | None:

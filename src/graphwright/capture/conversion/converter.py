@@ -86,13 +86,14 @@ class Converter(ast.NodeTransformer):
 
     def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
         """Convert the body of a definition; its decorators and defaults were evaluated when it was made."""
+        for child in ast.iter_child_nodes(definition) if self._owner else ():
+            self._mangle_all(child)
         arguments = definition.args
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
         arguments.kw_defaults = [default and ast.Constant(None) for default in arguments.kw_defaults]
         for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
             if arg is not None:
                 arg.annotation = None
-                arg.arg = self._mangled(arg.arg)
         if isinstance(definition, ast.Lambda):
             definition.body = self.visit(definition.body)
             return definition
@@ -332,7 +333,6 @@ class Converter(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         node.args = self.visit(node.args)
-        node.name = self._mangled(node.name)
         if is_convertible(node):
             inner = Converter(self._owner, node.args.args[0].arg if node.args.args else "", self._waiting)
             node.body = inner._body(node)
@@ -599,21 +599,25 @@ class Converter(ast.NodeTransformer):
         self.generic_visit(node)
         if node.attr == "__class__" and isinstance(node.value, ast.Name) and node.value.id in self._errors:
             return self._call("class_of", node, node.value)
-        node.attr = self._mangled(node.attr)
         return node
 
     def visit_Name(self, node: ast.Name) -> Any:
-        node.id = self._mangled(node.id)
         is_read = node.id in self._looped and isinstance(node.ctx, ast.Load)
         return self._call("bound", node, node) if is_read else node
 
-    def visit_keyword(self, node: ast.keyword) -> Any:
-        self.generic_visit(node)
-        node.arg = node.arg and self._mangled(node.arg)
-        return node
+    def _mangle_all(self, node: ast.AST) -> None:
+        """Give private names the name of the class in front, as Python does: not to keywords of calls."""
+        for field in ("id", "arg", "attr", "name", "rest"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and not isinstance(node, ast.keyword):
+                setattr(node, field, self._mangled(name))
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            node.names = [self._mangled(name) for name in node.names]
+        for child in ast.iter_child_nodes(node) if not isinstance(node, ast.ClassDef) else node.decorator_list:
+            self._mangle_all(child)
 
     def _mangled(self, name: str) -> str:
-        is_private = self._owner and name.startswith("__") and not name.endswith("__")
+        is_private = name.startswith("__") and not name.endswith("__")
         return f"_{self._owner}{name}" if is_private else name
 
     def _call(self, method: str, place: ast.AST, *args: ast.expr) -> Any:

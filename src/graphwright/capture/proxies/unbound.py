@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.running import refusal, running
@@ -11,7 +12,7 @@ from graphwright.ops import expect_bound
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["BoundIf", "BoundIfRun", "OneSided", "Unbound", "bound"]
+__all__ = ["BoundIf", "BoundIfRun", "OneSided", "Unbound", "bound", "variables"]
 
 
 class OneSided(CaptureError):
@@ -101,3 +102,19 @@ class BoundIfRun(Unbound):
 def bound(value: Any) -> Any:
     """What a variable holds that a loop may have given its value."""
     return value.read() if type(value) is BoundIfRun else value
+
+
+def variables(function: Callable[[], dict[str, Any]], /, *readers: tuple[str, Callable[[], Any]]) -> dict[str, Any]:
+    """`locals()`: the variables that have a value; one that has it only on some ways makes the branch fork."""
+    if function is not locals:
+        return function()
+    held: dict[str, Any] = {}
+    for name, read in readers:
+        try:
+            value = bound(read())
+        except NameError:
+            continue
+        if isinstance(value, Unbound):
+            bool(value)
+        held[name] = value
+    return held

@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from torch import nn
+
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_sets import LoopSet
@@ -17,13 +19,14 @@ from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.texts import formatted, is_of_run, percent
+from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, percent
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.source.syntax import CHANGES
 from graphwright.capture.state.running import refusal, running
-from graphwright.capture.state.symbols import is_symbolic
+from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
+from graphwright.ops import call_item_at, item_at, value_at
 
 __all__ = [
     "SPREAD",
@@ -50,7 +53,40 @@ def item(values: Any, key: Hashable) -> Any:
     if isinstance(key, Proxy) and type(values) in DICTS and key not in values:
         return key.tracer.record(operator.getitem, (dict(values), key))
     found = chosen(values, key) if is_symbolic(key) else NotImplemented
+    recorder = running() if found is NotImplemented and _is_of_data(key) else None
+    if recorder is not None and isinstance(values, nn.ModuleList):
+        return _Chosen(recorder.questions.staging.converted, values, key)
+    if recorder is not None and type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values)):
+        return recorder.questions.staging.converted(value_at)(values, key)
     return values[key] if found is NotImplemented else found
+
+
+_MOST = 16  # keys that a table is asked for one by one
+
+
+def _is_of_data(key: Any) -> bool:
+    """Tell whether a key depends on the data of tensors: one that sizes decide is under a guard."""
+    symbol = symbol_of(key)
+    return symbol.is_data if symbol is not None else type(key) is RunText and not key.places
+
+
+def _is_key(key: Any) -> bool:
+    return type(key) in (int, str)
+
+
+class _Chosen:
+    """A module of a list whose place only a run knows: its call is a branch for each of them."""
+
+    def __init__(self, converted: Callable[[Any], Any], values: Any, index: Any) -> None:
+        self._converted, self._place = converted, (values, index)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._converted(call_item_at)(*self._place, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by what wants to know how to call it
+            raise AttributeError(name)
+        return getattr(self._converted(item_at)(*self._place), name)
 
 
 def store(value: Any, values: Any, key: Hashable) -> None:

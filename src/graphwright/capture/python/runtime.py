@@ -22,7 +22,7 @@ from graphwright.capture.flow.deciding import (
     truth,
 )
 from graphwright.capture.outside.said import warn
-from graphwright.capture.proxies.unbound import bound
+from graphwright.capture.proxies.unbound import bound, variables
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.comprehensions import as_dict, as_set, chained, decided, extended, listed
 from graphwright.capture.python.displays import (
@@ -78,6 +78,7 @@ class Runtime:
 
     # variables
     bound = staticmethod(bound)
+    variables = staticmethod(variables)
 
     # calls
     call = staticmethod(call)

@@ -16,6 +16,7 @@ __all__ = [
     "SCOPES",
     "TYPE_PARAMETERS",
     "assigned",
+    "call_of_locals",
     "compares_identity",
     "compares_sizes",
     "falls_through",
@@ -50,13 +51,29 @@ TYPE_PARAMETERS: dict[str, Any] = {"type_params": []} if "type_params" in ast.Fu
 
 
 def is_convertible(definition: ast.AST) -> bool:
-    """Generators, coroutines, and what looks into its own frame, stay as they are."""
+    """Generators, coroutines, and what looks into its own frame, stay as they are. A lone `locals()` does not."""
+    looks = 0
     for node in walk_own(definition):
         if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
             return False
-        if isinstance(node, ast.Name) and node.id in ("locals", "eval", "exec"):
+        if isinstance(node, ast.Name) and node.id in ("eval", "exec"):
             return False
-    return True
+        looks += isinstance(node, ast.Name) and node.id == "locals"
+    return not looks or (looks == 1 and call_of_locals(definition) is not None)
+
+
+def call_of_locals(definition: ast.AST) -> ast.Call | None:
+    """Find a call of `locals()` that runs once: up to Python 3.12 a second one changes the dict of the first."""
+    for child in ast.iter_child_nodes(definition):
+        inner = child.generators[0].iter if isinstance(child, COMPREHENSIONS) else child
+        if isinstance(inner, (*SCOPES, ast.For, ast.AsyncFor, ast.While)):
+            continue
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "locals":
+            return None if inner.args or inner.keywords else inner
+        found = call_of_locals(inner)
+        if found is not None:
+            return found
+    return None
 
 
 def walk_own(node: ast.AST) -> Iterator[ast.AST]:

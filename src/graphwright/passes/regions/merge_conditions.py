@@ -1,19 +1,25 @@
-"""Branches inside a branch on the same condition: there the condition is known."""
+"""Branches on one condition: inside each other, where it is known, and in a row, where one branch is enough."""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, is_region
+from graphwright.ops import cond, is_impure, is_region
 from graphwright.passes.support.bodies import (
+    add_operand,
     ends_by_raising,
     inline,
     inputs_of,
+    items_of,
     may_write,
+    module_of,
+    nodes_between,
     own_bodies,
+    plain_graphs,
     put_in_place,
     regions_in,
 )
@@ -26,8 +32,8 @@ __all__ = ["MergeConditions"]
 class MergeConditions:
     """Where a side of a branch branches on the same condition again, put the side that is taken in its place.
 
-    In programs that write in place nothing is merged, since a condition may be a tensor. Returns the number of
-    branches that went.
+    Two branches in a row on one condition become one, if what is between them needs nothing of the first. In programs
+    that write in place nothing is merged, since a condition may be a tensor. Returns the number of branches that went.
 
     >>> from graphwright import Graph, GraphModule
     >>> def side(*values):
@@ -62,7 +68,72 @@ class MergeConditions:
                 for placeholder, operand in zip(inputs_of(body), node.args[3], strict=True):
                     if operand is node.args[0]:
                         count += _settle(body, placeholder, is_true)
+        for graph in plain_graphs(graph_of(gm)):
+            last: dict[Node, Node] = {}  # the branch on a condition that came last
+            for node in list(graph.nodes):
+                if node.target is cond and isinstance(node.args[0], Node) and own_bodies(node):
+                    first = last.get(node.args[0])
+                    if first is not None and _may_be_one(first, node, gm):
+                        _make_one(first, node)
+                        count += 1
+                    else:
+                        last[node.args[0]] = node
         return count
+
+
+def _may_be_one(first: Node, second: Node, gm: nn.Module) -> bool:
+    """Tell whether a branch may wait until another one on its condition, and be one with it."""
+    bodies = [*own_bodies(first), *own_bodies(second)]
+    outputs = [body.output_node().args[0] for body in bodies if not ends_by_raising(body)]
+    if len(outputs) < 4:
+        return False
+    if _width(outputs[0]) != _width(outputs[1]) or _width(outputs[2]) != _width(outputs[3]):
+        return False
+    items = {node for node in first.users if node.target is operator.getitem and node.args[0] is first}
+    between, find = nodes_between(first, second, items), module_of(gm)
+    if any(is_impure(node, find(node), in_any_mode=True) or is_region(node) for node in between):
+        return False
+    return not any(used is first or used in items for node in between for used in node.all_input_nodes)
+
+
+def _width(value: object) -> int:
+    """How many values a body gives as a tuple; -1 where it gives one."""
+    return len(value) if isinstance(value, tuple) else -1
+
+
+def _make_one(first: Node, second: Node) -> None:
+    """Have a branch do on each side what another one does there afterwards."""
+    graph = first.graph
+    second.prepend(first)
+    if _width(own_bodies(first)[0].output_node().args[0]) < 0:  # it gives a tuple from now on
+        with graph.inserting_before(second):
+            only = graph.call_function(operator.getitem, (first, 0), name=first.name)
+        first.replace_all_uses_with(only, lambda user: user is not only)
+    items = [user for user in first.users if user.target is operator.getitem]
+    for item in items:
+        second.prepend(item)
+    places = {item: item.args[1] for item in items}
+    for operand in second.args[3]:
+        if isinstance(operand, Node) and operand is not first and operand not in places:
+            add_operand(first, operand)
+    widths = 0
+    for body, more in zip(own_bodies(first), own_bodies(second), strict=True):
+        output = body.output_node()
+        given = output.args[0] if isinstance(output.args[0], tuple) else (output.args[0],)
+        inputs = dict(zip(first.args[3], inputs_of(body), strict=True)) if first.args[3] else {}
+        known = {**inputs, **{item: given[int(place)] for item, place in places.items()}, first: given}
+        values = [known.get(value, value) if isinstance(value, Node) else value for value in second.args[3]]
+        result = inline(more, values, output)
+        widths = len(given)
+        output.args = ((*given, *(result if isinstance(result, tuple) else (result,))),)
+    width = _width(own_bodies(second)[0].output_node().args[0])
+    with graph.inserting_before(second):
+        names = {i: takers[0].name for i, takers in (items_of(second) or {}).items()}
+        taken = [
+            graph.call_function(operator.getitem, (first, widths + i), name=names.get(i, second.name))
+            for i in range(abs(width))
+        ]
+    put_in_place(second, taken[0] if width < 0 else tuple(taken))
 
 
 def _settle(body: Graph, pred: Node, is_true: bool) -> int:

@@ -29,6 +29,7 @@ def captured_module(
     first, *others = entries
     if root is None:
         module = GraphModule(nn.Module(), first.graph, name)
+        module._non_persistent_buffers_set.update(first.graph.constants)  # constants are no state
         state = _State(first.graph, is_readable=True)
         state.entries = {first.name: first}
         _adopt(module, state)

@@ -1,0 +1,78 @@
+"""Modules and values that data chooses by their place in a list, or by their key in a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import trace
+
+
+class Routed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Any:
+        for _ in range(2):
+            x = torch.tanh(self.layers[int(x.abs().sum() * 10) % 3 - 1](x))
+        return x
+
+
+class RoutedByName(Routed):
+    def forward(self, x: Tensor) -> Any:
+        layer = self.layers[int(x.argmax())]
+        return layer(x) + layer.bias
+
+
+def table(x: Tensor) -> Any:
+    return {0: 1.0, 2: x.sum()}[int(x.argmax())] * x
+
+
+@pytest.mark.parametrize("program", [Routed(), RoutedByName(), table])
+def test_data_chooses(program: Any) -> None:
+    gm = trace(program, (torch.tensor([3.0, 1.0, 2.0]),))
+    torch.manual_seed(0)
+    for x in [torch.tensor([1.0, 2.0, 5.0]), -torch.ones(3), *torch.randn(12, 3).unbind()]:
+        try:
+            wanted = program(x)
+        except KeyError as error:
+            with pytest.raises(KeyError, match=str(error)):
+                gm(x)
+            continue
+        assert torch.equal(gm(x), wanted)
+
+
+def test_each_module_is_a_node_and_has_gradients() -> None:
+    model = Routed()
+    gm = trace(model, (torch.ones(3),))
+    assert gm.code.count("self.layers[1](") == 2
+    assert "elif" in gm.code
+    x = torch.randn(3)
+    gradients = [torch.autograd.grad(each(x).sum(), [*each.parameters()], allow_unused=True) for each in (gm, model)]
+    for one, other in zip(*gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other)
+
+
+def test_a_place_that_is_not_there() -> None:
+    class Beyond(Routed):
+        def forward(self, x: Tensor) -> Any:
+            return self.layers[int(x.sum())](x)
+
+    gm = trace(Beyond(), (torch.tensor([1.0, 0.0, 0.0]),))
+    with pytest.raises(IndexError):
+        gm(torch.ones(3) * 4)
+
+
+def test_constants_are_no_state_of_a_captured_function() -> None:
+    constant = torch.ones(3)
+    for capture in (lambda f: trace(f, (constant,)), graphwright.script):
+        gm = capture(lambda x: x + constant)
+        assert not gm.state_dict()
+        assert torch.equal(gm(constant), constant * 2)
