@@ -131,6 +131,8 @@ def test_it_is_one_node_where_torch_calls_it_through_functions_of_its_own(monkey
     monkeypatch.setattr(torch._C.ScriptFunction, "__call__", counted)
     gm = graphwright.symbolic_trace(lambda x: doubled(x))
     assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
+    of_attribute = graphwright.symbolic_trace(lambda x: doubled(x.T))
+    assert torch.equal(of_attribute(torch.ones(2, 1)), torch.full((1, 2), 2.0))
 
 
 def test_a_scripted_module_outside_of_the_program_is_refused() -> None:

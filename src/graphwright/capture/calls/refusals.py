@@ -12,8 +12,7 @@ __all__ = ["is_misfit", "is_refused_value", "is_unknown_key"]
 def is_refused_value(error: BaseException) -> bool:
     """Tell whether C++ refused one of our values where it takes plain ones only, as what TorchScript compiled does."""
     if isinstance(error, RuntimeError):
-        text = str(error)
-        return "expected to contain only concrete integers" in text or "but instead found type 'Proxy'" in text
+        return _REFUSED.search(str(error)) is not None
     return isinstance(error, TypeError) and any(name in str(error) for name in _PROXIES)
 
 
@@ -27,6 +26,7 @@ def is_unknown_key(error: BaseException) -> bool:
     return isinstance(error, KeyError) and len(error.args) == 1 and isinstance(error.args[0], Proxy)
 
 
+_REFUSED = re.compile(r"expected to contain only concrete integers|but instead found type '(Proxy|Attribute)'")
 _MISFIT = re.compile(
     r"\(\): argument '\w+'.* must be .*, not |\(\) received an invalid combination of arguments"
     r"|^(new_)?(zeros|ones|empty|rand|randn)\(\) takes 1 positional argument but \d+ were given"  # sizes one by one

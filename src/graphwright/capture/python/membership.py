@@ -37,8 +37,8 @@ def contains(item: Any, values: Any) -> Any:
     if type(values) is TensorProxy:
         return values.recorder.numbers.truth(torch.eq(values, item).any())
     if isinstance(item, Proxy) and type(values) in (dict, set, frozenset):  # whose hash is another one when it runs
-        if not values or any(value is item for value in values):
-            return bool(values)
+        if not values:
+            return False
         return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
     is_of_run = recorder_of(item) is not None or holds_symbolic(values)
     is_text = type(item) is RunText and isinstance(values, tuple | list)

@@ -105,7 +105,8 @@ def _make_one(first: Node, second: Node) -> None:
     """Have a branch do on each side what another one does there afterwards."""
     graph = first.graph
     second.prepend(first)
-    if _width(own_bodies(first)[0].output_node().args[0]) < 0:  # it gives a tuple from now on
+    before, after = (_width(own_bodies(node)[0].output_node().args[0]) for node in (first, second))
+    if before < 0:  # it gives a tuple from now on
         with graph.inserting_before(second):
             only = graph.call_function(operator.getitem, (first, 0), name=first.name)
         first.replace_all_uses_with(only, lambda user: user is not only)
@@ -116,7 +117,6 @@ def _make_one(first: Node, second: Node) -> None:
     for operand in second.args[3]:
         if isinstance(operand, Node) and operand is not first and operand not in places:
             add_operand(first, operand)
-    widths = 0
     for body, more in zip(own_bodies(first), own_bodies(second), strict=True):
         output = body.output_node()
         given = output.args[0] if isinstance(output.args[0], tuple) else (output.args[0],)
@@ -124,16 +124,14 @@ def _make_one(first: Node, second: Node) -> None:
         known = {**inputs, **{item: given[int(place)] for item, place in places.items()}, first: given}
         values = [known.get(value, value) if isinstance(value, Node) else value for value in second.args[3]]
         result = inline(more, values, output)
-        widths = len(given)
         output.args = ((*given, *(result if isinstance(result, tuple) else (result,))),)
-    width = _width(own_bodies(second)[0].output_node().args[0])
     with graph.inserting_before(second):
         names = {i: takers[0].name for i, takers in (items_of(second) or {}).items()}
         taken = [
-            graph.call_function(operator.getitem, (first, widths + i), name=names.get(i, second.name))
-            for i in range(abs(width))
+            graph.call_function(operator.getitem, (first, abs(before) + i), name=names.get(i, second.name))
+            for i in range(abs(after))
         ]
-    put_in_place(second, taken[0] if width < 0 else tuple(taken))
+    put_in_place(second, taken[0] if after < 0 else tuple(taken))
 
 
 def _settle(body: Graph, pred: Node, is_true: bool) -> int:
