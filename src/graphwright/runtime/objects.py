@@ -62,7 +62,7 @@ def array_facts(value: Any) -> list[Any]:
     >>> array_facts(torch.ones(2, 3).numpy())
     [2, 'float32']
     """
-    return [value.ndim, str(value.dtype)]
+    return [getattr(value, "ndim", None), str(getattr(value, "dtype", None))]
 
 
 def slots_of(kind: type) -> list[str]:

@@ -12,12 +12,14 @@ from typing import Any
 
 from torch import nn
 
+from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, percent
 from graphwright.capture.python.number_calls import chosen
@@ -49,6 +51,8 @@ SPREAD: Any = object()  # in place of the key of `**others`
 
 def item(values: Any, key: Hashable) -> Any:
     """`values[key]`."""
+    if _is_by_array(values, key):
+        return record_foreign_call(values.recorder, operator.getitem, (values, key), {})
     _open(values, key)
     if isinstance(key, Proxy) and type(values) in DICTS and key not in values:
         return key.tracer.record(operator.getitem, (dict(values), key))
@@ -59,6 +63,11 @@ def item(values: Any, key: Hashable) -> Any:
     if recorder is not None and type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values)):
         return recorder.questions.staging.converted(value_at)(values, key)
     return values[key] if found is NotImplemented else found
+
+
+def _is_by_array(values: Any, *others: Any) -> bool:
+    """Tell whether a tensor is indexed by objects outside of torch, or such are written to it."""
+    return type(values) is TensorProxy and values.recorder.has_objects and holds_objects(others)
 
 
 _MOST = 16  # keys that a table is asked for one by one
@@ -91,6 +100,9 @@ class _Chosen:
 
 def store(value: Any, values: Any, key: Hashable) -> None:
     """`values[key] = value`."""
+    if _is_by_array(values, key, value):
+        record_foreign_call(values.recorder, operator.setitem, (values, key, value), {})
+        return
     _open(values, key)
     values[key] = held(value)
 

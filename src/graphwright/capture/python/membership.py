@@ -14,7 +14,7 @@ from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
-from graphwright.capture.proxies.growing import GrowingDict, is_growing
+from graphwright.capture.proxies.growing import GrowingDict, GrowingSet, is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.python.displays import look
@@ -27,7 +27,7 @@ _SEARCHED = (tuple, list, dict, set, frozenset)
 
 def contains(item: Any, values: Any) -> Any:
     """`item in values`."""
-    if isinstance(values, GrowingDict | LoopDict | LoopSet | OfRun):
+    if isinstance(values, GrowingDict | GrowingSet | LoopDict | LoopSet | OfRun):
         return values.has(item)
     if shown(values):
         return recorder_of(values).record("call_function", operator.contains, operator.contains, (values, item), {})

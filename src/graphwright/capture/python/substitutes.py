@@ -173,6 +173,9 @@ def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: A
     """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
     if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
         return function(*args, **kwargs)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.Tensor) and type(function) is BuiltinFunctionType:
+        return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
     return record_foreign_call(with_examples(recorder), function, args, kwargs)
 
 
