@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import collections
 import re
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 from graphwright.capture.conversion.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
 from graphwright.capture.conversion.comprehension_loops import TAKES_ALL, as_loop
+from graphwright.capture.conversion.generators import gathered_call
 from graphwright.capture.conversion.loop_statements import (
     HIDDEN,
     ITEM,
@@ -519,6 +521,11 @@ class Converter(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
             return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
         name = ast.unparse(node.func).rpartition(".")[2]
+        inner = gathered_call(node)
+        if inner is not None and isinstance(inner.func, ast.Name | ast.Attribute) and not _is_builtin(inner.func):
+            self.generic_visit(inner)
+            arguments = [self.visit(node.func), inner.func, *inner.args]
+            return placed(ast.Call(self._runtime("gathered", node), arguments, inner.keywords), node)
         if name in TAKES_ALL and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
             generator = node.args[0]
             node.args = [placed(ast.ListComp(generator.elt, generator.generators), generator)]
@@ -623,6 +630,11 @@ class Converter(ast.NodeTransformer):
 
     def _runtime(self, method: str, place: ast.AST) -> Any:
         return placed(ast.Attribute(ast.Constant(RUNTIME_MARK), method, ast.Load()), place)
+
+
+def _is_builtin(function: ast.expr) -> bool:
+    """Tell whether a function has the name of one of Python's."""
+    return isinstance(function, ast.Name) and hasattr(builtins, function.id)
 
 
 def _may_be_key(index: ast.expr) -> bool:

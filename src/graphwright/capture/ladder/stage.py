@@ -8,7 +8,8 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.whole_calls import packs
-from graphwright.capture.conversion.conversion import NESTED, can_convert, is_converted, may_ask
+from graphwright.capture.conversion.conversion import NESTED, can_convert, is_converted, may_ask, original_code
+from graphwright.capture.conversion.generators import gathers, is_generator
 from graphwright.capture.outside.outside_modules import is_outside_call
 from graphwright.capture.outside.said import tells
 from graphwright.capture.python.entering import converted_function, initializer
@@ -57,7 +58,7 @@ class Staging:
         while frame is not None and (frame.f_code not in BOUNDARIES or is_outside_call(frame, shells)):
             code = frame.f_code
             if not (code in BOUNDARIES or is_converted(code) or is_ours(code.co_filename) or code.co_name in NESTED):
-                if not can_convert(code):
+                if not can_convert(code) or (is_generator(code) and not self._is_gathered(frame)):
                     return set()
                 codes.add(code)
             frame = frame.f_back
@@ -78,6 +79,13 @@ class Staging:
         """The conversion of a function that has asked; other functions are answered as they are."""
         return converted_function(function, self._capture.plan.converted)
 
+    def gathering(self, function: Callable[..., Any]) -> Any:
+        """What gathers what a generator function gives that has asked; None for other functions."""
+        plan = self._capture.plan
+        made = converted_function(function, plan.converted, gathers=True)
+        is_banned = getattr(getattr(function, "__func__", function), "__code__", None) in plan.ungathered
+        return None if made is function or is_banned else made
+
     def anticipate(self, function: Callable[..., Any]) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
         plan = self._capture.plan
@@ -87,7 +95,7 @@ class Staging:
             return
         code = inner.__code__
         may_matter = (plan.passes > _PATIENT and may_ask(code)) or packs(code) or tells(inner)
-        if may_matter and can_convert(code):
+        if may_matter and not is_generator(code) and can_convert(code):
             plan.converted.add(code)
 
     def convert_called(self, function: Callable[..., Any]) -> bool:
@@ -99,7 +107,15 @@ class Staging:
         converted = self._capture.plan.converted
         if code is None or is_converted(code) or code in converted or is_ours(code.co_filename):
             return False
-        if can_convert(code):
+        if not is_generator(code) and can_convert(code):
             converted.add(code)
             return True
         return False
+
+    def _is_gathered(self, frame: FrameType) -> bool:
+        """Tell whether what a generator gives is gathered by the function that goes over it."""
+        outer = frame.f_back
+        while outer is not None and (is_ours(outer.f_code.co_filename) or original_code(outer.f_code) is None):
+            outer = outer.f_back  # parts of the function, too
+        code = None if outer is None or frame.f_code in self._capture.plan.ungathered else original_code(outer.f_code)
+        return code is not None and gathers(code, frame.f_code.co_name)
