@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -28,7 +28,10 @@ from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ops import call_item_at, item_at, value_at
+from graphwright.ops import call_item_at, item_at, value_at, value_or
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = [
     "SPREAD",
@@ -36,6 +39,7 @@ __all__ = [
     "delete",
     "dict_of",
     "formatted_text",
+    "gotten",
     "held",
     "item",
     "look",
@@ -60,7 +64,7 @@ def item(values: Any, key: Hashable) -> Any:
     recorder = running() if found is NotImplemented and _is_of_data(key) else None
     if recorder is not None and isinstance(values, nn.ModuleList):
         return _Chosen(recorder.questions.staging.converted, values, key)
-    if recorder is not None and type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values)):
+    if recorder is not None and _is_small_table(values):
         return recorder.questions.staging.converted(value_at)(values, key)
     return values[key] if found is NotImplemented else found
 
@@ -70,13 +74,24 @@ def _is_by_array(values: Any, *others: Any) -> bool:
     return type(values) is TensorProxy and values.recorder.has_objects and holds_objects(others)
 
 
+def gotten(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`table.get(key, default)` with a key that data decides."""
+    if kwargs or not 0 < len(args) <= 2 or not _is_small_table(function.__self__) or not _is_of_data(args[0]):
+        return NotImplemented
+    return recorder.questions.staging.converted(value_or)(function.__self__, *args)
+
+
+def _is_small_table(values: Any) -> bool:
+    return type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values))
+
+
 _MOST = 16  # keys that a table is asked for one by one
 
 
 def _is_of_data(key: Any) -> bool:
     """Tell whether a key depends on the data of tensors: one that sizes decide is under a guard."""
     symbol = symbol_of(key)
-    return symbol.is_data if symbol is not None else type(key) is RunText and not key.places
+    return symbol.is_data if symbol is not None else type(key) is RunText and (key.is_data or not key.places)
 
 
 def _is_key(key: Any) -> bool:

@@ -41,9 +41,11 @@ def contains(item: Any, values: Any) -> Any:
             return bool(values)
         return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
     is_of_run = recorder_of(item) is not None or holds_symbolic(values)
-    is_text = type(item) is RunText and isinstance(values, tuple | list)
+    is_text = type(item) is RunText and (item.is_data or isinstance(values, tuple | list))
     if not isinstance(values, _SEARCHED) or not (is_of_run or is_text):
         return item in values
+    if type(item) is RunText and type(values) in (dict, set, frozenset) and item.is_data:
+        values = tuple(values)
     result: Any = is_member(item, values) if isinstance(values, list | tuple) else NotImplemented
     if result is not NotImplemented:
         return result
