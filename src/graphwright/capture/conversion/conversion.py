@@ -47,6 +47,7 @@ __all__ = [
     "asked_for_none",
     "asks_kind",
     "can_convert",
+    "can_gather",
     "compares_with_flag",
     "convert",
     "converted_source",
@@ -111,6 +112,15 @@ def convert(function: FunctionType, runtime: Any, waiting: frozenset[int] = froz
 
 def can_convert(code: CodeType) -> bool:
     """Tell whether a function of this code has source that can be converted."""
+    return not is_generator(code) and _has_conversion(code)
+
+
+def can_gather(code: CodeType) -> bool:
+    """Tell whether a generator function has source that can be converted, to a function that gathers what it gives."""
+    return is_generator(code) and _has_conversion(code)
+
+
+def _has_conversion(code: CodeType) -> bool:
     versions = _codes.get(code)
     if versions:
         return None not in versions.values()

@@ -8,8 +8,15 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.whole_calls import packs
-from graphwright.capture.conversion.conversion import NESTED, can_convert, is_converted, may_ask, original_code
-from graphwright.capture.conversion.generators import gathers, is_generator
+from graphwright.capture.conversion.conversion import (
+    NESTED,
+    can_convert,
+    can_gather,
+    is_converted,
+    may_ask,
+    original_code,
+)
+from graphwright.capture.conversion.generators import gathers
 from graphwright.capture.outside.outside_modules import is_outside_call
 from graphwright.capture.outside.said import tells
 from graphwright.capture.python.entering import converted_function, initializer
@@ -58,7 +65,7 @@ class Staging:
         while frame is not None and (frame.f_code not in BOUNDARIES or is_outside_call(frame, shells)):
             code = frame.f_code
             if not (code in BOUNDARIES or is_converted(code) or is_ours(code.co_filename) or code.co_name in NESTED):
-                if not can_convert(code) or (is_generator(code) and not self._is_gathered(frame)):
+                if not can_convert(code) and not (can_gather(code) and self._is_gathered(frame)):
                     return set()
                 codes.add(code)
             frame = frame.f_back
@@ -95,7 +102,7 @@ class Staging:
             return
         code = inner.__code__
         may_matter = (plan.passes > _PATIENT and may_ask(code)) or packs(code) or tells(inner)
-        if may_matter and not is_generator(code) and can_convert(code):
+        if may_matter and can_convert(code):
             plan.converted.add(code)
 
     def convert_called(self, function: Callable[..., Any]) -> bool:
@@ -107,7 +114,7 @@ class Staging:
         converted = self._capture.plan.converted
         if code is None or is_converted(code) or code in converted or is_ours(code.co_filename):
             return False
-        if not is_generator(code) and can_convert(code):
+        if can_convert(code):
             converted.add(code)
             return True
         return False
