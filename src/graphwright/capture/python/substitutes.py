@@ -22,7 +22,7 @@ from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
 from graphwright.capture.outside.torch_generators import record_generator_call
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects, is_foreign
+from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.protocol import with_examples
@@ -52,6 +52,8 @@ def substitute(
     if stand_in is not function:
         return stand_in  # type: ignore[no-any-return]
     kind = type(function)
+    if kind is ObjectProxy:
+        return function
     if kind is not FunctionType and recorder.typed is not None:
         if is_draw(function):
             return functools.partial(_drawn, recorder.typed, function)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch import nn
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
@@ -44,6 +45,7 @@ from graphwright.runtime import (
     expect_state,
     expect_tensors,
     expect_values,
+    layer_facts,
     new_object,
     shared,
 )
@@ -204,9 +206,13 @@ class Inputs:
             symbol = self._recorder.numbers.input_symbol(make(), value)
             symbol.key = "input", path
             return as_number(symbol)
-        if isinstance(value, numpy.number) and not (options.is_static or self._inside):
-            plan.scalars |= {path}
-            return self._array(path, value, make)
+        if not (options.is_static or self._inside):
+            if isinstance(value, numpy.number):
+                plan.scalars |= {path}
+                return self._array(path, value, make)
+            if isinstance(value, nn.Module) and not any(value.children()) and self._recorder.is_leaf(value, path):
+                plan.scalars |= {path}
+                return self._layer(path, value, make)
         if kind is bool or isinstance(value, _KNOWN):
             self._take(path, make(), value)
             return value
@@ -268,6 +274,12 @@ class Inputs:
         self._take(f"array_{path}", self._call(array_facts, make()), array_facts(value))
         self.has_arrays = True
         return ObjectProxy(self._recorder, value, make())
+
+    def _layer(self, path: str, value: nn.Module, make: Callable[[], Node]) -> ObjectProxy:
+        """A layer with other weights, of the example's class and configuration: a call of it is one node."""
+        self._take(path, self._call(layer_facts, make()), layer_facts(value))
+        self.has_arrays = True
+        return ObjectProxy(self._recorder, copy.deepcopy(value), make())
 
     def _drawer(self, path: str, value: Any, make: Callable[[], Node]) -> ObjectProxy:
         """A generator of Python's or NumPy's, of the example's class: the program draws from the one that it gets."""
