@@ -53,7 +53,7 @@ def substitute(
         return stand_in  # type: ignore[no-any-return]
     kind = type(function)
     if kind is ObjectProxy:
-        return function
+        return function  # type: ignore[no-any-return]
     if kind is not FunctionType and recorder.typed is not None:
         if is_draw(function):
             return functools.partial(_drawn, recorder.typed, function)

@@ -1,4 +1,4 @@
-"""Inputs that are NumPy's arrays and numbers, and generators of random numbers."""
+"""Inputs that are NumPy's arrays and numbers, generators of random numbers, and layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import graphwright
 from graphwright import GuardError, trace
@@ -157,3 +157,49 @@ REPEATED: list[Callable[[Tensor, Tensor], Any]] = [
 @pytest.mark.parametrize("program", REPEATED)
 def test_a_list_is_as_long_as_data_says(program: Callable[..., Any]) -> None:
     agrees(program, [torch.tensor(2)], torch.tensor(3), torch.tensor(1))
+
+
+# ---- layers
+
+
+def applied(x: Tensor, layer: nn.Module) -> Any:
+    return layer(x) * 2
+
+
+def looked_into(x: Tensor, layer: Any) -> Any:
+    y = nn.functional.linear(x, layer.weight, layer.bias)
+    return y if layer.training and isinstance(layer, nn.Linear) else layer(y) + layer.weight.sum()
+
+
+@pytest.mark.parametrize("program", [applied, looked_into])
+def test_a_layer_is_the_one_of_the_call(program: Callable[..., Any]) -> None:
+    layers = [nn.Linear(3, 3) for _ in range(3)]
+    layers[2].eval()
+    agrees(program, layers)
+
+
+def test_a_layer_keeps_its_state_and_has_its_gradients() -> None:
+    example = nn.BatchNorm1d(3)
+    gm = trace(applied, (X, example))
+    assert example.num_batches_tracked == 0
+    ours, eager = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    gm(X, ours).sum().backward()
+    applied(X, eager).sum().backward()
+    assert torch.equal(ours.running_mean, eager.running_mean)
+    assert torch.equal(ours.bias.grad, eager.bias.grad)
+    assert example.bias.grad is None
+
+
+@pytest.mark.parametrize("other", [nn.Linear(3, 5), nn.Linear(3, 3, bias=False), nn.Identity(), None])
+def test_a_layer_of_another_kind_is_refused(other: Any) -> None:
+    gm = trace(applied, (X, nn.Linear(3, 3)))
+    with pytest.raises(GuardError, match=r"argument 'layer' was .*Linear\(in_features=3, out_features=3"):
+        gm(X, other)
+
+
+def test_a_module_with_others_inside_is_taken_for_granted() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    gm = trace(applied, (X, module))
+    assert torch.equal(gm(X, module), applied(X, module))
+    with pytest.raises(GuardError, match="another Sequential"):
+        gm(X, nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
