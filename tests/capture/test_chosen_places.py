@@ -76,3 +76,39 @@ def test_constants_are_no_state_of_a_captured_function() -> None:
         gm = capture(lambda x: x + constant)
         assert not gm.state_dict()
         assert torch.equal(gm(constant), constant * 2)
+
+
+# ---- tables of texts
+
+
+TABLE = {"3": 1.0, "-3": 2.0}
+
+
+def text_or_default(x: Tensor) -> Any:
+    return TABLE.get(str(int(x.sum())), 0.0) + x
+
+
+def other_kinds(x: Tensor) -> Any:
+    return {"0": x, "1": -x}.get(f"{int(x.argmax())}", x * 3)
+
+
+def none_is_asked(x: Tensor) -> Any:
+    return -x if {1: 2.0, 3: x.sum()}.get(int(x.sum())) is None else x
+
+
+def in_table(x: Tensor) -> Any:
+    key = str(int(x.sum()))
+    return x * TABLE[key] if key in TABLE and key not in {"7"} else x
+
+
+@pytest.mark.parametrize("program", [text_or_default, other_kinds, none_is_asked, in_table])
+def test_data_makes_the_key(program: Any) -> None:
+    gm = trace(program, (torch.ones(3),))
+    for x in (torch.ones(3), -torch.ones(3), torch.tensor([0.0, 0.0, 7.0]), torch.tensor([0.0, 1.0, 0.0])):
+        assert torch.equal(gm(x), program(x))
+
+
+def test_a_key_that_is_not_there_is_an_error_of_the_program() -> None:
+    gm = trace(lambda x: TABLE[str(int(x.sum()))] + x, (torch.ones(3),))
+    with pytest.raises(KeyError, match="7"):
+        gm(torch.tensor([0.0, 0.0, 7.0]))

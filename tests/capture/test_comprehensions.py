@@ -341,3 +341,34 @@ def test_a_set_is_a_value_of_the_run() -> None:
     for x in XS:
         for item in (1, 2, 9):
             assert_same(gm(x, item), reads(x, item))
+
+
+# ---- := in the condition
+
+
+def inside_of_calls(x: torch.Tensor) -> Any:
+    return x + sum([y for row in x if (y := row.sum()) > 3]) + len([y for row in x if (y := row * 2).sum() > 0])
+
+
+def after_another(x: torch.Tensor) -> Any:
+    n: list[int] = []
+
+    def noted(row: torch.Tensor) -> torch.Tensor:
+        n.append(1)
+        return row.sum()
+
+    return x + len(n) + len([y for row in x if (y := noted(row)) > 3]) * len(n)
+
+
+def of_generator(x: torch.Tensor) -> Any:
+    total = x + 1
+    total += sum(y for row in x if (y := row.sum()) > 3)
+    return torch.stack([total, total]) + max([y for row in x if (y := row.sum()) > 3], default=0)
+
+
+@pytest.mark.parametrize("program", [inside_of_calls, after_another, of_generator])
+def test_conditions_bind_variables_inside_of_expressions(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(2, 3),))
+    torch.manual_seed(0)
+    for x in (torch.ones(2, 3), -torch.ones(2, 3), *[torch.randn(n, 3) * 4 for n in (1, 2, 5)]):
+        assert torch.equal(gm(x), program(x))

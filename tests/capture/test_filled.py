@@ -32,7 +32,7 @@ GUARDED = frozenset(
     "t_alias_value t_alias_value2 t_view_stale t_helper2 t_helper3 t_fresh_in_body2 a_len a_truth a_stack a_attr "
     "a_tuple a_copyvar "
     # values of several kinds
-    "t_kinds_after t_star_kwargs t_zip_dict t_list_mult l_repeated_lists".split()
+    "t_kinds_after t_star_kwargs t_zip_dict l_repeated_lists".split()
 )
 REFUSED = {
     "t_set_plain_ior": "adds what only a run knows to a set that it has made itself",

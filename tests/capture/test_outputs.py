@@ -170,3 +170,36 @@ def test_what_a_dataclass_s_class_holds_is_no_argument() -> None:
     assert torch.equal(gm(x).tensor, x * 3)
     assert torch.equal(gm(-x).tensor, x * -2)
     assert torch.equal(symbolic_trace(_GivesNamed())(-x).tensor, x * -2)
+
+
+def test_state_dict_is_an_output() -> None:
+    class Model(nn.Linear):
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.state_dict()
+
+    model = Model(3, 2)
+    gm = trace(model, (torch.ones(3),))
+    with torch.no_grad():
+        model.weight.add_(1)
+        gm.weight.copy_(model.weight)
+    ours, eager = gm(torch.ones(3)), model(torch.ones(3))
+    assert type(ours) is type(eager) and ours._metadata == eager._metadata
+    assert ours.keys() == eager.keys() and all(torch.equal(ours[key], eager[key]) for key in eager)
+    nn.Linear(3, 2).load_state_dict(ours)
+
+
+class Named(dict):  # type: ignore[type-arg]
+    """A dict with attributes of its own."""
+
+
+def test_dicts_with_attributes_are_outputs() -> None:
+    def program(x: torch.Tensor) -> Any:
+        found = Named(y=x + 1)
+        found.size = x.shape[0]
+        found.total = x.sum()
+        return found
+
+    gm = trace(program, (torch.ones(3),))
+    found = gm(torch.ones(4))
+    assert type(found) is Named and torch.equal(found["y"], torch.full((4,), 2.0))
+    assert found.size == 4 and found.total == 4

@@ -169,6 +169,7 @@ def seeded(seed: int) -> torch.Generator:
 # a program, the input of the example, the input of a later call
 OPENED: list[Any] = [
     pytest.param(lambda o: o.x * o.n, Slots(ones(2), 3), Slots(ones(3), 4), id="slots"),
+    pytest.param(lambda n: ones(2) * n, numpy.float32(2), numpy.float32(3), id="number of NumPy's"),
     pytest.param(lambda d: d.x.sum(0) / d.count, Data(x=ones(2, 2)), Data(x=ones(3, 2)), id="storage"),
     pytest.param(lambda d: d.x + d.w if "w" in d else d.x, Data(x=ones(2)), Data(x=ones(3)), id="asked for a name"),
     pytest.param(lambda d: d("x")[0] * 2, Data(x=ones(2)), Data(x=ones(3)), id="called"),
@@ -220,11 +221,11 @@ def _text(value: Any) -> str:
 OTHERS: list[Any] = [
     pytest.param(lambda b: b.area(), Boxes(ones(2, 4)), Padded(ones(2, 4)), "class Boxes .* now it is Padded"),
     pytest.param(lambda m: 1 if m is Mode.ON else 2, Mode.ON, Mode.OFF, r"<Mode.ON: 1> .* now it is <Mode.OFF: 2>"),
-    pytest.param(lambda n: ones(2) * n, numpy.float32(2), numpy.float32(3), r"float32\(2.0\) .*float32\(3.0\)"),
+    pytest.param(lambda n: ones(2) * n, numpy.float32(2), numpy.float64(3), r"class float32 .* np.float64\(3.0\)"),
     pytest.param(lambda z: ones(2) * z, 1j, 2j, "1j .* now it is 2j"),
     pytest.param(lambda s: ones(6)[s], slice(3), slice(4), r"slice\(None, 3, None\) .* slice\(None, 4, None\)"),
     pytest.param(from_array, numpy.ones(2), numpy.ones((2, 2)), r"\[1, 'float64'\] .* \[2, 'float64'\]"),
-    pytest.param(lambda m: m(ones(1)), nn.ReLU(), nn.ReLU(), "was ReLU .* now it is another ReLU"),
+    pytest.param(lambda m: m(ones(1)), nn.ReLU(), nn.ReLU(True), r"ReLU\(inplace=False\)' .*ReLU\(inplace=True\)"),
     pytest.param(lambda d: d.x, Data(x=ones(2)), Data(x=ones(2), y=1), r"\['x'\] .* now it is \['x', 'y'\]"),
 ]
 

@@ -31,7 +31,7 @@ from graphwright.ops.effects import (
 )
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
-from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value_at
+from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value_at, value_or
 from graphwright.ops.lookup import key_of, module_called, module_operator, operator_of, operator_of_target
 from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched, positional_inputs
@@ -138,6 +138,7 @@ __all__ = [
     "type_matches",
     "unpack",
     "value_at",
+    "value_or",
     "while_loop",
     "write_attribute",
     "write_variable",

@@ -15,7 +15,7 @@ from torch._higher_order_ops.scan import scan as _scan
 from torch._higher_order_ops.while_loop import while_loop as _while_loop
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["IN_PYTHON", "call_item_at", "item_at", "value_at"]
+__all__ = ["IN_PYTHON", "call_item_at", "item_at", "value_at", "value_or"]
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
@@ -162,6 +162,25 @@ def value_at(table: Any, key: Any) -> Any:
     2
     """
     return _value_from(table, list(table), 0, key)
+
+
+def value_or(table: Any, key: Any, default: Any = None) -> Any:
+    """`table.get(key, default)`, asked key by key.
+
+    >>> value_or({"a": 1, "b": 2}, "c", 3)
+    3
+    """
+    return _value_or(table, list(table), 0, key, default)
+
+
+def _value_or(table: Any, keys: list[Any], place: int, key: Any, default: Any) -> Any:
+    if key == keys[place]:
+        value = table[keys[place]]
+    elif place + 1 < len(keys):
+        value = _value_or(table, keys, place + 1, key, default)
+    else:
+        value = default
+    return value
 
 
 def _value_from(table: Any, keys: list[Any], place: int, key: Any) -> Any:

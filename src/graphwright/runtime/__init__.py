@@ -67,7 +67,7 @@ from graphwright.runtime.modules.lazy import (
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
-from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, new_object
+from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts, new_object
 from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
@@ -157,6 +157,7 @@ __all__ = [
     "is_plain",
     "is_atom",
     "is_plain_container",
+    "layer_facts",
     "shared",
     "join_facts",
     "keep_buffers",

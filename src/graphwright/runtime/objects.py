@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from graphwright.ops import set_attribute
 
-__all__ = ["MOST_BYTES", "array_facts", "attribute_names", "attributes_of", "new_object", "state_of"]
+__all__ = ["MOST_BYTES", "array_facts", "attribute_names", "attributes_of", "layer_facts", "new_object", "state_of"]
 
 Kind = TypeVar("Kind")
 MOST_BYTES = 1 << 16  # of an array whose content is compared at each call; of a larger one, which it is
@@ -62,7 +62,30 @@ def array_facts(value: Any) -> list[Any]:
     >>> array_facts(torch.ones(2, 3).numpy())
     [2, 'float32']
     """
-    return [value.ndim, str(value.dtype)]
+    return [getattr(value, "ndim", None), str(getattr(value, "dtype", None))]
+
+
+def layer_facts(value: Any) -> str:
+    """Tell what a program takes for granted of a layer that it is given: its class, configuration and kinds of weights.
+
+    >>> import torch
+    >>> layer_facts(torch.nn.Linear(3, 2, bias=False))
+    'torch.nn.modules.linear.Linear(in_features=3, out_features=2, weight=float32[2, 3] on cpu, bias=None)'
+    """
+    own = getattr(value, "__dict__", {})
+    held = {**own.get("_parameters", {}), **own.get("_buffers", {})}
+    facts = {name: repr(item) for name, item in own.items() if isinstance(item, _CONFIGURED) and name != "training"}
+    facts |= {name: "None" if tensor is None else _tensor_text(tensor) for name, tensor in held.items()}
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}({', '.join(f'{name}={fact}' for name, fact in facts.items())})"
+
+
+_CONFIGURED = (bool, int, float, str, tuple)
+
+
+def _tensor_text(tensor: Any) -> str:
+    frozen = "" if tensor.requires_grad or not tensor.is_leaf else " without gradients"
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)} on {tensor.device}{frozen}"
 
 
 def slots_of(kind: type) -> list[str]:

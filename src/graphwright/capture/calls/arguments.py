@@ -9,11 +9,11 @@ from types import FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
-from graphwright.capture.proxies.constructors import container_call, viewed
+from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
 from graphwright.capture.proxies.objects import constructor_fields, is_object
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
-from graphwright.ops import generated
+from graphwright.ops import generated, set_attribute
 from graphwright.runtime import attributes_of, new_object
 from graphwright.values import map_leaves
 
@@ -45,6 +45,12 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     call = container_call(value)
     if call is not None:
         return recorder.node("call_function", call[0], tuple([recorder.argument(arg) for arg in call[1]]), {})
+    call = call_without_attributes(value)
+    if call is not None:
+        made = recorder.node("call_function", call[0], tuple([recorder.argument(arg) for arg in call[1]]), {})
+        for name, item in vars(value).items():
+            recorder.node("call_function", set_attribute, (made, name, recorder.argument(item)), {})
+        return made
     view = viewed(value)
     if view is not None:
         return recorder.node("call_method", view[0], (recorder.argument(view[1]),), {})

@@ -6,6 +6,7 @@ gives it up: the capture starts again with a list that is as long as the example
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -83,17 +84,19 @@ def numbers(recorder: TypedCapture, values: OpenRange) -> LoopList | None:
 
 
 def repeated(recorder: TypedCapture, values: list[Any], count: int) -> LoopList | None:
-    """`[value] * count`; None where that is no size, or where each item could be changed by itself."""
+    """`[value] * count`; None where that is known, or where each item could be changed by itself."""
     symbol = symbol_of(count)
-    if symbol is None or symbol.function == "constant" or symbol.is_data or not symbol.has_value:
+    if symbol is None or symbol.function == "constant" or not (symbol.is_data or symbol.has_value):
         return None
-    place, items = _place(recorder), values * int(symbol.hint)
+    place, items = _place(recorder), values * (1 if symbol.is_data else int(symbol.hint))
     if place is None or not items or not all(map(_is_value, values)):
         return None
     name = recorder.target_name() or "repeated"
     arguments = (recorder.argument(values), recorder.argument(count))
     node = recorder.node("call_function", operator.mul, arguments, {}, name=name)
     made: LoopList = _open_list(recorder, node, items, place, node.name)
+    if symbol.is_data:
+        made._give_up = functools.partial(recorder.questions.refusals.refuse_data, count)
     return made
 
 

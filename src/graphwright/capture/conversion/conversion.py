@@ -31,6 +31,7 @@ import torch
 from graphwright import errors
 from graphwright.capture.conversion.asked_classes import Asked, asked_in
 from graphwright.capture.conversion.converter import Converter
+from graphwright.capture.conversion.generators import as_gathering, is_generator
 from graphwright.capture.conversion.local_variables import with_variables
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.definitions import definition_of, note_made_from_source
@@ -46,6 +47,7 @@ __all__ = [
     "asked_for_none",
     "asks_kind",
     "can_convert",
+    "can_gather",
     "compares_with_flag",
     "convert",
     "converted_source",
@@ -110,10 +112,19 @@ def convert(function: FunctionType, runtime: Any, waiting: frozenset[int] = froz
 
 def can_convert(code: CodeType) -> bool:
     """Tell whether a function of this code has source that can be converted."""
+    return not is_generator(code) and _has_conversion(code)
+
+
+def can_gather(code: CodeType) -> bool:
+    """Tell whether a generator function has source that can be converted, to a function that gathers what it gives."""
+    return is_generator(code) and _has_conversion(code)
+
+
+def _has_conversion(code: CodeType) -> bool:
     versions = _codes.get(code)
     if versions:
         return None not in versions.values()
-    definition = definition_of(code)
+    definition = _definition(code)
     return definition is not None and is_convertible(definition)
 
 
@@ -241,8 +252,14 @@ def converted_source(function: FunctionType) -> str:
 # ---- source
 
 
-def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> ast.FunctionDef | ast.Lambda | None:
+def _definition(code: CodeType) -> Any:
+    """The tree to convert: of a generator function, that of one which gathers what it gives."""
     definition = definition_of(code)
+    return definition if definition is None or not is_generator(code) else as_gathering(definition)
+
+
+def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> ast.FunctionDef | ast.Lambda | None:
+    definition = _definition(code)
     if definition is None or not is_convertible(definition):
         return None
     qualname = qualname_of(code).split(".")

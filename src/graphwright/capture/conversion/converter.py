@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import collections
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from graphwright.capture.conversion.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
-from graphwright.capture.conversion.comprehension_loops import as_loop
+from graphwright.capture.conversion.comprehension_loops import TAKES_ALL, as_loop
+from graphwright.capture.conversion.generators import gathered_call
 from graphwright.capture.conversion.loop_statements import (
     HIDDEN,
     ITEM,
@@ -53,8 +55,6 @@ __all__ = ["Converter"]
 
 # What looks at the frame that calls it must be called by the user's code itself.
 _LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
-# What goes over all that a generator gives, so that a list does as well.
-_TAKES_ALL = frozenset({"sum", "max", "min", "list", "sorted", "stack", "cat"})
 # What takes a condition and a message.
 _CHECKS = frozenset({
     "_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_with",
@@ -521,7 +521,12 @@ class Converter(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
             return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
         name = ast.unparse(node.func).rpartition(".")[2]
-        if name in _TAKES_ALL and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+        inner = gathered_call(node)
+        if inner is not None and isinstance(inner.func, ast.Name | ast.Attribute) and not _is_builtin(inner.func):
+            self.generic_visit(inner)
+            arguments = [self.visit(node.func), inner.func, *inner.args]
+            return placed(ast.Call(self._runtime("gathered", node), arguments, inner.keywords), node)
+        if name in TAKES_ALL and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
             generator = node.args[0]
             node.args = [placed(ast.ListComp(generator.elt, generator.generators), generator)]
         if node.args and isinstance(node.func, ast.Name) and name in ("any", "all"):
@@ -625,6 +630,11 @@ class Converter(ast.NodeTransformer):
 
     def _runtime(self, method: str, place: ast.AST) -> Any:
         return placed(ast.Attribute(ast.Constant(RUNTIME_MARK), method, ast.Load()), place)
+
+
+def _is_builtin(function: ast.expr) -> bool:
+    """Tell whether a function has the name of one of Python's."""
+    return isinstance(function, ast.Name) and hasattr(builtins, function.id)
 
 
 def _may_be_key(index: ast.expr) -> bool:

@@ -21,7 +21,7 @@ import enum
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +40,7 @@ from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Gro
 from graphwright.capture.effects.kept_tables import ABSENT, Table
 from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.variables import Variables
-from graphwright.capture.proxies.growing import GrowingDict, GrowingList, is_growing
+from graphwright.capture.proxies.growing import GrowingDict, GrowingList, GrowingSet, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.source.attribute_writes import place_of_write
@@ -96,19 +96,33 @@ class _Unreadable:
     __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = __contains__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
     __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = __setitem__ = _refuse
+    __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
     __hash__ = None  # type: ignore[assignment]
 
 
 # ---- the attributes of the program
 
 
-_INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a dict of True", collections.deque: "a plain list"}
+_INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain list"}
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter})
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
 def _is_cache(value: dict[Any, Any]) -> bool:
     return any(isinstance(item, torch.Tensor) and not isinstance(item, nn.Parameter) for item in value.values())
+
+
+def _adds_to(kind: type, name: str) -> bool:
+    """Tell whether a method of a class mentions one of its attributes and the `add` of sets.
+
+    A size that goes into a plain set is asked for its hash, which only the example can answer.
+    """
+    methods = [method for base in kind.__mro__ if base is not nn.Module for method in vars(base).values()]
+    codes = [method.__code__ for method in methods if isinstance(method, FunctionType)]
+    return any(name in code.co_names and not _ADDS.isdisjoint(code.co_names) for code in codes)
+
+
+_ADDS = frozenset({"add", "update"})
 
 
 class Keeping:
@@ -199,6 +213,8 @@ class Keeping:
         place = table.place(key)
         if type(value) is dict and place not in self._live and _is_cache(value):
             self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
+        if type(value) is set and place not in self._live and _adds_to(table.kind, place[0].rpartition(".")[2]):
+            self._live[place] = Grows(SequenceKind(None, set), True)
         if self._live.get(place, PLAIN) is not PLAIN:
             table.before[key] = value = self._started(place, table.name(key), value)
             put(table.now, key, value)
@@ -242,12 +258,14 @@ class Keeping:
         kind = self._live[place]
         if isinstance(kind, Grows):
             start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
+            if kind.is_assumed:
+                start = *start, lambda: self._live.__setitem__(place, PLAIN)
             if isinstance(kind.held, RecordKind):
-                if kind.is_assumed:
-                    start = *start, lambda: self._live.__setitem__(place, PLAIN)
                 self._growing[place] = GrowingDict(value, kind.held.items, *start)
             else:
                 assert isinstance(kind.held, SequenceKind)
+                if kind.held.kind is set:
+                    return GrowingSet(value, *start)
                 self._growing[place] = GrowingList(value, kind.held.item, *start)
             return self._growing[place]
         make = made_once(lambda: self._read(place))
@@ -385,7 +403,7 @@ class Keeping:
             is_alike = table.keys == () and (table.kind, table.path.rpartition(".")[2]) in alike
             if is_alike and type(table.now) is dict and place not in self._live:
                 self._live[place] = Grows.dict_of({key: self._kind(item) for key, item in table.before.items()}, True)
-        return Restart("the program adds to a list or dict")
+        return Restart("the program adds to a list, dict or set")
 
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
@@ -453,8 +471,8 @@ class Keeping:
         place = table.path, table.keys
         kind = type(table.now)
         if kind is set:
-            self._refuse(table, "", f"changes what is in {table.owner}, a set", "keep a dict of True instead")
-            return False
+            self._live[place] = Grows(SequenceKind(None, set))
+            return True
         held = {**table.before, **held_by(table.now)}
         if kind is dict:
             grows = Grows.dict_of({key: self._kind(value) for key, value in held.items()})

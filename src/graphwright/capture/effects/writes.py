@@ -33,6 +33,11 @@ class Writes:
         self._reads: list[tuple[Symbol, Any, Region]] = []
         self._round = 0  # of loops: what was known before one may be otherwise in its next iteration
 
+    @property
+    def count(self) -> int:
+        """How many writes there were."""
+        return sum(self._counts.values())
+
     def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:
         """Note that a number is read from a tensor: as of now."""
         if isinstance(tensor, TensorProxy):

@@ -8,7 +8,15 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.whole_calls import packs
-from graphwright.capture.conversion.conversion import NESTED, can_convert, is_converted, may_ask
+from graphwright.capture.conversion.conversion import (
+    NESTED,
+    can_convert,
+    can_gather,
+    is_converted,
+    may_ask,
+    original_code,
+)
+from graphwright.capture.conversion.generators import gathers
 from graphwright.capture.outside.outside_modules import is_outside_call
 from graphwright.capture.outside.said import tells
 from graphwright.capture.python.entering import converted_function, initializer
@@ -57,7 +65,7 @@ class Staging:
         while frame is not None and (frame.f_code not in BOUNDARIES or is_outside_call(frame, shells)):
             code = frame.f_code
             if not (code in BOUNDARIES or is_converted(code) or is_ours(code.co_filename) or code.co_name in NESTED):
-                if not can_convert(code):
+                if not can_convert(code) and not (can_gather(code) and self._is_gathered(frame)):
                     return set()
                 codes.add(code)
             frame = frame.f_back
@@ -77,6 +85,13 @@ class Staging:
     def conversion(self, function: Callable[..., Any]) -> Any:
         """The conversion of a function that has asked; other functions are answered as they are."""
         return converted_function(function, self._capture.plan.converted)
+
+    def gathering(self, function: Callable[..., Any]) -> Any:
+        """What gathers what a generator function gives that has asked; None for other functions."""
+        plan = self._capture.plan
+        made = converted_function(function, plan.converted, gathers=True)
+        is_banned = getattr(getattr(function, "__func__", function), "__code__", None) in plan.ungathered
+        return None if made is function or is_banned else made
 
     def anticipate(self, function: Callable[..., Any]) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
@@ -103,3 +118,11 @@ class Staging:
             converted.add(code)
             return True
         return False
+
+    def _is_gathered(self, frame: FrameType) -> bool:
+        """Tell whether what a generator gives is gathered by the function that goes over it."""
+        outer = frame.f_back
+        while outer is not None and (is_ours(outer.f_code.co_filename) or original_code(outer.f_code) is None):
+            outer = outer.f_back  # parts of the function, too
+        code = None if outer is None or frame.f_code in self._capture.plan.ungathered else original_code(outer.f_code)
+        return code is not None and gathers(code, frame.f_code.co_name)

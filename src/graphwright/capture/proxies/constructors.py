@@ -10,7 +10,7 @@ from typing import Any
 
 from graphwright.capture.proxies.objects import constructor_fields
 
-__all__ = ["container_call", "is_named_result", "made_by", "viewed"]
+__all__ = ["call_without_attributes", "container_call", "is_named_result", "made_by", "viewed"]
 
 _MAPPINGS = (dict.__init__, OrderedDict.__init__)
 
@@ -39,13 +39,26 @@ def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | N
         return kind, (list(value),)
     if kind in (set, frozenset):
         return kind, (list(value),)
-    has_attributes = bool(getattr(value, "__dict__", None))
-    if isinstance(value, dict) and kind is not dict and not has_attributes and kind.__init__ in _MAPPINGS:
-        return kind, (list(value.items()),)
-    if isinstance(value, list) and kind is not list and not has_attributes and kind.__init__ is list.__init__:
-        return kind, (list(value),)
+    if not getattr(value, "__dict__", None):
+        call = call_without_attributes(value)
+        if call is not None:
+            return call
     if is_named_result(value):
         return kind, (tuple(value),)
+    return None
+
+
+def call_without_attributes(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+    """What makes a dict or list of a class of its own again, but for its attributes; None for others.
+
+    >>> call_without_attributes(OrderedDict(a=1))
+    (<class 'collections.OrderedDict'>, ([('a', 1)],))
+    """
+    kind = type(value)
+    if isinstance(value, dict) and kind is not dict and kind.__init__ in _MAPPINGS:
+        return kind, (list(value.items()),)
+    if isinstance(value, list) and kind is not list and kind.__init__ is list.__init__:
+        return kind, (list(value),)
     return None
 
 

@@ -81,9 +81,9 @@ def refill(container: Any, held: Any) -> None:
     elif isinstance(container, collections.deque):
         container.clear()
         container.extend(held)
-    elif container != held:
-        container.clear()
-        container.update(held)
+    elif set.__ne__(container, held):
+        set.clear(container)
+        set.update(container, held)
 
 
 def _methods(container: dict[Any, Any]) -> Any:

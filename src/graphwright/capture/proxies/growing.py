@@ -1,4 +1,4 @@
-"""Lists and dicts in attributes to which a program adds, from call to call.
+"""Lists, dicts and sets in attributes to which a program adds, from call to call.
 
 What is in them differs from call to call, so nothing of it is known while the program is captured but what kind of
 value each holds: every read and every write is a node, where it happens.
@@ -22,7 +22,7 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Growing", "GrowingDict", "GrowingList", "is_growing"]
+__all__ = ["Growing", "GrowingDict", "GrowingList", "GrowingSet", "is_growing"]
 
 _MISSING: Any = object()
 
@@ -52,7 +52,7 @@ class Growing:
     def stands_for(self) -> type:
         """The class that the program takes it to be of."""
         base = getattr(self, "base", None)
-        return base or (list if isinstance(self, list) else dict)
+        return base or next(kind for kind in (list, dict, set) if isinstance(self, kind))
 
     def node_of(self) -> Node:
         """The node that reads the container."""
@@ -218,6 +218,56 @@ class GrowingList(Growing, list):  # type: ignore[type-arg]
     __hash__ = None
 
 
+class GrowingSet(Growing, set):  # type: ignore[type-arg]
+    """A set to which the program adds: nothing is read of what is in it but whether it is."""
+
+    def __init__(self, content: set[Any], *start: Any) -> None:
+        set.__init__(self, content)
+        self._start(*start)
+
+    def _known_length(self) -> int:
+        return set.__len__(self)
+
+    def _change(self, function: Callable[..., Any], item: Any) -> None:
+        """Call a method of sets with an item: tensors have an `add` of another kind."""
+        self.recorder.node("call_function", function, (self._read(), self._key(item)), {}, function.__name__)
+
+    def add(self, item: Any) -> None:
+        self._change(set.add, item)
+        if not is_symbolic(item):
+            set.add(self, item)
+
+    def discard(self, item: Any) -> None:
+        self._change(set.discard, item)
+
+    def remove(self, item: Any) -> None:
+        self._change(set.remove, item)
+
+    def clear(self) -> None:
+        self._call("clear")
+
+    def update(self, *others: Any) -> None:
+        for other in others:
+            for item in other:
+                self.add(item)
+
+    def has(self, item: Any) -> Any:
+        """`item in self`: a bool of the program."""
+        node = self.recorder.node("call_function", operator.contains, (self._read(), self._key(item)), {}, "contains")
+        hint = not is_symbolic(item) and set.__contains__(self, item)
+        return as_number(with_examples(self.recorder).numbers.input_symbol(node, hint))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(self.has(item))
+
+    __iter__ = pop = copy = union = intersection = difference = symmetric_difference = Growing._refuse
+    issubset = issuperset = isdisjoint = difference_update = intersection_update = Growing._refuse
+    symmetric_difference_update = __or__ = __and__ = __sub__ = __xor__ = __ror__ = __rand__ = __rsub__ = Growing._refuse
+    __rxor__ = __ior__ = __iand__ = __isub__ = __ixor__ = Growing._refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = Growing._refuse
+    __hash__ = None
+
+
 def is_growing(value: Any) -> bool:
-    """Tell whether a value is a list or dict to which the program adds from call to call."""
+    """Tell whether a value is a list, dict or set to which the program adds from call to call."""
     return isinstance(value, Growing)

@@ -19,6 +19,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.values import leaves
 
@@ -135,6 +136,13 @@ class ObjectMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         recorder, example, _ = _parts(self._owner)
         method = getattr(type(example), self._name)
+        if self._name == "shuffle" and not holds_objects(args):
+            error = CaptureError(
+                "a generator that the program is given shuffles a list of its own: it has another order in each call",
+                at=recorder.where(),
+                fix="draw an order: for i in generator.sample(range(n), n)",
+            )
+            return recorder.questions.refusals.refuse(error, "argument")
         if self._name in _CHANGES:
             return recorder.record("call_function", method, method, (self._owner, *args), kwargs)
         return recorder.record("call_method", self._name, method, (self._owner, *args), kwargs)

@@ -65,15 +65,20 @@ _TRUTHS = frozenset({"startswith", "endswith", "isdigit", "isalpha", "isidentifi
 class RunText:
     """A text of the run: the node that gives it, and what it is for the example, UNKNOWN where that cannot tell.
 
-    `places` are where its numbers were put into it, if those may be guarded.
+    `places` are where its numbers were put into it, if those may be guarded; `is_data`: data of tensors decides it.
     """
 
-    __slots__ = ("hint", "node", "places", "recorder")
+    __slots__ = ("hint", "is_data", "node", "places", "recorder")
 
     def __init__(
-        self, recorder: Capture, node: Node, hint: Any = UNKNOWN, places: frozenset[Any] = frozenset()
+        self,
+        recorder: Capture,
+        node: Node,
+        hint: Any = UNKNOWN,
+        places: frozenset[Any] = frozenset(),
+        is_data: bool = False,
     ) -> None:
-        self.recorder, self.node, self.hint, self.places = recorder, node, hint, places
+        self.recorder, self.node, self.hint, self.places, self.is_data = recorder, node, hint, places, is_data
 
     def __copy__(self) -> RunText:
         return self
@@ -98,7 +103,8 @@ class RunText:
     def _joined(self, one: Any, other: Any) -> Any:
         hints = [part.hint if type(part) is RunText else part for part in (one, other)]
         hint = UNKNOWN if UNKNOWN in hints else hints[0] + hints[1]
-        return RunText(self.recorder, self._computed(operator.add, one, other), hint, places_of(one, other))
+        node = self._computed(operator.add, one, other)
+        return RunText(self.recorder, node, hint, places_of(one, other), _is_data((one, other)))
 
     def _compared(self, function: Callable[..., Any], other: Any) -> Any:
         if not isinstance(other, str):
@@ -127,7 +133,7 @@ class RunText:
                 hint = getattr(self.hint, name)(*args)
             if name in _TRUTHS:
                 return self.recorder.numbers.of_node(node, hint, bool)
-            return RunText(self.recorder, node, hint, places_of(self, *args))
+            return RunText(self.recorder, node, hint, places_of(self, *args), _is_data((self, *args)))
 
         return call
 
@@ -278,7 +284,20 @@ def _made(recorder: Capture, node: Node, hint: Any, values: Iterable[Any]) -> An
         return recorder.numbers.of_node(node, hint, str)
     if recorder.region.is_in_loop():
         return RunText(recorder, node, hint)
-    return RunText(recorder, node, hint, places_of(*values) | {recorder.questions.place()})
+    return RunText(recorder, node, hint, places_of(*values) | {recorder.questions.place()}, _is_data(values))
+
+
+def _is_data(values: Iterable[Any]) -> bool:
+    """Tell whether the data of a tensor decides what a text of these values is."""
+    for leaf in leaves([*values]):
+        symbol = symbol_of(leaf)
+        if (
+            leaf.is_data
+            if type(leaf) is RunText
+            else type(leaf) is TensorProxy or (symbol is not None and symbol.is_data)
+        ):
+            return True
+    return False
 
 
 def _hint(value: Any) -> Any:

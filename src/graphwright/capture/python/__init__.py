@@ -13,6 +13,7 @@ then calls.py.
     iterables.py        calls that go over values: `list(x)`, `any(x)`, `zip(x, y)`, `sorted(x)`
     message_texts.py    the text of a message, which shows values of the run
     messages.py         `print`, `torch._assert`, `torch._check`
+    gathering.py        `sum(f(x))`, where `f` may be a generator function
     membership.py       `item in values` and `left == right`
     displays.py         subscripts, displays and f-strings
     comprehensions.py   comprehensions, which are loops of the graph where only a run knows how long

@@ -35,6 +35,7 @@ from graphwright.capture.python.class_questions import (
     text_as,
     text_of_value,
 )
+from graphwright.capture.python.displays import gotten
 from graphwright.capture.python.iterables import (
     copied,
     every,
@@ -167,7 +168,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
-    dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up)},
+    dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up, gotten)},
     list: METHODS[list] | {"sort": (_ORDERED,)},
 }
 _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, percent
 from graphwright.capture.python.number_calls import chosen
@@ -26,7 +28,10 @@ from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ops import call_item_at, item_at, value_at
+from graphwright.ops import call_item_at, item_at, value_at, value_or
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = [
     "SPREAD",
@@ -34,6 +39,7 @@ __all__ = [
     "delete",
     "dict_of",
     "formatted_text",
+    "gotten",
     "held",
     "item",
     "look",
@@ -49,6 +55,8 @@ SPREAD: Any = object()  # in place of the key of `**others`
 
 def item(values: Any, key: Hashable) -> Any:
     """`values[key]`."""
+    if _is_by_array(values, key):
+        return record_foreign_call(values.recorder, operator.getitem, (values, key), {})
     _open(values, key)
     if isinstance(key, Proxy) and type(values) in DICTS and key not in values:
         return key.tracer.record(operator.getitem, (dict(values), key))
@@ -56,9 +64,25 @@ def item(values: Any, key: Hashable) -> Any:
     recorder = running() if found is NotImplemented and _is_of_data(key) else None
     if recorder is not None and isinstance(values, nn.ModuleList):
         return _Chosen(recorder.questions.staging.converted, values, key)
-    if recorder is not None and type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values)):
+    if recorder is not None and _is_small_table(values):
         return recorder.questions.staging.converted(value_at)(values, key)
     return values[key] if found is NotImplemented else found
+
+
+def _is_by_array(values: Any, *others: Any) -> bool:
+    """Tell whether a tensor is indexed by objects outside of torch, or such are written to it."""
+    return type(values) is TensorProxy and values.recorder.has_objects and holds_objects(others)
+
+
+def gotten(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`table.get(key, default)` with a key that data decides."""
+    if kwargs or not 0 < len(args) <= 2 or not _is_small_table(function.__self__) or not _is_of_data(args[0]):
+        return NotImplemented
+    return recorder.questions.staging.converted(value_or)(function.__self__, *args)
+
+
+def _is_small_table(values: Any) -> bool:
+    return type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values))
 
 
 _MOST = 16  # keys that a table is asked for one by one
@@ -67,7 +91,7 @@ _MOST = 16  # keys that a table is asked for one by one
 def _is_of_data(key: Any) -> bool:
     """Tell whether a key depends on the data of tensors: one that sizes decide is under a guard."""
     symbol = symbol_of(key)
-    return symbol.is_data if symbol is not None else type(key) is RunText and not key.places
+    return symbol.is_data if symbol is not None else type(key) is RunText and (key.is_data or not key.places)
 
 
 def _is_key(key: Any) -> bool:
@@ -91,6 +115,9 @@ class _Chosen:
 
 def store(value: Any, values: Any, key: Hashable) -> None:
     """`values[key] = value`."""
+    if _is_by_array(values, key, value):
+        record_foreign_call(values.recorder, operator.setitem, (values, key, value), {})
+        return
     _open(values, key)
     values[key] = held(value)
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.capture.conversion.conversion import convert
+from graphwright.capture.conversion.generators import is_generator
 from graphwright.capture.python.runtime import RUNTIME
 from graphwright.capture.state.plan import Conversions
 from graphwright.runtime import Shells
@@ -26,16 +27,21 @@ def convert_methods(shells: Shells, codes: Conversions) -> None:
             shell.__dict__["forward"] = converted
 
 
-def converted_function(function: Any, codes: Conversions) -> Any:
-    """Return what to call in place of a function: its conversion where it, or what it wraps, is to be converted."""
+def converted_function(function: Any, codes: Conversions, gathers: bool = False) -> Any:
+    """Return what to call in place of a function: its conversion where it, or what it wraps, is to be converted.
+
+    `gathers`: what it gives is gathered, so that a generator function is converted, too, to one that does so.
+    """
     kind = type(function)
     if kind is FunctionType:
-        return (_conversion(function, codes) or function) if function.__code__ in codes else function
+        if function.__code__ not in codes or is_generator(function.__code__) is not gathers:
+            return function
+        return _conversion(function, codes) or function
     if kind is MethodType:
         inner = function.__func__
         if type(inner) is FunctionType and inner.__code__ not in codes:
             return function
-        converted = converted_function(inner, codes)
+        converted = converted_function(inner, codes, gathers)
         return function if converted is inner else MethodType(converted, function.__self__)
     if kind is functools.partial:
         inner = converted_function(function.func, codes)

@@ -29,14 +29,16 @@ def _act(
     return call(python, *args, **kwargs)
 
 
-_HOMES = ("torch", "torch._higher_order_ops", "functorch.experimental.control_flow")
-_watched: set[str] = set()
+_unwatched = {  # the modules of torch's that have them, and may not be imported yet
+    "torch", "torch._higher_order_ops", "functorch.experimental.control_flow",
+    *(function.__module__ for function in IN_PYTHON),
+}  # fmt: skip
 
 
 def watch_higher_order() -> None:
     """Have it heard of where a program calls them, in each module of torch's that has them and is imported."""
-    for home in {*_HOMES, *(function.__module__ for function in IN_PYTHON)} & sys.modules.keys() - _watched:
-        _watched.add(home)
+    for home in [home for home in _unwatched if home in sys.modules]:
+        _unwatched.discard(home)
         for function, python in IN_PYTHON.items():
             if vars(sys.modules[home]).get(function.__name__) is function:
                 overhear(sys.modules[home], (function.__name__,), functools.partial(_act, python))

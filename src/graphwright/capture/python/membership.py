@@ -14,7 +14,7 @@ from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
-from graphwright.capture.proxies.growing import GrowingDict, is_growing
+from graphwright.capture.proxies.growing import GrowingDict, GrowingSet, is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.python.displays import look
@@ -27,7 +27,7 @@ _SEARCHED = (tuple, list, dict, set, frozenset)
 
 def contains(item: Any, values: Any) -> Any:
     """`item in values`."""
-    if isinstance(values, GrowingDict | LoopDict | LoopSet | OfRun):
+    if isinstance(values, GrowingDict | GrowingSet | LoopDict | LoopSet | OfRun):
         return values.has(item)
     if shown(values):
         return recorder_of(values).record("call_function", operator.contains, operator.contains, (values, item), {})
@@ -41,9 +41,11 @@ def contains(item: Any, values: Any) -> Any:
             return False
         return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
     is_of_run = recorder_of(item) is not None or holds_symbolic(values)
-    is_text = type(item) is RunText and isinstance(values, tuple | list)
+    is_text = type(item) is RunText and (item.is_data or isinstance(values, tuple | list))
     if not isinstance(values, _SEARCHED) or not (is_of_run or is_text):
         return item in values
+    if type(item) is RunText and type(values) in (dict, set, frozenset) and item.is_data:
+        values = tuple(values)
     result: Any = is_member(item, values) if isinstance(values, list | tuple) else NotImplemented
     if result is not NotImplemented:
         return result

@@ -39,6 +39,7 @@ from graphwright.capture.python.displays import (
     set_of,
     store,
 )
+from graphwright.capture.python.gathering import gathered
 from graphwright.capture.python.membership import contains, equal
 from graphwright.capture.python.messages import text
 from graphwright.capture.python.statements import attempt, check, context, each, raising, repeat, suppressed
@@ -82,6 +83,7 @@ class Runtime:
 
     # calls
     call = staticmethod(call)
+    gathered = staticmethod(gathered)
 
     @staticmethod
     def warn(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

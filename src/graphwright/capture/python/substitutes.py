@@ -22,7 +22,7 @@ from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
 from graphwright.capture.outside.torch_generators import record_generator_call
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.object_proxy import ObjectMethod, holds_objects, is_foreign
+from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.protocol import with_examples
@@ -52,6 +52,8 @@ def substitute(
     if stand_in is not function:
         return stand_in  # type: ignore[no-any-return]
     kind = type(function)
+    if kind is ObjectProxy:
+        return function  # type: ignore[no-any-return]
     if kind is not FunctionType and recorder.typed is not None:
         if is_draw(function):
             return functools.partial(_drawn, recorder.typed, function)
@@ -173,6 +175,9 @@ def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: A
     """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
     if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
         return function(*args, **kwargs)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.Tensor) and type(function) is BuiltinFunctionType:
+        return recorder.torch_function(getattr(torch.Tensor, function.__name__), (owner, *args), kwargs)
     return record_foreign_call(with_examples(recorder), function, args, kwargs)
 
 

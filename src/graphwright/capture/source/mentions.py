@@ -90,7 +90,10 @@ def catches(code: CodeType) -> bool:
     >>> catches(catches.__code__), catches(os.path.exists.__code__)
     (False, True)
     """
-    return any(each.opname in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") for each in dis.get_instructions(code))
+    return not _MATCHES.isdisjoint(code.co_code[::2])
+
+
+_MATCHES = frozenset(dis.opmap[name] for name in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") if name in dis.opmap)
 
 
 def codes_of(code: CodeType) -> Iterator[CodeType]:

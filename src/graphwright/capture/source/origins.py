@@ -48,6 +48,7 @@ _INTERNAL = (
     copy.__file__,
 )
 _is_internal: dict[str, bool] = {}  # by file name
+_is_ours: dict[str, bool] = {}
 _MOST_FILES = 10_000
 
 
@@ -75,7 +76,12 @@ def is_internal(filename: str) -> bool:
 
 def is_ours(filename: str) -> bool:
     """Tell whether a file has this library's code, and no program."""
-    return filename.startswith(_INTERNAL[1]) and is_internal(filename)
+    known = _is_ours.get(filename)
+    if known is None:
+        if len(_is_ours) >= _MOST_FILES:
+            _is_ours.clear()
+        known = _is_ours[filename] = filename.startswith(_INTERNAL[1]) and is_internal(filename)
+    return known
 
 
 # Python in the place of torch's operators: it runs as the program does, and is none of the user's.

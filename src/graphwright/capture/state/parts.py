@@ -432,6 +432,10 @@ class TypedAttempts(Attempts, Protocol):
 class Writes(Protocol):
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
+    @property
+    def count(self) -> int:
+        """How many writes there were."""
+
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written: make the nodes of numbers that it would change."""
 

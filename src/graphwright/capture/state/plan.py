@@ -132,6 +132,8 @@ class Plan:
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
+    ungathered: set[CodeType] = dataclasses.field(default_factory=set)  # generators whose values are taken one by one
+    scalars: frozenset[str] = frozenset()  # inputs that are numbers of NumPy's: symbolic unless that is an obstacle
 
     @functools.cached_property
     def leaf_ids(self) -> frozenset[int]:

@@ -83,6 +83,9 @@ class Staging(Protocol):
     def conversion(self, function: Callable[..., Any]) -> Any:
         """The conversion of a function that has asked; other functions are answered as they are."""
 
+    def gathering(self, function: Callable[..., Any]) -> Any:
+        """What gathers what a generator function gives that has asked; None for other functions."""
+
     def anticipate(self, function: Callable[..., Any]) -> None:
         """In a program that has asked before, have a function that may ask converted before it does."""
 

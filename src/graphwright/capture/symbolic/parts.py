@@ -50,6 +50,11 @@ class UntypedWrites:
         """Tell whether nothing was written since a truth was read."""
         return self._stamps.get(truth) == self.stamp
 
+    @property
+    def count(self) -> int:
+        """How many writes there were."""
+        return self.stamp
+
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written."""
         if is_setitem(target) or written_argument(op, target, args, kwargs) is not None:

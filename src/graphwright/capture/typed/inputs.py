@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import enum
 import functools
@@ -14,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch import nn
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
+from graphwright.capture.outside.drawing import GENERATORS
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
@@ -42,6 +45,7 @@ from graphwright.runtime import (
     expect_state,
     expect_tensors,
     expect_values,
+    layer_facts,
     new_object,
     shared,
 )
@@ -202,6 +206,13 @@ class Inputs:
             symbol = self._recorder.numbers.input_symbol(make(), value)
             symbol.key = "input", path
             return as_number(symbol)
+        if not (options.is_static or self._inside):
+            if isinstance(value, numpy.number):
+                plan.scalars |= {path}
+                return self._array(path, value, make)
+            if isinstance(value, nn.Module) and not any(value.children()) and self._recorder.is_leaf(value, path):
+                plan.scalars |= {path}
+                return self._layer(path, value, make)
         if kind is bool or isinstance(value, _KNOWN):
             self._take(path, make(), value)
             return value
@@ -237,11 +248,9 @@ class Inputs:
         if kind is functools.partial:
             return self._partial(path, value, make, inner)
         if isinstance(value, numpy.ndarray):
-            self._recorder.ledger.asked.setdefault(path, set()).add("class")
-            facts = self._call(array_facts, make())
-            self._take(f"array_{path}", facts, array_facts(value))
-            self.has_arrays = True
-            return ObjectProxy(self._recorder, value, make())
+            return self._array(path, value, make)
+        if isinstance(value, GENERATORS):
+            return self._drawer(path, value, make)
         if isinstance(value, torch.Generator):
             return GeneratorProxy.make(self._recorder, value.device, make)
         if callable(value) or isinstance(value, slice):
@@ -257,6 +266,27 @@ class Inputs:
         )
         self._recorder.questions.refusals.refuse(error, "argument")
         return value
+
+    def _array(self, path: str, value: Any, make: Callable[[], Node]) -> ObjectProxy:
+        """An array or number of NumPy's with other contents, of the example's dtype and number of dimensions."""
+        self._kinds[path] = make, type(value)
+        self._recorder.ledger.asked.setdefault(path, set()).add("class")
+        self._take(f"array_{path}", self._call(array_facts, make()), array_facts(value))
+        self.has_arrays = True
+        return ObjectProxy(self._recorder, value, make())
+
+    def _layer(self, path: str, value: nn.Module, make: Callable[[], Node]) -> ObjectProxy:
+        """A layer with other weights, of the example's class and configuration: a call of it is one node."""
+        self._take(path, self._call(layer_facts, make()), layer_facts(value))
+        self.has_arrays = True
+        return ObjectProxy(self._recorder, copy.deepcopy(value), make())
+
+    def _drawer(self, path: str, value: Any, make: Callable[[], Node]) -> ObjectProxy:
+        """A generator of Python's or NumPy's, of the example's class: the program draws from the one that it gets."""
+        self._kinds[path] = make, type(value)
+        self._recorder.ledger.asked.setdefault(path, set()).add("class")
+        self.has_arrays = True
+        return ObjectProxy(self._recorder, copy.deepcopy(value), make())
 
     def _object(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
         """An object of the same class, whose attributes are those of the example as the program is to have them."""

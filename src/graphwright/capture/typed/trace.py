@@ -361,6 +361,11 @@ class Program:
                 return self.paths(plan, attempt, ())
             except Restart as restart:
                 self.log.note(restart.why, restart.at)
+            except (DataQuestion, Exception):
+                if plan.scalars <= plan.static:
+                    raise
+                plan.static |= plan.scalars
+                self.log.note(f"{' and '.join(sorted(plan.scalars))} cannot be symbolic here")
 
     def paths(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""

@@ -10,7 +10,7 @@ from types import FunctionType, TracebackType
 from graphwright.codegen import PythonCode
 from graphwright.errors import GuardError
 from graphwright.ir import Node
-from graphwright.runtime.objects import array_facts, attribute_names, attributes_of
+from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts
 
 __all__ = ["note_origin", "print_failure", "raise_misfit"]
 
@@ -51,7 +51,18 @@ def raise_misfit(error: Exception, function: FunctionType, code: PythonCode) -> 
 
 
 _OPENING_FAILS = (TypeError, KeyError, IndexError, AttributeError)
-_OPEN = (len, list, tuple, frozenset, operator.getitem, getattr, attribute_names, attributes_of, array_facts)
+_OPEN = (
+    len,
+    list,
+    tuple,
+    frozenset,
+    operator.getitem,
+    getattr,
+    attribute_names,
+    attributes_of,
+    array_facts,
+    layer_facts,
+)
 
 
 def print_failure(error: Exception, function: FunctionType, source: str) -> None:

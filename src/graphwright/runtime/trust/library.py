@@ -96,7 +96,7 @@ TARGETS_ALONE = (
     ops.Entering, ops.enter_context,
     ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
-    objects.new_object, objects.array_facts, fields.read_field, torch.utils.checkpoint.checkpoint,
+    objects.new_object, objects.array_facts, objects.layer_facts, fields.read_field, torch.utils.checkpoint.checkpoint,
     torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *_EXPECTATIONS, *MANAGERS,
 )  # fmt: skip
 
