@@ -27,9 +27,9 @@ class _Drained(list):  # type: ignore[type-arg]
     """What a generator gave."""
 
 
-def drained(value: Any) -> Any:
-    """A result of the program with what its generators give: that is computed while the program is captured."""
-    return map_leaves(lambda leaf: _Drained(leaf) if type(leaf) is GeneratorType else leaf, value)
+def drained(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the program: what the generators give that it returns is computed while it is captured, too."""
+    return map_leaves(lambda leaf: _Drained(leaf) if type(leaf) is GeneratorType else leaf, function(*args, **kwargs))
 
 
 def checks_items(kind: type) -> bool:

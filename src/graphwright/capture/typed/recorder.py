@@ -162,7 +162,7 @@ class Recorder:
         self.is_running, is_over = True, False
         try:
             with capturing(self), RecordingMode(self):
-                result = run(_drained, (self.questions.staging.converted(function), args, kwargs), {})
+                result = run(drained, (self.questions.staging.converted(function), args, kwargs), {})
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
@@ -648,8 +648,3 @@ _KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, 
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
-
-
-def _drained(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the program: where it gives a generator, that is part of the program, too."""
-    return drained(function(*args, **kwargs))
