@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from graphwright import CaptureError, GuardError, Interpreter, symbolic_trace, trace
-from graphwright.ops import is_region
+from graphwright.ops import is_region, while_loop
 from graphwright.runtime import expect_outside, expect_tensors
 
 
@@ -92,6 +92,60 @@ def test_the_class_of_what_starts_as_a_number_is_not_guessed() -> None:
     with pytest.raises(GuardError, match="was 3; now it is 2"):
         gm(torch.ones(2, 2))
     assert any("a number on some ways and a tensor on others" in entry.text for entry in gm.report.restarts)
+
+
+def fills_as_many_as_there_are(x: torch.Tensor) -> torch.Tensor:
+    kept = x[x > 0]
+    if kept.shape[0] > 5:  # only real values tell
+        kept = kept * 2
+    filled = torch.zeros(3, 2)
+    i = 0
+    while i < x.sum():
+        filled[i] = kept.sum()  # wrong for an iteration that the example does not have
+        i += 1
+    return filled[:i]
+
+
+def test_no_iteration_is_run_that_the_example_does_not_have() -> None:
+    gm = trace(fills_as_many_as_there_are, (torch.tensor([1.0, 2.0]),))
+    assert [node for node in gm.graph.nodes if node.target is while_loop]
+    for values in ([1.0, 2.0], [1.0, 1.0], [0.0, 0.0]):
+        x = torch.tensor(values)
+        assert torch.equal(gm(x), fills_as_many_as_there_are(x))
+
+
+class Ends:
+    """Keeps what it compares with where it was asked last, as stopping criteria do."""
+
+    def __init__(self, token: int) -> None:
+        self.token = torch.tensor([token])
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        self.token = self.token.to(ids.device)
+        return torch.isin(ids[:, -1:], self.token).any(dim=-1)
+
+
+class Several(list[Any]):
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        is_done = torch.full((ids.shape[0],), False)
+        for each in self:
+            is_done = is_done | each(ids)
+        return is_done
+
+
+def continues_until_all_have_ended(ids: torch.Tensor) -> torch.Tensor:
+    ends = Several([Ends(5), Ends(6)])
+    unfinished = torch.ones(ids.shape[0], dtype=torch.long)
+    while unfinished.max() != 0:
+        ids = torch.cat([ids, (ids[:, -1:] * 3 + 1) % 7], dim=1)
+        unfinished = unfinished & ~ends(ids)
+    return ids
+
+
+def test_objects_in_a_list_of_a_class_of_ones_own_are_state_of_the_loop() -> None:
+    gm = trace(continues_until_all_have_ended, (torch.tensor([[1, 2], [2, 4]]),))
+    for ids in (torch.tensor([[1, 2], [2, 4]]), torch.tensor([[1, 2, 1]]), torch.tensor([[3, 0], [1, 2], [2, 5]])):
+        assert torch.equal(gm(ids), continues_until_all_have_ended(ids))
 
 
 def mixes(x: torch.Tensor) -> torch.Tensor:

@@ -123,3 +123,35 @@ def test_a_symbolic_trace_that_starts_again_tells_them_once_too(caplog: Any) -> 
     gm = symbolic_trace(program)
     assert [record.message for record in caplog.records] == ["computed"]
     assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def told_of_a_size(x: Tensor) -> Tensor:
+    title = f"{x.shape[0]} rows"
+    if x.shape[0] > 7:
+        warnings.warn("many: " + title, stacklevel=2)
+        logger.warning("many: " + title)
+    logger.info(title)
+    logger.info("%s of %d", title, x.shape[1])
+    return x + 1
+
+
+def test_a_text_of_sizes_that_is_only_told_is_no_guard(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    gm = trace(told_of_a_size, (torch.ones(3, 2),))
+    assert caplog.messages == ["3 rows", "3 rows of 2"]
+    assert [node.op for node in gm.graph.nodes] == ["placeholder", "call_function", "output"]
+    for rows in (1, 9):
+        assert torch.equal(gm(torch.ones(rows, 2)), torch.full((rows, 2), 2.0))
+    with pytest.warns(UserWarning, match="many: 8 rows"):
+        trace(told_of_a_size, (torch.ones(8, 2),))
+
+
+def test_a_text_whose_numbers_may_not_be_shown_so_is_kept() -> None:
+    def program(x: Tensor) -> Tensor:
+        _ = f"{x.sum().item():d}"
+        return x + 1
+
+    with pytest.raises(ValueError, match="Unknown format code 'd'"):
+        program(torch.ones(2))
+    with pytest.raises(ValueError, match="Unknown format code 'd'"):
+        trace(program, (torch.ones(2),))(torch.ones(2))

@@ -301,4 +301,6 @@ def test_the_names_that_there_are_are_listed() -> None:
 def test_a_file_keeps_names_kinds_and_defaults(tmp_path: Any) -> None:
     graphwright.save(trace(with_defaults, X), tmp_path / "scale.gw", strict=True)
     loaded = inspect.signature(graphwright.load(tmp_path / "scale.gw").forward)
-    assert str(loaded) == "(x, scale=2.0, shift=1, *, name='sum')"
+    assert str(loaded) == (
+        "(x: torch.Tensor, scale: float = 2.0, shift: int = 1, *, name: str = 'sum') -> torch.Tensor"
+    )

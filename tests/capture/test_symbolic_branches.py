@@ -92,7 +92,7 @@ def test_the_code_reads_like_the_source() -> None:
 
     lines = [line.strip() for line in symbolic_trace(program).code.splitlines() if "#" not in line]
     assert [line for line in lines if line] == [
-        "def forward(self, x : torch.Tensor, y : torch.Tensor) -> torch.Tensor:",
+        "def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:",
         "if x.sum() > 0 and not y.max() < 0:",
         "z = x + y",
         "elif x.shape[0] == 3:",

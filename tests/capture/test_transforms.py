@@ -326,7 +326,7 @@ def code_of(program: Any) -> str:
         (
             rows,
             """
-            def forward(self, x):
+            def forward(self, x: torch.Tensor) -> Any:
             def body(v):
             return self.layer(v).sin()
             y = torch.vmap(body)(x)
@@ -339,7 +339,7 @@ def code_of(program: Any) -> str:
         (
             several_inputs,
             """
-            def forward(self, x):
+            def forward(self, x: torch.Tensor) -> Any:
             mul = x * 2
             weight = self.weight
             def body(a, b, c):
@@ -350,7 +350,7 @@ def code_of(program: Any) -> str:
         (
             two_values,
             """
-            def forward(self, x):
+            def forward(self, x: torch.Tensor) -> Any:
             weight = self.weight
             def body(v_1, w):
             return (v_1 * w).pow(2).sum()
@@ -361,7 +361,7 @@ def code_of(program: Any) -> str:
         (
             reverse_mode,
             """
-            def forward(self, x):
+            def forward(self, x: torch.Tensor) -> Any:
             def body(v):
             return self.layer(v).sin()
             out, pull = torch.func.vjp(body, x)
@@ -372,7 +372,7 @@ def code_of(program: Any) -> str:
         (
             reentrant_checkpoint,
             """
-            def forward(self, x):
+            def forward(self, x: torch.Tensor) -> Any:
             mul = x * 1
             weight = self.weight
             def run(u, v):

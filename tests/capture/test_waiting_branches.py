@@ -69,7 +69,7 @@ def test_the_rest_of_the_function_is_part_of_both_sides(program: Callable[..., A
 def test_it_is_written_as_two_sides() -> None:
     gm = trace(options, (torch.randn(2, 3), MASKS[0]))
     assert [line.strip() for line in gm.code.splitlines() if "#" not in line and line.strip()] == [
-        "def forward(self, x, mask):",
+        "def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:",
         "if mask.all():",
         "reshape = x.sum(1, keepdim=True).reshape(-1)",
         "return reshape",

@@ -135,7 +135,7 @@ def test_what_gets_a_statement_of_its_own(make: Any) -> None:
     graph = Graph()
     make(graph, graph.placeholder("x"))
     statements = [line for line in text(graph).splitlines()[1:] if line and not line.lstrip().startswith("#")]
-    assert statements[0].strip().partition(";")[0] in ("f = x.f()", "f : int = x.f()")
+    assert statements[0].strip().partition(";")[0] in ("f = x.f()", "f: int = x.f()")
     assert all("x.f()" not in line for line in statements[1:])
 
 

@@ -153,6 +153,56 @@ def test_what_must_be_computed_in_the_loop_stays(gm: GraphModule) -> None:
     assert HoistInvariants().run(gm) == 0
 
 
+def accumulated(x: Any, w: Any, n: int) -> Any:
+    total = torch.zeros_like(x)
+    for i in range(n):
+        total = total + w.exp() * i
+    return total
+
+
+def stopping(x: Any, w: Any, n: int) -> Any:
+    last = 0
+    for i in range(1, n, 2):
+        x = x + w.exp()
+        if x.sum() > 9:
+            break
+        last = i
+    return x, last
+
+
+def nested(x: Any, w: Any, n: int) -> Any:
+    for i in range(n):
+        for _ in range(i):
+            x = x + w.exp()
+    return x
+
+
+@pytest.mark.parametrize("function", [accumulated, stopping, nested])
+def test_in_a_loop_that_may_not_run_it_is_computed_once_behind_a_test(function: Any) -> None:
+    gm = graphwright.trace(function, (torch.ones(2), torch.ones(2), 3))
+    assert HoistInvariants().run(gm) == 1
+    gm.graph.lint()
+    exp = next(node for node in gm.graph.all_nodes() if node.target == "exp")
+    loop = next(node for node in exp.graph.nodes if node.target is for_loop)
+    assert exp.graph is not gm.graph
+    assert exp in loop.args[3]
+    for n in (-1, 0, 1, 2, 6):
+        torch.testing.assert_close(gm(torch.ones(2), torch.ones(2), n), function(torch.ones(2), torch.ones(2), n))
+
+
+def test_what_would_raise_does_not_where_the_loop_does_not_run() -> None:
+    def wrong(x: Any, w: Any, n: int) -> Any:
+        for _ in range(n):
+            x = x + w.mm(w)
+        return x
+
+    gm = graphwright.trace(wrong, (torch.ones(2, 2), torch.ones(2, 2), 1))
+    assert HoistInvariants().run(gm) == 1
+    assert torch.equal(gm(torch.ones(2, 2), torch.ones(2, 3), 0), torch.ones(2, 2))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        gm(torch.ones(2, 2), torch.ones(2, 3), 1)
+
+
 def test_a_value_that_is_given_back_stays_in_the_loop() -> None:
     step = body("i a b w", lambda g, i, a, b, w: (b, call(g, torch.exp, w)))
     gm = module("w", lambda g, w: call(g, for_loop, (1, 2), step, (0, 0), (w,)))

@@ -17,7 +17,7 @@ from tests.runtime.programs import Doubled, Named, Scale, calls, doubled_graph, 
 from torch import nn
 
 import graphwright
-from graphwright import Graph, GraphModule, Tracer, symbolic_trace
+from graphwright import Graph, GraphModule, Tracer, symbolic_trace, trace
 from graphwright.codegen import compile_source
 from graphwright.errors import GraphError
 from graphwright.ir import Origin
@@ -293,6 +293,19 @@ def test_the_source_is_where_debuggers_look() -> None:
     assert forward.__qualname__ == "Shown.forward"
     assert "".join(linecache.getlines(filename)) == gm.code
     assert inspect.getsource(gm.forward).strip() == gm.code.strip()
+
+
+def test_its_file_name_says_where_the_program_is_written() -> None:
+    class Doubles(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    line = inspect.getsourcelines(Doubles.forward)[1]
+    traced = trace(Doubles(), (torch.ones(2),)).forward.__code__.co_filename
+    assert traced.startswith("<graphwright Doubles.forward ")
+    assert traced.endswith(f" from {__file__}:{line}>")
+    symbolic = symbolic_trace(Doubles()).forward.__code__.co_filename
+    assert symbolic.endswith((f" from {__file__}:{line}>", f" from {__file__}:{line + 1}>"))
 
 
 def test_the_source_goes_with_the_module() -> None:

@@ -67,7 +67,7 @@ def test_a_small_package_reads_like_this(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [tmp_path / "net"]
     assert sorted((tmp_path / "net").iterdir()) == files
     text = (tmp_path / "net" / "module.py").read_text()
-    before, _, program = text.partition("    def forward(self, x):\n")
+    before, _, program = text.partition("    def forward(self, x: torch.Tensor) -> torch.Tensor:\n")
     assert before == textwrap.dedent('''\
         """Net as it was captured: its program is `Net.forward`.
 
@@ -98,7 +98,7 @@ def test_a_small_package_reads_like_this(tmp_path: Path) -> None:
                     load_tensors(self, beside=__file__)
 
         ''')
-    body = gm.code.partition("def forward(self, x):\n    expect_modules(self)\n")[2]
+    body = gm.code.partition("def forward(self, x: torch.Tensor) -> torch.Tensor:\n    expect_modules(self)\n")[2]
     assert textwrap.dedent(program).strip() == textwrap.dedent(body).strip()
     assert (tmp_path / "net" / "__init__.py").read_text() == textwrap.dedent('''\
         """Net as a Python package. Written by graphwright.

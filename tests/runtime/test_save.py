@@ -20,6 +20,7 @@ from torch.nn.utils import parametrizations
 
 import graphwright
 from graphwright.errors import ExportError, GuardError, LoadError
+from graphwright.passes import ShapeProp, TensorMetadata
 
 ALLOWED = ["tests.runtime.saved_models", "torchvision", "transformers"]
 
@@ -386,6 +387,15 @@ def test_changes_of_objects_are_made_by_the_loaded_module(tmp_path: Path) -> Non
     x = torch.arange(3.0)
     assert torch.equal(again(x, here), saved_models.Remembering()(x, there))
     assert here.seen == there.seen == 3 and torch.equal(here.last, there.last) and len(here.rows) == 1
+
+
+def test_what_a_pass_noted_of_tensors_is_kept(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Branching(), (torch.randn(4, 3),))
+    ShapeProp(gm).propagate(torch.randn(4, 3))
+    again = there_and_back(gm, tmp_path)
+    noted = {node.name: node.meta["tensor_meta"] for node in gm.graph.nodes if "tensor_meta" in node.meta}
+    assert {node.name: node.meta.get("tensor_meta") for node in again.graph.nodes if node.name in noted} == noted
+    assert any(isinstance(value, TensorMetadata) for value in noted.values())
 
 
 def test_a_pull_back_is_called_by_the_loaded_module(tmp_path: Path) -> None:

@@ -92,6 +92,6 @@ def test_as_in_python(program: Any, inputs: Any) -> None:
 
 def test_keywords() -> None:
     gm = script(stars)
-    assert gm.code.strip().startswith("def forward(self, x, *rest, scale=2.0, **more):")
+    assert gm.code.strip().startswith("def forward(self, x, *rest, scale: float = 2.0, **more):")
     given = {"bias": C, "k": B, "scale": 3.0}
     assert torch.equal(gm(A, B, **given), stars(A, B, **given))

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphwright.ir import Node, map_aggregate
 from graphwright.runtime import read_attribute
+from graphwright.values import TensorMetadata
 
 __all__ = ["TensorMetadata", "describe_tensors", "extract_tensor_metadata", "infer_tensor_metadata"]
-
-
-class TensorMetadata(NamedTuple):
-    """What is known of a tensor without its values.
-
-    `memory_format` is None where the tensor is dense in none of the known orders. `qparams` has the quantization
-    scheme, scale and zero point where `is_quantized`, and is empty otherwise.
-
-    >>> extract_tensor_metadata(torch.ones(2, 3)).stride
-    (3, 1)
-    """
-
-    shape: torch.Size
-    dtype: torch.dtype
-    requires_grad: bool
-    stride: tuple[int, ...]
-    memory_format: torch.memory_format | None
-    is_quantized: bool
-    qparams: dict[str, Any]
 
 
 _FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)

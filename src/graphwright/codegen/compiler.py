@@ -14,17 +14,20 @@ _numbers = itertools.count()
 _freed: list[str] = []  # file names whose functions are gone, whose source goes at the next compile
 
 
-def compile_source(src: str, names: dict[str, Any], title: str, function: str = "forward") -> FunctionType:
+def compile_source(
+    src: str, names: dict[str, Any], title: str, function: str = "forward", place: str = ""
+) -> FunctionType:
     """Compile generated source and return the function of this name.
 
-    The source is in `linecache` under a file name that starts with `<graphwright title`, for tracebacks, pdb and
-    `inspect.getsource`, for as long as the function lives; the next call of this one removes it.
+    The source is in `linecache` under a file name that starts with `<graphwright title` and says where the program is
+    written, for tracebacks, pdb, profilers and `inspect.getsource`, for as long as the function lives; the next call of
+    this one removes it.
 
     >>> add = compile_source("def add(x):\\n    return x + one\\n", {"one": 1}, "example", "add")
     >>> add(2), add.__code__.co_filename.startswith("<graphwright example")
     (3, True)
     """
-    filename = f"<graphwright {title} {next(_numbers)}>"
+    filename = f"<graphwright {title} {next(_numbers)}{f' from {place}' if place else ''}>"
     namespace = dict(names)
     exec(compile(src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
     made: FunctionType = namespace.pop(function)

@@ -130,6 +130,7 @@ class Writer:
     """Writes the nodes of one graph as expressions and statements."""
 
     equals = " = "  # between a keyword argument and its value
+    colon = " : "  # between a name and its type
 
     def __init__(self, graph: Graph, root: str, short: bool = False) -> None:
         self.graph = graph
@@ -174,8 +175,8 @@ class Writer:
         return f"{', '.join(other.name for other in self.renamed)} = {', '.join(parameters)}"
 
     def parameter_annotation(self, node: Node) -> str:
-        """Write what stands behind the name of a parameter: ` : ` and its type, or nothing."""
-        return "" if node.type is None else f" : {annotation(node.type, self.names)}"
+        """Write what stands behind the name of a parameter: its type, or nothing."""
+        return "" if node.type is None else f"{self.colon}{annotation(node.type, self.names)}"
 
     def header(self, name: str) -> str:
         """Write the `def` line. Keyword-only parameters are marked by a bare `*`, as in the original signature."""
@@ -268,7 +269,7 @@ class Writer:
 
     def annotated(self, node: Node) -> str:
         """Write the variable that gets a node's value, with the type that the program says."""
-        return f"{self.name(node)} : {annotation(node.type, self.names)}"
+        return f"{self.name(node)}{self.colon}{annotation(node.type, self.names)}"
 
     def noted(self, node: Node) -> str:
         """Write the variable that gets a node's value, with what is known of it where that is shown."""

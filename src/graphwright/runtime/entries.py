@@ -46,6 +46,16 @@ class Entry:
             return None
         return self.signature
 
+    def place(self, original: type | None) -> str:
+        """Where the program is written: `file:line`, "" if nobody knows; of a function, that of its first operation."""
+        method = inspect.unwrap(getattr(original, self.name)) if hasattr(original, self.name) else None
+        code = getattr(method, "__code__", None)
+        if code is not None:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+        calls = (node for node in self.graph.nodes if node.op not in ("placeholder", "output"))
+        origin = next((node.origin for node in calls if node._origin is not None), None)
+        return "" if origin is None else f"{origin.file}:{origin.line}"
+
     def full_signature(self, original: type | None) -> inspect.Signature | None:
         """The signature of the generated function: with `self`, and the annotations and defaults of the user's.
 

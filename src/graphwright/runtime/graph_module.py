@@ -286,7 +286,7 @@ class GraphModule(nn.Module):
         entry = state.entries[name]
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
-        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name)
+        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, entry.place(state.original))
         function.__qualname__ = f"{kind.__name__}.{name}"
         signature = entry.full_signature(state.original)
         if signature is not None:

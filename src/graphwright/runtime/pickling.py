@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 import random
@@ -230,11 +231,7 @@ class _RecordWriter:
                 for number, node in enumerate(nodes)
                 if node._kwargs
             },
-            "types": {
-                number: self.leaf(node.type, node, "the type")
-                for number, node in enumerate(nodes)
-                if node.type is not None
-            },
+            "types": {number: self._type(node) for number, node in enumerate(nodes) if node.type is not None},
             "metas": {
                 number: self._meta(node._meta, node) for number, node in enumerate(nodes) if node._meta is not None
             },
@@ -254,6 +251,13 @@ class _RecordWriter:
             else:
                 written.append(map_aggregate(arg, self._in(node, "an argument")))
         return tuple(written)
+
+    def _type(self, node: Node) -> Any:
+        """Return what stands for an annotation: its text where the class cannot be found again. It is nothing run."""
+        try:
+            return self.leaf(node.type, node, "the type")
+        except GraphError:
+            return inspect.formatannotation(node.type)
 
     def _in(self, node: Node, role: str) -> Callable[[Any], Any]:
         return lambda leaf: self.leaf(leaf, node, role)

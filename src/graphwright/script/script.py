@@ -95,10 +95,7 @@ def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = 
     while not entries or attributes.needs_another_round():
         attributes.start()
         problems.clear()
-        entries = [
-            Entry(name, _compiled(subject, name, is_leaf, problems, attributes), subject.signature(name))
-            for name in names
-        ]
+        entries = [subject.entry(name, _compiled(subject, name, is_leaf, problems, attributes)) for name in names]
     if problems:
         raise ScriptError(
             sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column)), subject.name("forward")

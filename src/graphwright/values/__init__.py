@@ -6,6 +6,7 @@ kinds.py first.
 - kinds.py: one class per kind of value, and which kind a value is of
 - join.py: what is of one kind or of another, under a policy; whether one kind covers another
 - structure.py: tuples, named tuples, lists, dicts, dataclasses and slices, taken apart and made again
+- tensor_metadata.py: what passes note of a tensor
 """
 
 from graphwright.values.join import NoJoin, Policy, covers, join
@@ -30,10 +31,11 @@ from graphwright.values.kinds import (
     without_none,
 )
 from graphwright.values.structure import is_named_tuple, is_record, leaves, made, map_leaves, parts, rebuild, sequence
+from graphwright.values.tensor_metadata import TensorMetadata
 
 __all__ = [
     "ANY", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Kind", "MappingKind", "MixedKind", "NoJoin", "NumberKind",
-    "OptionalKind", "Policy", "RecordKind", "SequenceKind", "TensorKind", "TextKind", "covers", "is_named_tuple",
-    "is_record", "join", "kind_of", "leaves", "loose_sizes", "made", "map_leaves", "parts", "rebuild", "sequence",
-    "with_example", "without_none",
+    "OptionalKind", "Policy", "RecordKind", "SequenceKind", "TensorKind", "TensorMetadata", "TextKind", "covers",
+    "is_named_tuple", "is_record", "join", "kind_of", "leaves", "loose_sizes", "made", "map_leaves", "parts", "rebuild",
+    "sequence", "with_example", "without_none",
 ]  # fmt: skip

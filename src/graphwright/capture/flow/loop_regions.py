@@ -197,12 +197,14 @@ class LoopRegion:
             raise stopping(NeedsRealValues("how long a list is depends on data"))
         return run
 
-    def _run(self, template: list[Any], index: int = 0) -> _Run:
-        """Run the body once, on stand-ins of what it finds."""
+    def _run(self, template: list[Any], index: int = 0, as_example: bool = False) -> _Run:
+        """Run the body once, on stand-ins of what it finds; `as_example` only where the example does."""
         run = _Run()
         if self._test is not None:
             with self._iteration(template, run, index == 0, sys._getframe()) as run.test_region:
                 self._ask(run)
+            if as_example and run.goes_on is False:
+                return run
         with self._iteration(template, run, index == 0, sys._getframe()) as run.region:
             self._go(run, index)
         return run
@@ -315,7 +317,7 @@ class LoopRegion:
         is_stable = True
         for index in range(_LONGEST_EXAMPLE if count is None else count):
             recorder.back_to(mark)
-            run = self._run(template, index)
+            run = self._run(template, index, as_example=True)
             if run.goes_on is False:
                 break
             for tree, value in zip(template, run.after, strict=False):

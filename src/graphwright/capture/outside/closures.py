@@ -23,7 +23,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import write_attribute
 from graphwright.runtime import facts_of_modules, new_object
 
-__all__ = ["Reached"]
+__all__ = ["Reached", "names_behind"]
 
 
 class Reached:
@@ -100,6 +100,15 @@ class Reached:
         while name in self.holder._modules or hasattr(nn.Module, name) or hasattr(self.holder, name):
             name, number = f"{wish}_{number}", number + 1
         return name
+
+
+_COPIED = "the names copied"  # no name of a variable: beside copies of global names, the dict that they are copied from
+
+
+def names_behind(names: dict[str, Any]) -> dict[str, Any]:
+    """The global names of the program: those that a copy was made of."""
+    found: dict[str, Any] = names.get(_COPIED, names)
+    return found
 
 
 def _has_path(node: Node) -> bool:
@@ -213,7 +222,11 @@ class _Copy:
             ]
         )
         made = FunctionType(
-            function.__code__, {**names, **found} if found else names, function.__name__, function.__defaults__, closure
+            function.__code__,
+            {**names, **found, _COPIED: names} if found else names,
+            function.__name__,
+            function.__defaults__,
+            closure,
         )
         made.__kwdefaults__ = function.__kwdefaults__
         functools.update_wrapper(made, function)

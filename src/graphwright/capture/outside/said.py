@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.source.code_table import CodeTable
 from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.interception import FilteredLogs
 from graphwright.capture.state.running import running
-from graphwright.capture.state.symbols import symbol_of
+from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.state.tracer_warnings import warn_at
 
@@ -67,9 +68,10 @@ def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     if recorder is None or function is not warnings.warn:
         return function(*args, **kwargs)
     frame = _teller(sys._getframe(1))
-    if frame is None or not _is_first(recorder, frame, "warnings.warn", str(args[0] if args else "")):
-        return None
     given = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False)) | kwargs
+    given["message"] = _Told.of(given.get("message", ""))
+    if frame is None or not _is_first(recorder, frame, "warnings.warn", str(given["message"])):
+        return None
     category = type(given["message"]) if isinstance(given["message"], Warning) else given.get("category") or UserWarning
     return warn_at(frame, given["message"], category, given.get("source"))
 
@@ -90,6 +92,7 @@ def logged_once() -> FilteredLogs:
             return True
         if isinstance(record.args, tuple):
             record.args = tuple([_Told.of(arg) for arg in record.args])
+        record.msg = _Told.of(record.msg)
         frame = _teller(sys._getframe(1))
         return frame is None or _is_first(recorder, frame, record.levelname.lower(), str(record.msg))
 
@@ -153,6 +156,8 @@ class _Told:
         """What to format in place of a value."""
         if isinstance(value, TensorProxy):
             return _Told("?")
+        if type(value) is RunText:
+            return "?" if value.hint is UNKNOWN else value.hint
         symbol = symbol_of(value)
         if symbol is None:
             return value

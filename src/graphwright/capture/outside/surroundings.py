@@ -26,6 +26,7 @@ from graphwright.capture.conversion.conversion import asks_identity
 from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Variables
+from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.source.mentions import (
@@ -192,6 +193,7 @@ class World:
             self._code(code, function.__globals__)
 
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
+        names = names_behind(names)
         if (id(code), id(names)) in self._codes:
             return
         self._codes.add((id(code), id(names)))

@@ -31,7 +31,7 @@ def changeable(value: Any) -> list[Any]:
     if isinstance(value, nn.Module):
         tables = vars(value)  # of which a module that is being made may have none yet
         return [tables, tables.get("_buffers", {}), tables.get("_parameters", {})]
-    if isinstance(value, dict | collections.deque):
+    if isinstance(value, dict | list | set | collections.deque):
         return [] if is_growing(value) else [value, *([value.__dict__] if hasattr(value, "__dict__") else [])]
     is_ours = kind.__module__.startswith("graphwright.capture.")  # the capture itself, and its stand-ins
     return [vars(value)] if not is_ours and is_plain_object(value) else []

@@ -11,6 +11,7 @@ import enum
 import opcode
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -41,8 +42,12 @@ from graphwright.values import is_named_tuple, is_record
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import SymbolicCapture
 
-__all__ = ["GraphAppendingTracer", "TracerBase", "assert_fn", "is_overridden", "trace_error_and"]
+__all__ = [
+    "MOST_OPERATIONS", "NO_END", "GraphAppendingTracer", "TracerBase", "assert_fn", "is_overridden", "trace_error_and",
+]  # fmt: skip
 
+MOST_OPERATIONS = 20_000  # of one place of the program in one pass
+NO_END = f"this line has recorded {MOST_OPERATIONS:,} operations: its loop or recursion may have no end"
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _LEAVES = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator, range, enum.Enum),
@@ -111,7 +116,21 @@ class TracerBase:
             self._recorder.writes.before(kind, target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self._place(node, user_frame(sys._getframe(1)))
+        if self.graph._len % MOST_OPERATIONS == 0:
+            self._refuse_endless()
         return node
+
+    def _refuse_endless(self) -> None:
+        """Raise TraceError where one place of the program has recorded so much that it may never end."""
+        sites = [site for node in self.graph.nodes if isinstance(site := node._origin, CallSite)]
+        counts = Counter((site.code, site.instruction) for site in sites)
+        (code, instruction), count = counts.most_common(1)[0] if counts else ((None, 0), 0)
+        if code is not None and count >= MOST_OPERATIONS:
+            raise TraceError(
+                NO_END,
+                at=CallSite(code, instruction, self.scope).line(),
+                fix="bound it by a number, or keep the function as one node: wrap() it",
+            )
 
     def _place(self, node: Node, frame: FrameType | None) -> None:
         """Note where in the user's program a node comes from, and the meta that it inherits."""
@@ -212,6 +231,8 @@ class TracerBase:
             node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope)
         if self._recorder is not None and frame is not None and frame is not self._recorder.last_frame:
             self._recorder.look(frame)
+        if self.graph._len % MOST_OPERATIONS == 0:
+            self._refuse_endless()
         return Proxy(node, self)
 
     def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -30,6 +30,7 @@ from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.torch_generators import METHODS
+from graphwright.capture.proxies.recording import MOST_OPERATIONS, NO_END
 from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
@@ -52,7 +53,6 @@ _FUNCTIONAL_CALL = torch.func.functional_call.__code__
 _SEEN = frozenset(map(id, {*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set())))
 _CALL = call.__code__
 _METHODS = frozenset({*METHODS, "seed", "getstate", "setstate"})
-_MOST_OPERATIONS = 20_000  # of one place of the program in one pass, which takes some 15 s
 _FIX = "call it where the source can be read, or make the calling function a leaf: leaf_functions=[...]"
 
 
@@ -110,10 +110,10 @@ class Callers:
         """
         place = frame.f_code, frame.f_lasti
         self._recorded[place] += 1
-        if self._recorded[place] > _MOST_OPERATIONS:
+        if self._recorded[place] > MOST_OPERATIONS:
             raise refusal(
                 CaptureError(
-                    f"this line has recorded {_MOST_OPERATIONS:,} operations: its loop or recursion may have no end",
+                    NO_END,
                     at=self._recorder.where(),
                     fix="bound it by a number, or keep the function as one node: leaf_functions=[...]",
                 )

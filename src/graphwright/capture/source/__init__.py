@@ -12,5 +12,6 @@ It knows nothing of captures. Read origins.py first.
     code_table.py        what is known of code objects, as long as they live
     mentions.py          which global names, attributes and variables a function mentions, and whose code it is
     attribute_writes.py  where a class writes an attribute of its own instances, and a function a variable
+    annotations.py       the annotations of a function's parameters, as values
     caches.py            functions behind a `functools` cache
 """

@@ -1,4 +1,4 @@
-"""What a capture made and nothing came to use is removed: arithmetic on sizes, attribute reads, empty branches."""
+"""What a capture made and nothing came to use is removed: sizes, attribute reads, texts, empty branches."""
 
 from __future__ import annotations
 
@@ -35,8 +35,16 @@ def erase_unused(graph: Graph) -> None:
             or node.target in _WITHOUT_EFFECT
             or (node.target is cond and _is_empty(node))
             or (node.target is getattr and node.args[1] in _READ)
+            or _makes_text(node)
         ):
             graph.erase_node(node)
+
+
+def _makes_text(node: Node) -> bool:
+    """Tell whether a node puts a text together: `"{}".format(n)`, `"at " + text`."""
+    if node.target == "format" and type(node.args[0]) is str:
+        return ":" not in node.args[0]  # where nothing says how, nothing can be shown wrongly
+    return node.target is operator.add and any(type(arg) is str for arg in node.args)
 
 
 def _tidy_bodies(node: Node) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-import typing
 import warnings
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -19,6 +18,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from graphwright.capture.proxies.recording import trace_error_and
+from graphwright.capture.source.annotations import annotations_of
 from graphwright.codegen import PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import TraceError
 from graphwright.ir import Graph, Node, Target
@@ -27,7 +27,6 @@ __all__ = [
     "PH",
     "PHBase",
     "PHWithMeta",
-    "annotations_of",
     "assert_is_none",
     "make_inputs",
     "not_a_function",
@@ -267,29 +266,3 @@ def without_stars(function: Callable[..., Any]) -> Callable[..., Any]:
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
     )
     return FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
-
-
-def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function, evaluated where they are strings; those that cannot be are left out."""
-    function = inspect.unwrap(function)
-    raw = getattr(function, "__annotations__", None) or {}
-    if not any(isinstance(value, str) for value in raw.values()):
-        return dict(raw)
-    try:
-        return typing.get_type_hints(function)
-    except Exception:  # a name that exists only for type checkers
-        names = getattr(function, "__globals__", {})
-        return {name: known for name, value in raw.items() if (known := _evaluated(value, names)) is not _UNKNOWN}
-
-
-def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
-    """An annotation, evaluated if it is a string; _UNKNOWN where that cannot be."""
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, names)
-    except Exception:
-        return _UNKNOWN
-
-
-_UNKNOWN = object()

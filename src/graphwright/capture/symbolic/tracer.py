@@ -35,6 +35,7 @@ from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
+from graphwright.capture.source.annotations import annotations_of
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
@@ -43,7 +44,7 @@ from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.failures import as_trace_error
 from graphwright.capture.symbolic.identities import asking_for_identity
-from graphwright.capture.symbolic.root_inputs import annotations_of, make_inputs, not_a_function, placeholder_for
+from graphwright.capture.symbolic.root_inputs import make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import CaptureError, TraceError

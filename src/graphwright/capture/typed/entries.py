@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.capture.outside.closures import Reached
 from graphwright.capture.proxies.objects import is_object
+from graphwright.capture.source.annotations import annotate
 from graphwright.capture.source.positions import qualname_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
@@ -227,6 +228,11 @@ class Subject:
                 f"{self.name(entry)} tells no signature: it is written in C",
                 fix="wrap it: trace(lambda x: function(x), args)",
             ) from None
+
+    def entry(self, name: str, graph: Graph) -> Entry:
+        """Make an entry point of its graph, whose parameters get the annotations of the program's."""
+        annotate(graph, self.function(self.root_module, name))
+        return Entry(name, graph, self.signature(name))
 
     def origin(self, entry: str, statement: int) -> Origin | None:
         """Where the program is written, if it is in Python; for a statement that it does not have."""

@@ -184,7 +184,7 @@ def _check(
     def capture(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Graph:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said once
-            return _capture(Program(subject, "forward", *call, is_leaf), options, False)
+            return subject.entry("forward", _capture(Program(subject, "forward", *call, is_leaf), options, False)).graph
 
     every = [*points[0].examples, *calls]
     check_capture(root, module, entries[0].graph, every, capture, tolerance, subject.name("forward"))
@@ -206,7 +206,7 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
                 modules[path] = join_facts_of(modules.get(path, {}), dict(facts))
         keep_modules(graph, modules)
         keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
-    return Entry(point.name, graph, subject.signature(point.name))
+    return subject.entry(point.name, graph)
 
 
 def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:

@@ -64,6 +64,7 @@ class BodyWriter(Writer):
     """Writes expressions inside one another, containers by subscript, and statements with comments."""
 
     equals = "="
+    colon = ": "
 
     def __init__(self, graph: Graph, root: str, owner: Any) -> None:
         super().__init__(graph, root, short=True)

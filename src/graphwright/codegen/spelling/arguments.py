@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import builtins
 import enum
+import functools
 import keyword
 import math
+import operator
 import sys
 import types
 import typing
@@ -229,23 +231,39 @@ def argument(value: Any, names: Globals, write_node: Any) -> tuple[str, int]:
 def _generic(kind: Any, origin: Any, args: tuple[Any, ...], names: Globals) -> str:
     """Write a type with arguments; unions as they were written, but short where people read them."""
     if origin is typing.Union or origin is types.UnionType:
-        rest = [arg for arg in args if arg is not type(None)]
-        if names.is_short and len(rest) == 1 and len(args) == 2:
-            return f"{names.add('typing_Optional', typing.Optional)}[{annotation(rest[0], names)}]"
+        if names.is_short:
+            args = tuple(sorted(args, key=lambda arg: arg is type(None)))
         written = [annotation(arg, names) for arg in args]
-        if origin is types.UnionType and not names.is_short:
-            return "|".join(written)
-        return f"{names.add('typing_Union', typing.Union)}[{(', ' if names.is_short else ',').join(written)}]"
+        if origin is types.UnionType or (names.is_short and _is_union_of_classes(args)):
+            return (" | " if names.is_short else "|").join(written)
+        return f"{_of_typing('Union', typing.Union, names)}[{(', ' if names.is_short else ',').join(written)}]"
     is_class = isinstance(origin, type) and not hasattr(kind, "__metadata__") and not isinstance(args[0], list)
+    if names.is_short and origin is typing.Literal and all(type(arg) in (int, str, bool) for arg in args):
+        return f"{_of_typing('Literal', origin, names)}[{', '.join(map(repr, args))}]"
+    if names.is_short and getattr(origin, "_name", "") in ("Unpack", "Final", "ClassVar", "Required", "NotRequired"):
+        return f"{_of_typing(origin._name, origin, names)}[{annotation(args[0], names)}]"
     if not is_class:
         return names.add(f"_{getattr(kind, '_name', None) or 'annotation'}", kind)
     inside = (", " if names.is_short else ",").join("..." if arg is ... else annotation(arg, names) for arg in args)
     bare = getattr(kind, "_name", None)
-    if bare in ("List", "Dict", "Tuple") or (
-        bare and names.is_short
-    ):  # typing.List[int] stays that, list[int] stays that
-        return f"{names.add(f'typing_{bare}', getattr(typing, bare))}[{inside}]"
+    if names.is_short and origin.__module__ == "builtins":
+        return f"{names.add(origin.__name__, origin)}[{inside}]"
+    if bare in ("List", "Dict", "Tuple") or (bare and names.is_short):  # typing.List[int] stays that
+        return f"{_of_typing(bare, getattr(typing, bare), names)}[{inside}]"
     return f"{names.function(origin)}[{inside}]"
+
+
+def _of_typing(name: str, kind: Any, names: Globals) -> str:
+    return names.add(name if names.is_short else f"typing_{name}", kind)
+
+
+def _is_union_of_classes(kinds: tuple[Any, ...]) -> bool:
+    """Tell whether `a | b | c` makes a union: not of forward references, on every version of Python."""
+    try:
+        functools.reduce(operator.or_, kinds)
+    except TypeError:
+        return False
+    return True
 
 
 def annotation(kind: Any, names: Globals) -> str:
@@ -271,5 +289,5 @@ def annotation(kind: Any, names: Globals) -> str:
     if getattr(kind, "__module__", "") == "typing":
         bare = getattr(kind, "_name", None) or getattr(kind, "__name__", None)
         if bare:
-            return names.add(f"typing_{bare}", kind)
+            return _of_typing(bare, kind, names)
     return names.add("_annotation", kind)

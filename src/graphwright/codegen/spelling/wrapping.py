@@ -10,6 +10,8 @@ _OPEN, _CLOSE = "([{", ")]}"
 def wrap(text: str, indent: str, width: int = 112) -> str:
     """Break one statement at the commas of its last outermost brackets where it, indented, is longer than `width`.
 
+    Of a definition these are the brackets around its parameters.
+
     >>> print(wrap("y = f(alpha, beta, gamma)", "", 20))
     y = f(
         alpha, beta,
@@ -18,7 +20,8 @@ def wrap(text: str, indent: str, width: int = 112) -> str:
     """
     if len(indent) + len(text) <= width:
         return text
-    group = _last_group(text)
+    signature, arrow, _ = text.rpartition(" -> ") if text.startswith("def ") else ("", "", "")
+    group = _last_group(signature if arrow else text)
     if group is None:
         return text
     start, end, commas = group

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import functools
 import inspect
+import operator
 import types
 import typing
 from typing import Any
@@ -278,7 +280,9 @@ def _type_record(kind: Any) -> Any:
     if isinstance(kind, list):
         return [_type_record(item) for item in kind]
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Union or origin is types.UnionType:
+    if origin is types.UnionType:
+        return {"or": [_type_record(arg) for arg in args]}
+    if origin is typing.Union:
         return {"union": [_type_record(arg) for arg in args]}
     if origin is typing.Literal:
         return {"literal": list(args)} if all(type(arg) in (int, str, bool) for arg in args) else str(kind)
@@ -294,28 +298,41 @@ def _type_record(kind: Any) -> Any:
             return {"name": from_writer.name(kind)}
         except NotPlain:
             pass
-    return str(kind)
+    return inspect.formatannotation(kind)
+
+
+def _part_of(record: Any, trust: Trust) -> Any:
+    """Read a type inside of another one, where a text would be compiled: what is known by its text only is Any."""
+    kind = _type_of(record, trust)
+    return Any if isinstance(kind, str) else kind
 
 
 def _type_of(record: Any, trust: Trust) -> Any:
     if record is None or isinstance(record, str):
         return record
     if isinstance(record, list):
-        return [_type_of(item, trust) for item in record]
+        return [_part_of(item, trust) for item in record]
     ((tag, content),) = record.items()
     if tag == "none":
         return type(None)
     if tag == "ellipsis":
         return ...
     if tag == "union":
-        return typing.Union[tuple([_type_of(arg, trust) for arg in content])]  # noqa: UP007
+        return typing.Union[tuple([_part_of(arg, trust) for arg in content])]  # noqa: UP007
+    if tag == "or":
+        kinds = [_part_of(arg, trust) for arg in content]
+        is_plain = all(isinstance(kind, type | types.GenericAlias | types.UnionType) for kind in kinds)
+        return functools.reduce(operator.or_, kinds) if is_plain else typing.Union[tuple(kinds)]  # noqa: UP007
     if tag == "literal":
         return typing.Literal[tuple(content)]
     if tag == "name":
-        return trust.find(content, is_class=True)
+        try:
+            return trust.find(content, is_class=True)
+        except LoadError:  # an annotation is nothing that runs
+            return str(content).replace(":", ".")
     if tag == "generic":
         name, args = content
         kind = _GENERICS[name]
-        arguments = tuple([_type_of(arg, trust) for arg in args])
+        arguments = tuple([_part_of(arg, trust) for arg in args])
         return kind[arguments[0] if len(arguments) == 1 else arguments] if arguments else kind
     raise damaged(f"{tag!r} is no kind of type")

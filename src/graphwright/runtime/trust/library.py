@@ -27,6 +27,7 @@ from graphwright.runtime import dispatch, guards, objects
 from graphwright.runtime.trust import fields
 from graphwright.runtime.trust.members import methods_of_kind
 from graphwright.runtime.trust.operators import is_tensor_operator
+from graphwright.values import TensorMetadata
 
 __all__ = [
     "CONTAINERS",
@@ -53,7 +54,8 @@ MANAGERS = (
 _CLASSES = (
     bool, bytes, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice, str, tuple,
     zip, types.SimpleNamespace, torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo,
-    torch.Generator, torch.layout, torch.memory_format, nn.Parameter, nn.utils.rnn.PackedSequence, *CONTAINERS,
+    torch.Generator, torch.layout, torch.memory_format, nn.Parameter, nn.utils.rnn.PackedSequence, TensorMetadata,
+    *CONTAINERS,
 )  # fmt: skip
 _OPERATORS = frozenset({
     "abs", "add", "and_", "concat", "contains", "countOf", "delitem", "eq", "floordiv", "ge", "getitem", "gt", "iadd",

@@ -341,7 +341,7 @@ def _is_torchs(value: Any) -> bool:
     if not isinstance(value, type):
         return False
     own = value.__module__
-    if value in _HOOKS:
+    if value in _HOOKS or type(value) is type(torch.FloatTensor):  # `torch.LongTensor`
         return True
     if issubclass(value, torch.Tensor):
         return own.partition(".")[0] == "torch"
