@@ -17,7 +17,6 @@ from torch.overrides import TorchFunctionMode
 
 import graphwright
 from graphwright import trace
-from graphwright.errors import MissingAttributeError
 from graphwright.runtime import report_of
 
 METADATA = {"size", "dim", "numel", "is_floating_point", "is_contiguous", "stride", "__len__", "__bool__", "__int__"}
@@ -323,11 +322,24 @@ def test_the_users_names_win() -> None:
     assert traced.coverage == 3
 
 
-def test_only_what_trace_made_has_a_report() -> None:
-    traced = graphwright.symbolic_trace(nn.Sequential(nn.ReLU()))
-    assert not hasattr(traced, "report") and not hasattr(traced, "coverage")
-    with pytest.raises(MissingAttributeError, match=r"not captured by graphwright\.trace"):
-        report_of(traced.graph)
+def if_positive(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
+def test_a_symbolic_trace_has_a_report() -> None:
+    traced = graphwright.symbolic_trace(if_positive)
+    assert [traced.report.facts.attempt, traced.report.facts.passes, traced.coverage] == ["traced symbolically", 2, 1]
+    assert [entry.text for entry in traced.report.restarts] == ["converted if_positive"]
+    assert len(traced.report.regions) == 1
+    straight = graphwright.symbolic_trace(nn.Sequential(nn.ReLU()))
+    assert str(straight.report).endswith(" s: 1 pass, 1 path, 3 nodes, coverage 100%")
+
+
+def test_a_graph_put_together_by_hand_says_so() -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.placeholder("x"))
+    report = graphwright.GraphModule(nn.Module(), graph).report
+    assert (str(report), report.nodes) == ("not captured: the graph was put together otherwise", 2)
 
 
 def test_a_module_with_a_report_can_be_scripted() -> None:

@@ -263,6 +263,50 @@ def test_functions_of_numpy_have_to_be_allowed(tmp_path: Path) -> None:
         graphwright.load(tmp_path / "model.gw")
 
 
+def test_functions_of_numpy_that_are_allowed(tmp_path: Path) -> None:
+    x = torch.randn(3)
+    graph = graphwright.Graph()
+    array = graph.call_method("numpy", (graph.placeholder("x"),))
+    sums = graph.call_function(numpy.where, (True, graph.call_function(numpy.cumsum, (array,)), 0))
+    graph.output(graph.call_function(torch.from_numpy, (sums,)))
+    graphwright.save(graphwright.GraphModule({}, graph), tmp_path / "model.gw")
+    again = graphwright.load(tmp_path / "model.gw", allow="numpy")
+    assert torch.allclose(again(x), x.cumsum(0))
+
+
+def test_functions_of_numpy_that_reach_files_are_not_allowed_with_it(tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.call_function(numpy.save, ("x.npy", graph.placeholder("x"))))
+    graphwright.save(graphwright.GraphModule({}, graph), tmp_path / "model.gw")
+    with pytest.raises(LoadError, match="it reaches what no file may: 'open'"):
+        graphwright.load(tmp_path / "model.gw", allow="numpy")
+
+
+def test_functions_of_autograd_in_the_running_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_DOUBLING)
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "[4.0]\n"), ran.stderr
+
+
+_DOUBLING = """
+import graphwright, torch
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+gm = graphwright.trace(lambda x: Double.apply(x), torch.ones(1))
+graphwright.save(gm, "model.gw")
+print(graphwright.load("model.gw", allow="__main__")(torch.tensor([2.0])).tolist())
+"""
+
+
 def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:
     model = nn.Sequential(torch.nn.utils.spectral_norm(nn.Linear(3, 3)), nn.Linear(3, 3)).eval()
     model[1].register_forward_hook(saved_models.doubled)

@@ -245,7 +245,7 @@ class GraphModule(nn.Module):
 
     @yielding
     def report(self) -> CaptureReport:
-        """What the capture did, to print or to read; of modules made by `trace`."""
+        """What the capture did, to print or to read."""
         return report_of_all(entry.graph for entry in _state(self).entries.values())
 
     @yielding

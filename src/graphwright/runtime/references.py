@@ -29,6 +29,17 @@ class Reference:
             value = getattr(value, atom)
         return value
 
+    def leads_to(self, value: Any) -> bool:
+        """Tell whether an object is what is found there, now."""
+        try:
+            found = self.resolve()
+        except Exception:  # a module may run anything when an attribute is asked for
+            return False
+        if found is value:
+            return True
+        is_method = isinstance(value, types.MethodType | types.BuiltinMethodType)  # made anew at each access
+        return is_method and type(found) is type(value) and bool(found == value)
+
     def __str__(self) -> str:
         return f"{self.module}.{self.path}" if self.path else self.module
 
@@ -46,7 +57,7 @@ def reference_to(value: Any) -> Reference | None:
         return Reference(value.__name__, "") if sys.modules.get(value.__name__) is value else None
     for path in _candidates(value):
         reference = _split(path)
-        if reference is not None and reference.module != "__main__" and _leads_to(reference, value):
+        if reference is not None and reference.module != "__main__" and reference.leads_to(value):
             return reference
     return None
 
@@ -78,17 +89,6 @@ def _split(path: str) -> Reference | None:
         if module in sys.modules:
             return Reference(module, ".".join(atoms[length:]))
     return None
-
-
-def _leads_to(reference: Reference, value: Any) -> bool:
-    try:
-        found = reference.resolve()
-    except Exception:  # a module may run anything when an attribute is asked for
-        return False
-    if found is value:
-        return True
-    is_method = isinstance(value, types.MethodType | types.BuiltinMethodType)  # made anew at each access
-    return is_method and type(found) is type(value) and bool(found == value)
 
 
 def is_definition(value: Any) -> bool:

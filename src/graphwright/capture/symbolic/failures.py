@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,8 @@ def _is_raised_by_program(error: Exception) -> bool:
     if isinstance(error, RecursionError) or not frames:
         return False
     frame = frames[-1][0]
+    if frame.f_globals.get("__name__", "").partition(".")[0] in sys.stdlib_module_names:
+        return False  # Python's own library refuses a proxy
     tb = error.__traceback__
     while tb is not None and tb.tb_frame is not frame:
         tb = tb.tb_next

@@ -37,6 +37,7 @@ from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.source.annotations import annotations_of
 from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
+from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
@@ -50,11 +51,12 @@ from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import draws_alone, enter_context, exit_context
-from graphwright.runtime import GraphModule, Shells, graph_of
+from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts
 
 __all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
 
 _NO_TENSORS = frozenset({bool, int, float, str, type(None), tuple, list, dict, OrderedDict})
+_CALLS = frozenset({"call_function", "call_method"})
 _CALLING_HOOKS = ("call_module", "path_of_module")
 _READING_HOOKS = ("getattr", "_module_getattr")
 _thread = threading.local()
@@ -277,7 +279,8 @@ class Tracer(TracerBase):
             try:
                 plan.paths = 0
                 self.graph = all_paths(run).root.graph
-            except Restart:
+            except Restart as restart:
+                plan.log.note(restart.why, restart.at)
                 continue
             except DataQuestion as question:
                 raise TraceError(question.error.message, at=question.error.at, fix=question.error.fix) from None
@@ -291,6 +294,9 @@ class Tracer(TracerBase):
                 erase_unused(self.graph)
                 output = self.graph.output_node()
                 output.origin = output.prev.origin if is_returned(output.prev) else None
+            calls = Calls(sum(1 for node in self.graph.all_nodes() if node.op in _CALLS))
+            plan.log.passes = plan.passes
+            keep_facts(self.graph, plan.log.facts("traced symbolically", plan.paths, calls, ""))
             return self.graph
 
     def _run(

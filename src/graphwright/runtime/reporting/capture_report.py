@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from graphwright.errors import MissingAttributeError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
 from graphwright.runtime.guards import CAPTURE, Guard, guards_of, summed_up
@@ -62,7 +61,8 @@ class ReportEntry:
 class CaptureFacts:
     """What only the capture knew: how it went, in how many passes, paths and seconds, and how much it recorded.
 
-    `attempt` is the way that held: "captured", "captured as for export", "captured on real values", ... A pass is one
+    `attempt` is the way that held: "captured", "captured as for export", "captured on real values", "traced
+    symbolically", ... A pass is one
     run of the program on stand-ins, for whatever reason; `restarts` has the reasons. `recorded` counts the torch
     calls of the program that became nodes, `hidden` those inside calls that were not looked into. `place` is where the
     program is defined. `left_out` has the lines that log or warn, which the graph does not, `said` what the program
@@ -79,6 +79,9 @@ class CaptureFacts:
     place: str = ""
     left_out: tuple[ReportEntry, ...] = ()
     said: tuple[ReportEntry, ...] = ()
+
+
+_NO_FACTS = CaptureFacts("not captured: the graph was put together otherwise", 0, 0, 0.0, 0, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,8 +147,10 @@ class CaptureReport:
 
     def __str__(self) -> str:
         facts = self.facts
-        counts = f"{_count(facts.passes, 'pass')}, {_count(facts.paths, 'path')}, {_count(self.nodes, 'node')}"
-        lines = [f"{facts.attempt} in {facts.seconds:.2f} s: {counts}, coverage {self.coverage:.0%}"]
+        lines = [facts.attempt]
+        if facts.passes:
+            counts = f"{_count(facts.passes, 'pass')}, {_count(facts.paths, 'path')}, {_count(self.nodes, 'node')}"
+            lines = [f"{facts.attempt} in {facts.seconds:.2f} s: {counts}, coverage {self.coverage:.0%}"]
         for kind, title in _TITLES.items():
             entries = self._of_kind(kind)
             if entries:
@@ -155,16 +160,16 @@ class CaptureReport:
 
 
 def report_of(graph: Graph) -> CaptureReport:
-    """Return the report of a graph that `trace` made, whatever names the program has: `report_of(graph(gm))`.
+    """Return the report of a graph, whatever names the program has: `report_of(graph(gm))`.
 
-    Raises MissingAttributeError for another graph.
+    Of a graph that was put together by hand, or by a tracer of one's own, there is only what the graph itself says.
+
+    >>> print(report_of(Graph()))
+    not captured: the graph was put together otherwise
     """
     kept = graph._meta and graph._meta.get(_FACTS)
     if not kept:
-        raise MissingAttributeError(
-            "this graph was not captured by graphwright.trace: there is no report of it",
-            fix="capture the program: graphwright.trace(model, args)",
-        )
+        return CaptureReport(_NO_FACTS, sum(1 for _ in graph.all_nodes()), tuple(entries_of(graph)))
     told = {name: tuple([ReportEntry(kind, *entry) for entry in kept.get(name, ())]) for name, kind in _TOLD.items()}
     facts = CaptureFacts(**{**kept, **told})
     entries = (*facts.restarts, *entries_of(graph, facts.place), *facts.said, *facts.left_out)
@@ -186,10 +191,7 @@ def entries_of(graph: Graph, place: str = "") -> list[ReportEntry]:
 
 
 def report_of_all(graphs: Iterable[Graph]) -> CaptureReport:
-    """Return the report of several captures in one: those of all entry points of a module.
-
-    Raises MissingAttributeError where `trace` made none of the graphs.
-    """
+    """Return the report of several captures in one: those of all entry points of a module."""
     several = list(graphs)
     reports = [report_of(graph) for graph in several if graph._meta and _FACTS in graph._meta]
     if len(reports) == 1 or not reports:

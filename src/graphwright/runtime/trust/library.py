@@ -90,7 +90,10 @@ _EXPECTATIONS = (
     guards.expect_values, guards.unlike, guards.unlike_inputs, guards.shared, guards.class_of_tensor,
     guards.device_of_each,
 )  # fmt: skip
-_ARRAYS_MADE = ("arange", "array", "asarray", "concatenate", "dot", "empty", "empty_like", "inner", "where", "zeros")
+_ARRAYS_MADE = (
+    "arange", "array", "asarray", "bincount", "concatenate", "dot", "empty", "empty_like", "inner", "lexsort",
+    "packbits", "ravel_multi_index", "result_type", "unpackbits", "unravel_index", "vdot", "where", "zeros",
+)  # fmt: skip
 # These call, read by name, enter or raise what they are given: as the target of a node it can be seen what that is.
 TARGETS_ALONE = (
     copy.copy, copy.deepcopy, getattr, hasattr, iter, print, sorted, min, max, heapq.merge, heapq.nlargest,

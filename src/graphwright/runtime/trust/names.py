@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import numpy
 import torch
 from torch import nn
 from torch.nn.utils.spectral_norm import SpectralNorm
@@ -66,7 +67,7 @@ _CLOSED_FAMILIES = (
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(numpy.where),
 )  # fmt: skip
 
 
@@ -80,14 +81,12 @@ def name_of(value: Any) -> str | None:
         return None
     reference = reference_to(value)
     if reference is None:  # a class of the script that is running
-        module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if module != "__main__" or not isinstance(path, str) or not _are_names(path):
+        owner = value.__self__ if _is_class_method(value) else None
+        path = getattr(value, "__qualname__", None) if owner is None else f"{owner.__qualname__}.{value.__name__}"
+        if _owner(value) != "__main__" or not isinstance(path, str) or not _are_names(path):
             return None
-        reference = Reference(module, path)
-        try:
-            if reference.resolve() is not value:
-                return None
-        except AttributeError:
+        reference = Reference("__main__", path)
+        if not reference.leads_to(value):
             return None
     return f"{reference.module}:{reference.path}" if reference.path else None
 
@@ -313,10 +312,14 @@ def _is_in(module: str, family: str) -> bool:
     return module == family or module.startswith(f"{family}.")
 
 
+def _is_class_method(value: Any) -> bool:
+    return isinstance(value, types.MethodType | types.BuiltinMethodType) and isinstance(value.__self__, type)
+
+
 def _owner(value: Any) -> str | None:
     """The module that a function or class says it is of, a method that of its class."""
     holder: Any = value
-    if isinstance(value, types.MethodType | types.BuiltinMethodType) and isinstance(value.__self__, type):
+    if _is_class_method(value):
         holder = value.__self__
     elif hasattr(value, "__objclass__"):
         holder = value.__objclass__
