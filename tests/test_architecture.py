@@ -128,6 +128,12 @@ def test_imports_go_one_way(path: Path) -> None:
         assert other not in STRANGERS.get(room, ()), f"{path}:{line}: {room} and {other} do not know each other"
 
 
+@of_each([path for path in FILES if room_of(path) not in ("compat", "__init__")])
+def test_nothing_needs_what_is_here_for_torch_fx_s_sake(path: Path) -> None:
+    for name, line in imports_of(path):
+        assert not name.startswith("graphwright.compat"), f"{path}:{line}: {name}"
+
+
 @of_each(FILES)
 def test_rooms_import_each_other_s_public_names(path: Path) -> None:
     room = room_of(path)

@@ -17,8 +17,8 @@ RELEASE = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[
 
 # Beginnings of the names of tests that hold since torch 2.13.
 SINCE_2_13 = """
-    tests/capture/test_experimental.py::test_recorded_nodes_inherit_the_current_meta
-    tests/capture/test_experimental.py::test_types_of_tensors
+    tests/compat/tracing/test_tracers.py::test_recorded_nodes_inherit_the_current_meta
+    tests/compat/tracing/test_tracers.py::test_types_of_tensors
     tests/capture/test_hooks.py::test_hooks_get_the_arguments_of_torch_fx[create_arg]
     tests/capture/test_hooks.py::test_stack_traces_name_the_users_lines
     tests/capture/test_scripted.py::test_structures_are_constants
@@ -61,40 +61,40 @@ SINCE_2_13 = """
     tests/ops/test_operator_schemas.py::test_nodes_tell_their_normalized_arguments
     tests/ops/test_operator_schemas.py::test_type_hints
     tests/ops/test_operator_schemas.py::test_types_match_alike
-    tests/passes/test_const_fold.py::test_what_is_folded
-    tests/passes/test_const_fold_text.py
-    tests/passes/test_cse_pass.py::test_random_modules_are_merged_as_in_torch_fx
-    tests/passes/test_experimental.py::test_items_get_types_alike
-    tests/passes/test_fuser_utils.py::test_a_part_is_that_of_torch_fx
-    tests/passes/test_fuser_utils.py::test_orders_and_whether_a_part_is_possible
-    tests/passes/test_net_min.py::test_modules_and_inputs_are_checked
-    tests/passes/test_net_min.py::test_searches_are_those_of_torch_fx
+    tests/compat/tools/test_const_fold.py::test_what_is_folded
+    tests/compat/tools/test_const_fold_text.py
+    tests/compat/tools/test_cse_pass.py::test_random_modules_are_merged_as_in_torch_fx
+    tests/compat/tools/test_experimental.py::test_items_get_types_alike
+    tests/compat/partitioning/test_fuser_utils.py::test_a_part_is_that_of_torch_fx
+    tests/compat/partitioning/test_fuser_utils.py::test_orders_and_whether_a_part_is_possible
+    tests/compat/partitioning/test_net_min.py::test_modules_and_inputs_are_checked
+    tests/compat/partitioning/test_net_min.py::test_searches_are_those_of_torch_fx
     tests/passes/test_on_models.py::test_sources_are_found_as_in_torch_fx
-    tests/passes/test_operator_support.py::test_shuffled_graphs_are_sorted_as_in_torch_fx
-    tests/passes/test_operator_support.py::test_sorting
-    tests/passes/test_partitioner.py::test_random_modules_have_torch_fx_s_parts
-    tests/passes/test_partitioner.py::test_small_parts_and_ends_are_left_out_as_in_torch_fx
-    tests/passes/test_partitioner.py::test_partitions_are_those_of_torch_fx
-    tests/passes/test_partitioner.py::test_parts_that_need_each_other_are_not_proposed
-    tests/passes/test_pass_manager.py::test_legacy_wrappers
+    tests/compat/partitioning/test_operator_support.py::test_shuffled_graphs_are_sorted_as_in_torch_fx
+    tests/compat/partitioning/test_operator_support.py::test_sorting
+    tests/compat/partitioning/test_partitioner.py::test_random_modules_have_torch_fx_s_parts
+    tests/compat/partitioning/test_partitioner.py::test_small_parts_and_ends_are_left_out_as_in_torch_fx
+    tests/compat/partitioning/test_partitioner.py::test_partitions_are_those_of_torch_fx
+    tests/compat/partitioning/test_partitioner.py::test_parts_that_need_each_other_are_not_proposed
+    tests/compat/tools/test_pass_manager.py::test_legacy_wrappers
     tests/passes/test_shape_prop.py::test_fake_values_are_those_of_torch_fx
     tests/passes/test_shape_prop.py::test_meta_is_that_of_torch_fx
     tests/passes/test_shape_prop.py::test_modules_with_parameters
     tests/passes/test_shape_prop.py::test_tensor_metadata
-    tests/passes/test_source_partitions.py::test_exported_programs_have_torch_fx_s_partitions
-    tests/passes/test_source_partitions.py::test_what_the_meta_says_is_found_as_in_torch_fx
-    tests/passes/test_split_module.py::test_contiguous_parts_are_those_of_torch_fx
-    tests/passes/test_split_module.py::test_sizes_cross_parts_as_in_torch_fx
-    tests/passes/test_split_module.py::test_split_module_simple
-    tests/passes/test_split_module.py::test_submodules_that_are_read_move_into_the_part
-    tests/passes/test_split_utils.py::test_missing_and_unknown_tags
-    tests/passes/test_splitter.py::test_decisions_are_logged_alike
-    tests/passes/test_splitter.py::test_non_tensors_move_to_their_readers
-    tests/passes/test_splitter.py::test_random_modules_are_split_alike
+    tests/compat/partitioning/test_source_partitions.py::test_exported_programs_have_torch_fx_s_partitions
+    tests/compat/partitioning/test_source_partitions.py::test_what_the_meta_says_is_found_as_in_torch_fx
+    tests/compat/partitioning/test_split_module.py::test_contiguous_parts_are_those_of_torch_fx
+    tests/compat/partitioning/test_split_module.py::test_sizes_cross_parts_as_in_torch_fx
+    tests/compat/partitioning/test_split_module.py::test_split_module_simple
+    tests/compat/partitioning/test_split_module.py::test_submodules_that_are_read_move_into_the_part
+    tests/compat/partitioning/test_split_utils.py::test_missing_and_unknown_tags
+    tests/compat/partitioning/test_splitter.py::test_decisions_are_logged_alike
+    tests/compat/partitioning/test_splitter.py::test_non_tensors_move_to_their_readers
+    tests/compat/partitioning/test_splitter.py::test_random_modules_are_split_alike
     tests/passes/test_use_sdpa.py::test_models_of_transformers[_bert]
     tests/rewrite/test_on_models.py::test_partitions_are_torch_fx_s
     tests/runtime/test_like_torch_fx.py::test_does_what_torch_fx_does
-    tests/viz/test_graph_transform_observer.py
+    tests/compat/tools/test_graph_transform_observer.py
 """.split()
 
 # And those that hold before torch 2.15.
@@ -105,9 +105,9 @@ BEFORE_2_15 = """
     tests/compat/test_surface.py::test_it_exists_and_takes_the_same_arguments
     tests/compat/test_sweep.py::test_a_slice_of_each_section[functionals]
     tests/ops/test_operator_schemas.py::test_signatures_of_operators
-    tests/passes/test_partitioner.py::test_random_modules_have_torch_fx_s_parts
-    tests/passes/test_splitter.py::test_non_tensors_move_to_their_readers
-    tests/passes/test_splitter.py::test_random_modules_are_split_alike
+    tests/compat/partitioning/test_partitioner.py::test_random_modules_have_torch_fx_s_parts
+    tests/compat/partitioning/test_splitter.py::test_non_tensors_move_to_their_readers
+    tests/compat/partitioning/test_splitter.py::test_random_modules_are_split_alike
     tests/passes/test_insert_checkpoints.py::test_a_transformer_most_of_which_stands_in_a_branch
     tests/passes/test_use_sdpa.py::test_models_of_transformers[_bert]
 """.split()

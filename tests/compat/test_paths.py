@@ -47,7 +47,7 @@ print([name for room in rooms for name in room.__all__ if isinstance(getattr(roo
 print(graphwright.passes.shape_prop.__name__)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "[]\ngraphwright.passes.tools.shape_prop\n", done.stderr
+    assert done.stdout == "[]\ngraphwright.passes.support.shape_prop\n", done.stderr
 
 
 def test_a_pickle_written_before_finds_its_classes() -> None:

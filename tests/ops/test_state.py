@@ -11,9 +11,9 @@ from torch import nn
 
 import graphwright
 from graphwright import Graph, GraphError, GraphModule, GraphwrightError, Interpreter
+from graphwright.compat.tools import const_fold
 from graphwright.ir import graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling, is_impure, write_attribute, written_attributes
-from graphwright.passes.tools import const_fold
 
 
 class Holder(nn.Module):

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from tests.compat.partitioning.test_source_partitions import facts_of
 from tests.passes.checks import noted
-from tests.passes.test_source_partitions import facts_of
 from tests.rewrite.test_on_models import bert, llama
 from tests.runtime.declare_torchvision import declare_torchvision
 from torch import nn
 from torch.fx.passes.utils import source_matcher_utils as torch_fx_sources
 
 from graphwright import trace, verify
+from graphwright.compat.partitioning import source_partitions
 from graphwright.errors import PassError
 from graphwright.passes import (
     ChangeTrueDivToMulByInverse,
@@ -39,7 +40,6 @@ from graphwright.passes import (
     UseScaledDotProductAttention,
     compose,
 )
-from graphwright.passes.partitioning import source_partitions
 
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
 IMAGE = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))

@@ -14,7 +14,8 @@ from torch import nn
 
 import graphwright
 from graphwright import passes
-from graphwright.passes import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators, remove_guards
+from graphwright.compat.tools.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
+from graphwright.passes import remove_guards
 from graphwright.runtime import graph_of
 
 Pass = Callable[[Any], Any]

@@ -20,9 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import graphwright
 from graphwright import Graph, GraphError, GraphModule, Interpreter, Transformer
 from graphwright.analysis import verify
+from graphwright.compat.tools.normalize import NormalizeArgs
 from graphwright.ir import format_table, graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling, cond, for_loop, while_loop
-from graphwright.passes import MergeSubexpressions, NormalizeArgs, RemoveDeadValues, ShapeProp
+from graphwright.passes import MergeSubexpressions, RemoveDeadValues, ShapeProp
 
 
 class Net(nn.Module):

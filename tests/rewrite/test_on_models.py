@@ -17,9 +17,9 @@ from torch.fx.passes.utils import matcher_utils
 
 import graphwright
 from graphwright import GraphModule, Node
+from graphwright.compat.partitioning import partitioner
 from graphwright.ops import is_region
 from graphwright.passes import operator_support
-from graphwright.passes.partitioning import partitioner
 from graphwright.rewrite import SubgraphMatcher, replace_pattern_with_filters
 
 HIDDEN = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(0))

@@ -29,6 +29,7 @@ from graphwright.capture.source.definitions import definition_of, why_no_definit
 from graphwright.capture.source.mentions import is_foreign_class, is_foreign_file
 from graphwright.capture.source.origins import Scope, ScopeContextManager, definition_line
 from graphwright.capture.source.sources import Source, source_of
+from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.obstacles import Diagnosis, Obstacle
 from graphwright.capture.state.tidy import erase_unused
@@ -37,7 +38,7 @@ from graphwright.capture.symbolic.root_inputs import PH, PHBase, PHWithMeta
 from graphwright.capture.symbolic.symbolic import symbolic_trace
 from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
 from graphwright.capture.symbolic.transformer import Transformer
-from graphwright.capture.symbolic.wrap import wrap
+from graphwright.capture.symbolic.wrap import recording, wrap
 from graphwright.capture.typed.doctor import doctor
 from graphwright.capture.typed.entries import Subject, placeholder_of, share_constants
 from graphwright.capture.typed.trace import trace
@@ -77,8 +78,10 @@ __all__ = [
     "note_output",
     "noted",
     "placeholder_of",
+    "recording",
     "share_constants",
     "source_of",
+    "standing_in",
     "symbolic_trace",
     "trace",
     "why_no_definition",

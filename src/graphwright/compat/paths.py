@@ -80,14 +80,14 @@ PATHS: dict[str, dict[str, str]] = {
         "ops": "BASE_TYPES=base_types",
         "runtime": "GraphModule",
     },
-    "annotate": {"capture.symbolic.annotate": "annotate"},
-    "experimental.debug": {"runtime.debugging": "set_trace"},
+    "annotate": {"compat.tracing.annotate": "annotate"},
+    "experimental.debug": {"compat.tracing.debugging": "set_trace"},
     "experimental.meta_tracer": {
-        "capture.symbolic.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas "
+        "compat.tracing.meta_tracer": "MetaAttribute MetaDeviceAttribute MetaProxy MetaTracer proxys_to_metas "
         "symbolic_trace",
     },
-    "experimental.rewriter": {"capture.symbolic.rewriter": "RewritingTracer"},
-    "tensor_type": {"ir.tensor_type": "Dyn TensorType is_consistent is_more_precise"},
+    "experimental.rewriter": {"compat.tracing.rewriter": "RewritingTracer"},
+    "tensor_type": {"compat.tracing.tensor_type": "Dyn TensorType is_consistent is_more_precise"},
     "traceback": {
         "ir.node_meta": "NodeSource NodeSourceAction annotate annotate_fn format_stack get_current_meta "
         "get_current_replay_node get_graph_provenance_json has_preserved_node_meta preserve_node_meta "
@@ -95,12 +95,13 @@ PATHS: dict[str, dict[str, str]] = {
     },
     "passes.infra.pass_base": {"passes": "PassBase PassResult"},
     "passes.infra.pass_manager": {
-        "passes": "PassManager pass_result_wrapper this_before_that_pass_constraint"
-        " topological_sort_passes=_topological_sort_passes"
-        " validate_pass_schedule_constraint=_validate_pass_schedule_constraint"
+        "compat.tools.pass_schedule": "PassManager pass_result_wrapper",
+        "compat.tools.pass_order": "this_before_that_pass_constraint topological_sort_passes=_topological_sort_passes"
+        " validate_pass_schedule_constraint=_validate_pass_schedule_constraint",
     },
     "experimental.const_fold": {
-        "passes": "FoldedGraphModule get_unique_attr_name_in_module inline_module=_inline_module split_const_subgraphs"
+        "compat.tools.const_fold": "FoldedGraphModule get_unique_attr_name_in_module inline_module=_inline_module "
+        "split_const_subgraphs"
     },
     "subgraph_rewriter": {
         "rewrite": "ReplacedPatterns replace_pattern replace_pattern_with_filters",
@@ -110,47 +111,51 @@ PATHS: dict[str, dict[str, str]] = {
     "passes.utils.matcher_with_name_node_map_utils": {
         "rewrite": "InternalMatch SubgraphMatcher SubgraphMatcherWithNameNodeMap"
     },
-    "passes.utils": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
-    "passes.utils.common": {"passes": "HolderModule compare_graphs lift_subgraph_as_module"},
+    "passes.utils": {"compat.partitioning.subgraph_modules": "HolderModule compare_graphs lift_subgraph_as_module"},
+    "passes.utils.common": {
+        "compat.partitioning.subgraph_modules": "HolderModule compare_graphs lift_subgraph_as_module"
+    },
     "passes.utils.fuser_utils": {
-        "passes.partitioning.fuser_utils": "erase_nodes fuse_as_graphmodule fuse_by_partitions insert_subgm topo_sort"
+        "compat.partitioning.fuser_utils": "erase_nodes fuse_as_graphmodule fuse_by_partitions insert_subgm topo_sort"
         " validate_partition"
     },
     "passes.utils.source_matcher_utils": {
-        "passes.partitioning.source_partitions": "SourcePartition check_subgraphs_connected get_source_partitions"
+        "compat.partitioning.source_partitions": "SourcePartition check_subgraphs_connected get_source_partitions"
     },
-    "passes.infra.partitioner": {"passes.partitioning.partitioner": "CapabilityBasedPartitioner Partition"},
+    "passes.infra.partitioner": {"compat.partitioning.partitioner": "CapabilityBasedPartitioner Partition"},
     "passes.dialect.common.cse_pass": {
-        "passes.tools.cse_pass": "CSEPass get_CSE_banned_ops inplace_ops rand_ops",
+        "compat.tools.cse_pass": "CSEPass get_CSE_banned_ops inplace_ops rand_ops",
     },
     "passes.graph_drawer": {"viz": "FxGraphDrawer HAS_PYDOT"},
-    "passes.graph_transform_observer": {"viz": "GraphTransformObserver"},
+    "passes.graph_transform_observer": {"compat.tools.graph_transform_observer": "GraphTransformObserver"},
     "_compatibility": {
         "compat.stability": "compatibility STABLE=_BACK_COMPAT_OBJECTS MARKED=_MARKED_WITH_COMPATIBILITY",
     },
-    "experimental.merge_matmul": {"passes": "are_nodes_independent may_depend_on merge_matmul split_result_tensors"},
-    "experimental.normalize": {"passes": "AnnotateTypesWithSchema NormalizeArgs NormalizeOperators"},
-    "experimental.optimization": {
-        "passes": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner matches_module_pattern "
-        "modules_to_mkldnn optimize_for_inference parent_name=_parent_name remove_dropout replace_node_module "
-        "reset_modules use_mkl_length",
+    "experimental.merge_matmul": {
+        "compat.tools.merge_matmul": "are_nodes_independent may_depend_on merge_matmul split_result_tensors"
     },
-    "experimental.schema_type_annotation": {"passes": "AnnotateTypesWithSchema"},
+    "experimental.normalize": {"compat.tools.normalize": "AnnotateTypesWithSchema NormalizeArgs NormalizeOperators"},
+    "experimental.optimization": {
+        "compat.tools.optimize_for_inference": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner "
+        "matches_module_pattern modules_to_mkldnn optimize_for_inference parent_name=_parent_name remove_dropout "
+        "replace_node_module reset_modules use_mkl_length",
+    },
+    "experimental.schema_type_annotation": {"compat.tools.normalize": "AnnotateTypesWithSchema"},
 }
 
 FILES: dict[str, str] = {
-    "passes.annotate_getitem_nodes": "passes.tools.annotate_getitem_nodes",
-    "passes.fake_tensor_prop": "passes.tools.fake_tensor_prop",
-    "passes.graph_manipulation": "passes.tools.graph_manipulation",
-    "passes.net_min_base": "passes.partitioning.net_min_base",
-    "passes.operator_support": "passes.partitioning.operator_support",
-    "passes.param_fetch": "passes.partitioning.param_fetch",
-    "passes.pass_manager": "passes.tools.pass_manager",
-    "passes.shape_prop": "passes.tools.shape_prop",
-    "passes.split_module": "passes.partitioning.split_module",
-    "passes.split_utils": "passes.partitioning.split_utils",
-    "passes.splitter_base": "passes.partitioning.splitter_base",
-    "passes.tools_common": "passes.partitioning.tools_common",
+    "passes.annotate_getitem_nodes": "compat.tools.annotate_getitem_nodes",
+    "passes.fake_tensor_prop": "compat.tools.fake_tensor_prop",
+    "passes.graph_manipulation": "compat.tools.graph_manipulation",
+    "passes.net_min_base": "compat.partitioning.net_min_base",
+    "passes.operator_support": "compat.partitioning.operator_support",
+    "passes.param_fetch": "compat.partitioning.param_fetch",
+    "passes.pass_manager": "compat.tools.pass_manager",
+    "passes.shape_prop": "passes.support.shape_prop",
+    "passes.split_module": "compat.partitioning.split_module",
+    "passes.split_utils": "compat.partitioning.split_utils",
+    "passes.splitter_base": "compat.partitioning.splitter_base",
+    "passes.tools_common": "compat.partitioning.tools_common",
 }
 """Files by torch.fx's paths: what is imported is the file itself, private names included."""
 
@@ -158,18 +163,18 @@ PICKLED: dict[str, str] = {
     "analysis.compare": "analysis.comparing.compare",
     "analysis.costs": "analysis.costing.costs",
     "analysis.memory": "analysis.costing.memory",
-    "capture.annotate": "capture.symbolic.annotate",
+    "capture.annotate": "compat.tracing.annotate",
     "capture.doctor": "capture.typed.doctor",
     "capture.entries": "capture.typed.entries",
     "capture.leaf_modules": "capture.state.leaf_modules",
-    "capture.meta_tracer": "capture.symbolic.meta_tracer",
+    "capture.meta_tracer": "compat.tracing.meta_tracer",
     "capture.noting": "capture.proxies.noting",
     "capture.obstacles": "capture.state.obstacles",
     "capture.origins": "capture.source.origins",
     "capture.proxy": "capture.proxies.proxy",
     "capture.proxyable": "capture.proxies.proxyable",
     "capture.recording": "capture.proxies.recording",
-    "capture.rewriter": "capture.symbolic.rewriter",
+    "capture.rewriter": "compat.tracing.rewriter",
     "capture.root_inputs": "capture.symbolic.root_inputs",
     "capture.sources": "capture.source.sources",
     "capture.tidy": "capture.state.tidy",
@@ -179,10 +184,10 @@ PICKLED: dict[str, str] = {
     "capture.transformer": "capture.symbolic.transformer",
     "capture.unbound": "capture.proxies.unbound",
     "capture.wrap": "capture.symbolic.wrap",
-    "passes.const_fold": "passes.tools.const_fold",
+    "passes.const_fold": "compat.tools.const_fold",
     "passes.fuse_conv_relu": "passes.fusion.fuse_conv_relu",
     "passes.stages": "passes.parts.stages",
-    "passes.subgraph_modules": "passes.partitioning.subgraph_modules",
+    "passes.subgraph_modules": "compat.partitioning.subgraph_modules",
     "runtime.capture_report": "runtime.reporting.capture_report",
     "runtime.lazy": "runtime.modules.lazy",
     "runtime.loose_parts": "runtime.modules.loose_parts",

@@ -4,8 +4,6 @@ A pass edits the module it is given in place and returns how many changes it mad
 nothing to do. Read fusion/fuse_conv_batch_norm.py first.
 
     pipeline.py     passes one after the other, each checked
-    partitioning/   parts for backends, by torch.fx's tools
-    tools/          what torch.fx has for passes under these names
     parts/          some values of a program, its stages, fewer channels
     forms/          the same computation in another form, and back
     fusion/         several operations become one
@@ -37,7 +35,6 @@ from graphwright.passes.memory.propagate_channels_last import PropagateChannelsL
 from graphwright.passes.memory.remove_in_place import RemoveInPlace
 from graphwright.passes.memory.use_in_place import UseInPlace
 from graphwright.passes.memory.use_mixed_precision import UseMixedPrecision
-from graphwright.passes.partitioning.subgraph_modules import HolderModule, compare_graphs, lift_subgraph_as_module
 from graphwright.passes.parts.extraction import extract
 from graphwright.passes.parts.feature_extractor import create_feature_extractor, get_graph_node_names
 from graphwright.passes.parts.pruning import prune
@@ -56,43 +53,10 @@ from graphwright.passes.simplifying.remove_dead_code import RemoveDeadCode
 from graphwright.passes.simplifying.remove_guards import remove_guards
 from graphwright.passes.simplifying.remove_no_ops import RemoveNoOps
 from graphwright.passes.simplifying.simplify_algebra import SimplifyAlgebra
+from graphwright.passes.support.bodies import module_of
 from graphwright.passes.support.node_names import node_names
-from graphwright.passes.tools.const_fold import (
-    FoldedGraphModule,
-    get_unique_attr_name_in_module,
-    inline_module,
-    split_const_subgraphs,
-)
-from graphwright.passes.tools.merge_matmul import (
-    are_nodes_independent,
-    may_depend_on,
-    merge_matmul,
-    split_result_tensors,
-)
-from graphwright.passes.tools.normalize import AnnotateTypesWithSchema, NormalizeArgs, NormalizeOperators
-from graphwright.passes.tools.optimize_for_inference import (
-    MklSubgraph,
-    UnionFind,
-    extract_subgraph,
-    fuse,
-    gen_mkl_autotuner,
-    matches_module_pattern,
-    modules_to_mkldnn,
-    optimize_for_inference,
-    parent_name,
-    remove_dropout,
-    replace_node_module,
-    reset_modules,
-    use_mkl_length,
-)
-from graphwright.passes.tools.pass_base import PassBase, PassResult
-from graphwright.passes.tools.pass_order import (
-    this_before_that_pass_constraint,
-    topological_sort_passes,
-    validate_pass_schedule_constraint,
-)
-from graphwright.passes.tools.pass_schedule import PassManager, pass_result_wrapper
-from graphwright.passes.tools.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
+from graphwright.passes.support.pass_base import PassBase, PassResult
+from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
 
 __all__ = [
     "ChangeTrueDivToMulByInverse",
@@ -103,28 +67,21 @@ __all__ = [
     "FuseBatchNorm2dInConv2d",
     "FuseBiasInLinear",
     "MergeLinears",
-    "AnnotateTypesWithSchema",
     "CollapseChains",
     "ConvAddReLU",
     "ConvReLU",
     "FoldConditions",
     "FoldConstants",
-    "FoldedGraphModule",
     "FuseActivations",
     "FuseConvBatchNorm",
     "FuseConvReLU",
     "HoistInvariants",
     "InsertCheckpoints",
-    "HolderModule",
     "Link",
     "MergeConditions",
     "MergeParallelLinears",
     "MergeSubexpressions",
-    "MklSubgraph",
-    "NormalizeArgs",
-    "NormalizeOperators",
     "PassBase",
-    "PassManager",
     "PassResult",
     "Pipeline",
     "PipelineResult",
@@ -140,58 +97,32 @@ __all__ = [
     "Stage",
     "TensorMetadata",
     "Tied",
-    "UnionFind",
     "UnrollLoops",
     "UseFunctions",
     "UseModules",
     "UseInPlace",
     "UseMixedPrecision",
     "UseScaledDotProductAttention",
-    "are_nodes_independent",
-    "compare_graphs",
     "create_feature_extractor",
     "extract",
-    "extract_subgraph",
     "extract_tensor_metadata",
     "fold_batch_norm",
     "fold_batch_norm_before",
-    "fuse",
     "fuse_conv_batch_norm",
     "fuse_conv_relu",
-    "gen_mkl_autotuner",
     "get_graph_node_names",
-    "get_unique_attr_name_in_module",
-    "inline_module",
-    "lift_subgraph_as_module",
-    "matches_module_pattern",
-    "may_depend_on",
-    "merge_matmul",
-    "modules_to_mkldnn",
+    "module_of",
     "node_names",
-    "optimize_for_inference",
-    "parent_name",
-    "pass_result_wrapper",
     "prune",
     "remove_dead_values",
-    "remove_dropout",
     "remove_guards",
-    "replace_node_module",
-    "reset_modules",
     "scale_and_shift",
     "split",
-    "split_const_subgraphs",
-    "split_result_tensors",
-    "this_before_that_pass_constraint",
-    "topological_sort_passes",
-    "use_mkl_length",
-    "validate_pass_schedule_constraint",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "pipeline",
-    "partitioning",
-    "tools",
     "parts",
     "forms",
     "fusion",

@@ -12,7 +12,7 @@ from torch import nn
 
 from graphwright.analysis import verify
 from graphwright.errors import GraphwrightError, PassError
-from graphwright.passes.tools.pass_base import PassResult
+from graphwright.passes.support.pass_base import PassResult
 from graphwright.runtime import graphs_of, transaction
 
 __all__ = ["Pipeline", "PipelineResult", "Step"]

@@ -6,7 +6,6 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     trust/            what a program in a file may do
     modules/          kinds of captured modules beside the plain one, and edits that can be taken back
     interpreter.py    a graph run node by node
-    debugging.py      stopping in generated code
     graph_module.py   the captured module
     packaging/        a captured module as a folder of source and weights
     pickling.py       graphs for pickle
@@ -196,7 +195,6 @@ FLOORS = (
     "trust",
     "modules",
     "interpreter",
-    "debugging",
     "graph_module",
     "packaging",
     "pickling",

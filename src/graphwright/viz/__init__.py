@@ -1,9 +1,8 @@
-"""Graph -> a picture of it, and what passes did to it.
+"""Graph -> a picture of it.
 
 Captured modules come in; what goes out are drawings in the language of Graphviz. Read graph_drawer.py first.
 """
 
 from graphwright.viz.graph_drawer import HAS_PYDOT, FxGraphDrawer
-from graphwright.viz.graph_transform_observer import GraphTransformObserver
 
-__all__ = ["HAS_PYDOT", "FxGraphDrawer", "GraphTransformObserver"]
+__all__ = ["HAS_PYDOT", "FxGraphDrawer"]

@@ -12,8 +12,5 @@ then tracer.py.
     root_inputs.py        placeholders, and what `concrete_args` specializes
     attributes.py         parameters and buffers, recorded where they are read
     wrap.py               functions that are one call instead of being entered
-    meta_tracer.py        shapes and dtypes answered from example inputs
-    rewriter.py           assert statements, and types of variables, as calls that stay in the graph
     transformer.py        a graph run on proxies, so that it is built anew
-    annotate.py           a value of the program gets a type
 """

@@ -2,6 +2,8 @@
 
 Read bodies.py first.
 
+    pass_base.py     passes as classes, and what a pass gives back
+    shape_prop.py    a run that notes on every node what it gave: shapes, dtypes, strides
     bodies.py        branches and loops edited: inputs, operands, what stands in their place
     tensor_facts.py  what is certain of a value: dtype, dimensions, sizes, whether it is a number
     layouts.py       the order of elements in memory, and who can see it

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
-from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.source.definitions import definition_of
-from graphwright.capture.symbolic.annotate import annotate
-from graphwright.capture.symbolic.tracer import Tracer
+from graphwright.capture import Proxy, Tracer, definition_of
+from graphwright.compat.tracing.annotate import annotate
 
 __all__ = ["RewritingTracer"]
 

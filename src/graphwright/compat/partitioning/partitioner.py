@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 
+from graphwright.compat.partitioning.fuser_utils import fuse_by_partitions
+from graphwright.compat.partitioning.grouping import groups_by_level, groups_of_readers
+from graphwright.compat.partitioning.kept_order import BARRIERS, kept_order
+from graphwright.compat.partitioning.operator_support import OperatorSupportBase
+from graphwright.compat.partitioning.tools_common import get_node_target
 from graphwright.ir import Node
 from graphwright.ops import written_attributes
-from graphwright.passes.partitioning.fuser_utils import fuse_by_partitions
-from graphwright.passes.partitioning.grouping import groups_by_level, groups_of_readers
-from graphwright.passes.partitioning.kept_order import BARRIERS, kept_order
-from graphwright.passes.partitioning.operator_support import OperatorSupportBase
-from graphwright.passes.partitioning.tools_common import get_node_target
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["CapabilityBasedPartitioner", "Partition"]

@@ -12,7 +12,7 @@ from torch import nn
 from torch.fx.experimental import const_fold as torch_fx_fold
 
 import graphwright
-from graphwright.passes.tools import const_fold
+from graphwright.compat.tools import const_fold
 
 SIDES = [(torch.fx, torch_fx_fold), (graphwright, const_fold)]
 

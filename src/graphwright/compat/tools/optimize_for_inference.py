@@ -16,7 +16,7 @@ from torch.utils import mkldnn as torch_mkldnn
 from graphwright.capture import Tracer, symbolic_trace
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node, map_arg
-from graphwright.passes.fusion.fuse_conv_batch_norm import FuseConvBatchNorm
+from graphwright.passes import FuseConvBatchNorm
 from graphwright.runtime import GraphModule, Interpreter
 
 __all__ = [

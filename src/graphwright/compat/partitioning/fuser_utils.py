@@ -7,10 +7,10 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphwright.compat.partitioning.kept_order import BARRIERS, kept_order
+from graphwright.compat.partitioning.subgraph_modules import lift_subgraph_as_module
+from graphwright.compat.partitioning.tools_common import NodeList
 from graphwright.ir import Graph, Node, map_arg
-from graphwright.passes.partitioning.kept_order import BARRIERS, kept_order
-from graphwright.passes.partitioning.subgraph_modules import lift_subgraph_as_module
-from graphwright.passes.partitioning.tools_common import NodeList
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from graphwright.passes.tools.pass_order import (
+from graphwright.compat.tools.pass_order import (
     Constraint,
     Pass,
     these_before_those_pass_constraint,

@@ -14,10 +14,10 @@ from torch.fx.passes import operator_support as torch_fx_support
 from torch.fx.passes.infra import partitioner as torch_fx_partitioner
 
 import graphwright
+from graphwright.compat.partitioning import partitioner
+from graphwright.compat.partitioning.fuser_utils import fuse_by_partitions
+from graphwright.compat.partitioning.kept_order import kept_order
 from graphwright.passes import operator_support
-from graphwright.passes.partitioning import partitioner
-from graphwright.passes.partitioning.fuser_utils import fuse_by_partitions
-from graphwright.passes.partitioning.kept_order import kept_order
 
 SIDES = [
     (torch.fx, torch_fx_partitioner, torch_fx_support),

@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphwright.compat.partitioning.tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor
 from graphwright.ir import Graph, Node, map_arg, nodes_in
-from graphwright.passes.partitioning.tools_common import CALLABLE_NODE_OPS, NodeList, is_node_output_tensor
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = [

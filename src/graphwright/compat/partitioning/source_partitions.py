@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphwright.compat.partitioning.tools_common import CALLABLE_NODE_OPS
 from graphwright.ir import Graph, Node
 from graphwright.ops import operator_of, operator_of_target
-from graphwright.passes.partitioning.tools_common import CALLABLE_NODE_OPS
 
 __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partitions"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.passes.tools.pass_base import PassResult
-from graphwright.passes.tools.pass_order import (
+from graphwright.compat.tools.pass_order import (
     Constraint,
     Pass,
     topological_sort_passes,
     validate_pass_schedule_constraint,
 )
+from graphwright.passes import PassResult
 
 __all__ = ["PassManager", "pass_result_wrapper"]
 

@@ -8,7 +8,7 @@ import torch
 
 from graphwright.errors import PassError
 from graphwright.ir import Node, Target
-from graphwright.passes.tools.shape_prop import ShapeProp, TensorMetadata
+from graphwright.passes import ShapeProp, TensorMetadata
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = [

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from graphwright.passes.simplifying.merge_subexpressions import MergeSubexpressions
-from graphwright.passes.tools.pass_base import PassBase, PassResult
+from graphwright.passes import MergeSubexpressions, PassBase, PassResult
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["CSEPass", "get_CSE_banned_ops", "inplace_ops", "rand_ops"]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.compat.partitioning.tools_common import CALLABLE_NODE_OPS, get_node_target
 from graphwright.ir import Node
-from graphwright.passes.partitioning.tools_common import CALLABLE_NODE_OPS, get_node_target
 
 __all__ = ["OpSupports", "OperatorSupport", "OperatorSupportBase", "any_chain", "chain", "create_op_support"]
 

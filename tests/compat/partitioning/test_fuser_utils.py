@@ -13,8 +13,8 @@ from torch.fx.passes import tools_common as torch_fx_tools
 from torch.fx.passes.utils import fuser_utils as torch_fx_fuser
 
 import graphwright
+from graphwright.compat.partitioning import fuser_utils
 from graphwright.passes import tools_common
-from graphwright.passes.partitioning import fuser_utils
 
 SIDES = [
     (torch.fx, torch_fx_fuser, getattr(torch_fx_tools, "stable_topological_sort", None)),  # there since torch 2.7

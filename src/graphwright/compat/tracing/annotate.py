@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture import Proxy
 
 __all__ = ["annotate"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphwright.runtime.graph_module import GraphModule
+from graphwright.runtime import GraphModule
 
 __all__ = ["set_trace"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from graphwright.compat.partitioning.tools_common import CALLABLE_NODE_OPS
 from graphwright.ir import Node
 from graphwright.ops import (
     DECLARED_IMPURE,
@@ -18,8 +19,7 @@ from graphwright.ops import (
     is_region,
     write_attribute,
 )
-from graphwright.passes.partitioning.tools_common import CALLABLE_NODE_OPS
-from graphwright.passes.support.bodies import module_of
+from graphwright.passes import module_of
 from graphwright.runtime import graph_of
 
 __all__ = ["BARRIERS", "kept_order"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from graphwright.ir import Graph, Node, NodeSource, NodeSourceAction
 from graphwright.runtime import GraphModule, graph_of
-from graphwright.viz.graph_drawer import FxGraphDrawer
+from graphwright.viz import FxGraphDrawer
 
 if TYPE_CHECKING:
     import pydot

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from graphwright.ir import Node, nodes_in
-from graphwright.passes.partitioning.node_events import ALL_SUFFIX, NODES_SUFFIX, NodeEvent, NodeEventTracker
-from graphwright.passes.partitioning.operator_support import OperatorSupportBase
-from graphwright.passes.partitioning.split_utils import Subgraph, move_non_tensor_nodes_on_boundary, split_by_tags
-from graphwright.passes.partitioning.tools_common import (
+from graphwright.compat.partitioning.node_events import ALL_SUFFIX, NODES_SUFFIX, NodeEvent, NodeEventTracker
+from graphwright.compat.partitioning.operator_support import OperatorSupportBase
+from graphwright.compat.partitioning.split_utils import Subgraph, move_non_tensor_nodes_on_boundary, split_by_tags
+from graphwright.compat.partitioning.tools_common import (
     CALLABLE_NODE_OPS,
     FxNetAccFusionsFinder,
     NodeList,
@@ -28,8 +27,9 @@ from graphwright.passes.partitioning.tools_common import (
     get_node_target,
     is_node_output_tensor,
 )
-from graphwright.passes.tools.graph_manipulation import get_size_of_node
-from graphwright.passes.tools.shape_prop import ShapeProp
+from graphwright.compat.tools.graph_manipulation import get_size_of_node
+from graphwright.ir import Node, nodes_in
+from graphwright.passes import ShapeProp
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = [

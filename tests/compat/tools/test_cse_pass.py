@@ -12,7 +12,7 @@ from torch import nn
 from torch.fx.passes.dialect.common import cse_pass as torch_fx_cse
 
 import graphwright
-from graphwright.passes.tools import cse_pass
+from graphwright.compat.tools import cse_pass
 
 SIDES = [(torch.fx, torch_fx_cse), (graphwright, cse_pass)]
 

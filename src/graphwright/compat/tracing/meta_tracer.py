@@ -13,10 +13,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from graphwright.capture.proxies.proxy import Attribute, Proxy
-from graphwright.capture.state.interception import standing_in
-from graphwright.capture.symbolic.tracer import Tracer
-from graphwright.capture.symbolic.wrap import recording
+from graphwright.capture import Attribute, Proxy, Tracer, recording, standing_in
 from graphwright.ir import Graph, Node, Target
 from graphwright.runtime import GraphModule
 

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from graphwright.errors import PassError
-from graphwright.ir import Node, map_arg, nodes_in
-from graphwright.passes.partitioning.split_utils import split_by_tags
-from graphwright.passes.partitioning.tools_common import (
+from graphwright.compat.partitioning.split_utils import split_by_tags
+from graphwright.compat.partitioning.tools_common import (
     CALLABLE_NODE_OPS,
     FxNetAccFusionsFinder,
     Names,
@@ -22,7 +20,9 @@ from graphwright.passes.partitioning.tools_common import (
     TensorOrTensors,
     Tensors,
 )
-from graphwright.passes.tools.shape_prop import ShapeProp
+from graphwright.errors import PassError
+from graphwright.ir import Node, map_arg, nodes_in
+from graphwright.passes import ShapeProp
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = [

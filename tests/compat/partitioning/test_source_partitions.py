@@ -13,7 +13,7 @@ from torch import nn
 from torch.fx.passes.utils import source_matcher_utils as torch_fx_sources
 
 import graphwright
-from graphwright.passes.partitioning import source_partitions
+from graphwright.compat.partitioning import source_partitions
 
 SIDES = [(torch.fx, torch_fx_sources), (graphwright, source_partitions)]
 STACK = {"p": ("p", nn.Linear)}
