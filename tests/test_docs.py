@@ -59,6 +59,11 @@ def run(source: str, namespace: dict[str, Any], place: str, number: int) -> str:
     return re.sub(r"[ \t]+$", "", printed.getvalue(), flags=re.MULTILINE)
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = re.findall(r"^  - ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(navigation) == sorted(page.name for page in PAGES if page.parent.name == "docs")
+
+
 def test_every_block_of_code_has_a_language_that_is_known() -> None:
     for page in PAGES:
         fences = re.findall(r"^```(.*)$", page.read_text(), re.MULTILINE)
