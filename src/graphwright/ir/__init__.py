@@ -13,6 +13,7 @@ from graphwright.ir.lint import CHECKS, lint, register_signature, register_write
 from graphwright.ir.meta import Meta
 from graphwright.ir.methods import bind
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
+from graphwright.ir.nested import NestedGraph, first_operation, shared_operands
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
     INHERITED_META,
@@ -47,6 +48,7 @@ __all__ = [
     "GraphSnapshot",
     "Meta",
     "Namespace",
+    "NestedGraph",
     "Node",
     "NodeList",
     "NodeSource",
@@ -59,6 +61,7 @@ __all__ = [
     "argument_text",
     "bodies_of",
     "candidate_for",
+    "first_operation",
     "format_graph",
     "format_node",
     "format_table",
@@ -78,6 +81,7 @@ __all__ = [
     "register_writer",
     "restore_node",
     "set_current_meta",
+    "shared_operands",
     "short_name",
     "snake_case",
     "text_to_graph",

@@ -31,7 +31,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import Node
+from graphwright.ir import Node, shared_operands
 from graphwright.ops import transformed
 from graphwright.values import leaves
 
@@ -121,8 +121,7 @@ class _Ordering:
             order = self._order(lambda item: item)
         else:
             region = self._captured_key(kind)
-            operands = list(region.lifted)
-            region.take(operands)
+            operands = shared_operands([region])
             given = _ORDERINGS[self._function], region.graph, arguments, tuple(operands), options
             node = recorder.node("call_function", transformed, given, {}, "", name)
             order = self._order(self._key_of_examples(operands, region))

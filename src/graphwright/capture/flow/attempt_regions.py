@@ -32,7 +32,7 @@ from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import Node
+from graphwright.ir import Node, shared_operands
 from graphwright.ops import evaluated, is_impure, transformed
 
 if TYPE_CHECKING:
@@ -188,8 +188,7 @@ class AttemptRegion:
         region.graph.output(outputs)._origin = recorder.site()
         _keep_computing(region)
         self._kept.close()
-        operands = list(region.lifted)
-        region.take(operands)
+        operands = shared_operands([region])
         errors = tuple(dict.fromkeys(kind for group in self._kinds for kind in group))
         options = {"errors": errors, "count": len(leaves)}
         args = ("attempt", region.graph, (), tuple(operands), options)

@@ -29,6 +29,7 @@ from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import shared_operands
 from graphwright.ops import cond
 
 if TYPE_CHECKING:
@@ -293,12 +294,10 @@ def _finish(
             ]
         result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
         side.region.graph.output(result)._origin = recorder.site()
-    operands = list(dict.fromkeys(outside for side in sides for outside in side.region.lifted))
-    for side in sides:
-        side.region.take(operands)
-    bodies = [side.region.graph for side in sides]
-    if not leaves and all(_is_empty(body) for body in bodies):
+    if not leaves and all(side.region.is_empty() for side in sides):
         return []
+    operands = shared_operands([side.region for side in sides])
+    bodies = [side.region.graph for side in sides]
     pred = recorder.numbers.predicate(subject)
     names = names or {}
     single = len(leaves) == 1
@@ -319,10 +318,6 @@ def _finish(
 
 def _argument(recorder: Capture, value: Any) -> Any:
     return None if value is MISSING else recorder.argument(value)
-
-
-def _is_empty(body: Any) -> bool:
-    return all(node.op in ("placeholder", "output") for node in body.nodes)
 
 
 # ---- joining

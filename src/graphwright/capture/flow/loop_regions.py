@@ -41,7 +41,7 @@ from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
-from graphwright.ir import Node
+from graphwright.ir import Node, shared_operands
 from graphwright.ops import for_loop, while_loop
 from graphwright.values import NumberKind, OptionalKind, loose_sizes, parts
 
@@ -271,11 +271,11 @@ class LoopRegion:
         recorder, region = self._recorder, self._recorder.region
         recorder.writes.start_loop()
         if self._items is not None:
-            run.item = _input(region, self._target if self._target.isidentifier() else "item")
+            run.item = region.add_input(self._target if self._target.isidentifier() else "item")
         values: dict[Any, Any] = {}
         with torch._C.DisableTorchFunction():
             for slot in self._slots:
-                node = _input(region, slot.name or "value")
+                node = region.add_input(slot.name or "value")
                 values[slot] = recorder.joining.stand_in(slot.sample, node, self._place)
         run.entry = [filled(tree, values) for tree in template]
         self._state.write(run.entry, None, self._place)
@@ -494,7 +494,7 @@ class LoopRegion:
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
             for region in regions:
-                _input(region, slot.name or "value")
+                region.add_input(slot.name or "value")
         outputs = [slot.after for slot in slots]
         if run.test_region is not None:
             self._close(run.test_region, lambda: run.test)
@@ -503,9 +503,7 @@ class LoopRegion:
             lambda: (*([self._decision(run.stop)] if stops else ()), *map(recorder.argument, outputs)),
         )
         initials = tuple([None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots])
-        operands = list(dict.fromkeys(outside for region in regions for outside in region.lifted))
-        for region in regions:
-            region.take(operands)
+        operands = shared_operands(regions)
         args = (*[region.graph for region in regions], initials, tuple(operands), *((True,) if stops else ()))
         if self._items is None:
             node = recorder.make("call_function", while_loop, args, "loop")
@@ -611,12 +609,3 @@ def _is_filled(cell: Any) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-def _input(region: Region, name: str) -> Node:
-    graph = region.graph
-    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
-    with graph.inserting_before(first) if first is not None else graph.inserting_after():
-        node = graph.create_node("placeholder", name, (), {}, name)
-    node._target = node.name
-    return node

@@ -27,7 +27,7 @@ from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import Node
+from graphwright.ir import Node, shared_operands
 from graphwright.ops import TRANSFORMS, transformed, unpack
 from graphwright.values import leaves, sequence
 
@@ -143,8 +143,7 @@ class Transforms:
         region = Region(recorder.region, sys._getframe())
         region.transform = name
         result = run_body(recorder, name, function, options, inputs, kwargs, region)
-        operands = list(region.lifted)
-        region.take(operands)
+        operands = shared_operands([region])
         example_args = recorder.to_examples(args), recorder.to_examples(kwargs)
         if name == _CHECKPOINT:
             example: Any = recorder.to_examples(result)

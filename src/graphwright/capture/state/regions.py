@@ -7,12 +7,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphwright.capture.state.symbols import Symbol
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, NestedGraph, Node
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["Region", "Writing", "first_operation", "made_once"]
+__all__ = ["Region", "Writing", "made_once"]
 
 
 def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
@@ -27,19 +27,10 @@ def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
     return get
 
 
-def first_operation(graph: Graph) -> Node | None:
-    """The first node of a graph that is no input."""
-    node = graph._root._next
-    while node._op == "placeholder":
-        node = node._next
-    return None if node is graph._root else node
+class Region(NestedGraph):
+    """One graph that a capture writes, and what holds in it."""
 
-
-class Region:
-    """One graph being written, and the nodes known in it.
-
-    Nodes of the regions around it come in as inputs, made at need: `lifted` maps each to its input.
-    """
+    outer: Region | None
 
     def __init__(
         self,
@@ -48,8 +39,7 @@ class Region:
         place: Place | None = None,
         graph: Graph | None = None,
     ) -> None:
-        self.graph = Graph() if graph is None else graph
-        self.outer = outer
+        super().__init__(outer, graph)
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
         self.is_loop = False
@@ -60,8 +50,6 @@ class Region:
         self.is_data = True  # whether data decides the branch
         # What holds here, by what it is about: the side of a branch knows more than what is around it.
         self.known: dict[Any, bool] = {} if outer is None else outer.known
-        self.lifted: dict[Node, Node] = {}  # node of the region around -> placeholder
-        self.written: dict[Node, Node] = {}  # node of a value, of any region -> the last one here that wrote to it
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}
 
@@ -92,44 +80,6 @@ class Region:
                 return node
             region = region.outer
         return None
-
-    def latest(self, node: Node) -> Node:
-        """The node through which a value is read here: the last that wrote to it, in this region or one around it.
-
-        What a region writes to is read through its own node again where that is over: there the write is an effect.
-        """
-        region: Region | None = self
-        while region is not None:
-            found = region.written.get(node)
-            if found is not None:
-                return found
-            region = region.outer
-        return node
-
-    def lift(self, node: Node) -> Node:
-        """Return the node that stands for a value in this region."""
-        if node.graph is self.graph:
-            return node
-        if self.outer is None:
-            raise LookupError(node)  # from a branch that is over
-        outside = self.outer.lift(node)
-        inside = self.lifted.get(outside)
-        if inside is None:
-            graph = self.graph
-            first = first_operation(graph)
-            with graph.inserting_before(first) if first is not None else graph.inserting_after():
-                inside = graph.create_node("placeholder", outside.name, (), {}, outside.name)
-            inside._target = inside.name
-            self.lifted[outside] = inside
-        return inside
-
-    def take(self, operands: list[Node]) -> None:
-        """Have exactly these inputs, in this order."""
-        inputs = [self.lifted[node] if node in self.lifted else self.lift(node) for node in operands]
-        first = first_operation(self.graph)
-        for node in inputs:
-            if first is not None:
-                first.prepend(node)
 
 
 class _Writer(Protocol):

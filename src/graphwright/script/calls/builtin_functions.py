@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from graphwright.ir import shared_operands
 from graphwright.ops import transformed
 from graphwright.script.calls.containers import CONTAINERS
 from graphwright.script.program.bodies import Body
@@ -268,8 +269,8 @@ def _ordered_by(
     options = {option: value for option, value in kwargs.items() if option != "key"}
     if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
         return BAD
-    operands = body.operands()
-    body.close(given, operands)
+    body.close(given)
+    operands = shared_operands([body])
     last = body.graph.output_node()
     last.origin = last.prev.origin
     used = tuple([Runtime(operand, ANY) for operand in operands])

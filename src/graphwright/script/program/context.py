@@ -339,7 +339,7 @@ class Context:
                     f"{what} is used as a value, which a graph cannot hold", self.frame.statement, "call it here"
                 )
             return None
-        return self.body.here(value) if isinstance(value, Node | list | tuple | dict) else value
+        return self.body.lifted_in(value) if isinstance(value, Node | list | tuple | dict) else value
 
     def held(self, value: Value, at: ast.AST, named: str = "") -> Value:
         """A value that a variable may hold: a list or dict as it is written becomes one that is made."""

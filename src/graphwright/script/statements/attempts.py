@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphwright.ir import shared_operands
 from graphwright.ops import raise_error, transformed
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.flow import assigned, names_read
@@ -202,8 +203,8 @@ def _write(
     outer, c.body = c.body, side.body
     results = [None if value is None else c.argument(value) for value, _ in merger.slots]
     c.body = outer
-    operands = side.body.operands()
-    side.body.close(tuple(results), operands)
+    side.body.close(tuple(results))
+    operands = shared_operands([side.body])
     side.body.graph.output_node().origin = c.frame.origin(node)
     values = tuple([Runtime(operand, ANY) for operand in operands])
     options: dict[str, Any] = {"errors": errors, "count": len(results)}

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from graphwright.ir import shared_operands
 from graphwright.ops import cond
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.values import Choice, Const, Instance, Runtime, Value
@@ -216,12 +217,12 @@ def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at
         c.body = outer
     if not merger.slots and all(side.body.is_empty() for side in sides):
         return []
-    operands = list(dict.fromkeys([node for side in sides for node in side.body.operands()]))
     for side, values in zip(sides, results, strict=True):
-        side.body.close(None if not values else values[0] if len(values) == 1 else tuple(values), operands)
+        side.body.close(None if not values else values[0] if len(values) == 1 else tuple(values))
         returned = side.names.get("$at")
         is_return = side.kinds == {"return"} and isinstance(returned, Instance)
         side.body.graph.output_node().origin = returned.value if is_return else c.frame.origin(at)  # type: ignore[union-attr]
+    operands = shared_operands([side.body for side in sides])
     bodies = [side.body.graph for side in sides]
     single = len(merger.slots) == 1
     branch_node = c.make(

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphwright.ir import shared_operands
 from graphwright.ops import for_loop, while_loop
 from graphwright.script.program.bodies import Body
 from graphwright.script.program.flow import assigned, leaves_loop, target_names
@@ -398,11 +399,11 @@ def _finish(
             other.add_input("left")
         starts.append(constant(False))
         wishes.append("left")
-    operands = list(dict.fromkeys([used for part in bodies for used in part.operands()]))
     at = node.iter if isinstance(node, ast.For) else node.test
-    body.close((stop, *results) if breaks else tuple(results), operands)
+    body.close((stop, *results) if breaks else tuple(results))
     if test_body is not None:
-        test_body.close(test_body.result, operands)
+        test_body.close(test_body.result)
+    operands = shared_operands(bodies)
     for part in bodies:
         part.graph.output_node().origin = c.frame.origin(at)
     values = tuple([Runtime(operand, ANY) for operand in operands])
