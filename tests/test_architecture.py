@@ -22,6 +22,7 @@ ROOMS = [
         "ir",
         "ops",
         "values",
+        "source",
         "codegen",
         "runtime",
         "analysis",

@@ -22,7 +22,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from graphwright import CaptureError, Graph, Node, trace
 from graphwright.capture.conversion import conversion
-from graphwright.capture.source import origins, sources
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.symbols import Symbol
@@ -30,6 +29,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.codegen import compile_source
 from graphwright.runtime import Shells
+from graphwright.source import origins, sources
 
 X = torch.linspace(-1.0, 2.0, 12).view(3, 4)
 ROOT = Path(__file__).parents[2]

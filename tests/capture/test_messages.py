@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright import GuardError, trace
-from graphwright.capture.source.roles import Role, role_of
+from graphwright.source.roles import Role, role_of
 
 logger = logging.getLogger("tests.messages")
 TABLE = {"2": 10.0, "3": 20.0}

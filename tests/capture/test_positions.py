@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import graphwright
-from graphwright.capture.source.positions import position_of, positions_of, qualname_of
+from graphwright.source.positions import position_of, positions_of, qualname_of
 
 
 class Program(nn.Module):

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from graphwright import CaptureError, script, symbolic_trace, trace
-from graphwright.capture import definition_of
+from graphwright.source import definition_of
 
 PROGRAM = """
 def f(x):

@@ -17,7 +17,6 @@ know of the capture that is running.
     proxies/     values that stand for what only a run has, other than tensors and numbers
     state/       the capture that is running: its interface, and what it has learned
     conversion/  functions made again from their source
-    source/      the user's source: files, trees, positions
 """
 
 from graphwright.capture.conversion.conversion import converted_source
@@ -25,10 +24,6 @@ from graphwright.capture.proxies.noting import note_output, noted
 from graphwright.capture.proxies.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import ProxyableClassMeta
 from graphwright.capture.proxies.recording import GraphAppendingTracer, TracerBase
-from graphwright.capture.source.definitions import definition_of, why_no_definition
-from graphwright.capture.source.mentions import is_foreign_class, is_foreign_file
-from graphwright.capture.source.origins import Scope, ScopeContextManager, definition_line
-from graphwright.capture.source.sources import Source, source_of
 from graphwright.capture.state.interception import standing_in
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.obstacles import Diagnosis, Obstacle
@@ -56,22 +51,15 @@ __all__ = [
     "ParameterProxy",
     "Proxy",
     "ProxyableClassMeta",
-    "Scope",
-    "ScopeContextManager",
-    "Source",
     "Subject",
     "Tracer",
     "TracerWarning",
     "TracerBase",
     "Transformer",
     "converted_source",
-    "definition_line",
-    "definition_of",
     "doctor",
     "erase_unused",
     "find_tracer",
-    "is_foreign_class",
-    "is_foreign_file",
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
     "leaf_predicate",
@@ -80,11 +68,9 @@ __all__ = [
     "placeholder_of",
     "recording",
     "share_constants",
-    "source_of",
     "standing_in",
     "symbolic_trace",
     "trace",
-    "why_no_definition",
     "wrap",
 ]
 
@@ -103,5 +89,4 @@ FLOORS = (
     "proxies",
     "state",
     "conversion",
-    "source",
 )

@@ -59,7 +59,8 @@ PATHS: dict[str, dict[str, str]] = {
     "immutable_collections": {"ir": "immutable_dict immutable_list"},
     "interpreter": {"runtime": "Interpreter", "capture": "Transformer"},
     "proxy": {
-        "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy Scope ScopeContextManager TracerBase",
+        "capture": "Attribute GraphAppendingTracer MetaProxy ParameterProxy Proxy TracerBase",
+        "source": "Scope ScopeContextManager",
         "capture.proxies.recording": "assert_fn",
         "codegen.spelling.formats": "magic_methods reflectable_magic_methods",
         "errors": "TraceError",
@@ -71,7 +72,8 @@ PATHS: dict[str, dict[str, str]] = {
         "codegen.flattening": "FLATTEN=SUPPORTED_NODES FlattenFuncSpec register_pytree_flatten_spec tree_flatten_spec"
     },
     "_symbolic_trace": {
-        "capture": "PH PHBase PHWithMeta ParameterProxy Proxy ProxyableClassMeta Scope ScopeContextManager Tracer "
+        "source": "Scope ScopeContextManager",
+        "capture": "PH PHBase PHWithMeta ParameterProxy Proxy ProxyableClassMeta Tracer "
         "TracerBase is_fx_symbolic_tracing is_fx_tracing symbolic_trace wrap",
         "capture.symbolic.root_inputs": "assert_is_none=_assert_is_none",
         "capture.symbolic.tracer": "tracing_flag=_is_fx_tracing_flag",
@@ -170,13 +172,13 @@ PICKLED: dict[str, str] = {
     "capture.meta_tracer": "compat.tracing.meta_tracer",
     "capture.noting": "capture.proxies.noting",
     "capture.obstacles": "capture.state.obstacles",
-    "capture.origins": "capture.source.origins",
+    "capture.origins": "source.origins",
     "capture.proxy": "capture.proxies.proxy",
     "capture.proxyable": "capture.proxies.proxyable",
     "capture.recording": "capture.proxies.recording",
     "capture.rewriter": "compat.tracing.rewriter",
     "capture.root_inputs": "capture.symbolic.root_inputs",
-    "capture.sources": "capture.source.sources",
+    "capture.sources": "source.sources",
     "capture.tidy": "capture.state.tidy",
     "capture.trace": "capture.typed.trace",
     "capture.tracer": "capture.symbolic.tracer",

@@ -11,15 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture import (
-    LeafModules,
-    Subject,
-    definition_line,
-    leaf_predicate,
-    placeholder_of,
-    share_constants,
-    why_no_definition,
-)
+from graphwright.capture import LeafModules, Subject, leaf_predicate, placeholder_of, share_constants
 from graphwright.errors import CaptureError, Problem, ScriptError
 from graphwright.ir import Graph
 from graphwright.runtime import (
@@ -53,6 +45,7 @@ from graphwright.script.types import (
     class_of,
     is_number,
 )
+from graphwright.source import definition_line, why_no_definition
 
 __all__ = ["script"]
 

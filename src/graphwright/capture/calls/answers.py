@@ -13,11 +13,11 @@ from graphwright.capture.calls.facts import ask_dtype, ask_rank, ask_shape, fact
 from graphwright.capture.calls.gradients import is_read_at_the_call, read_at_the_call
 from graphwright.capture.containers.rows import listed
 from graphwright.capture.proxies.tensor_names import Row, row_of
-from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
+from graphwright.source import place_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

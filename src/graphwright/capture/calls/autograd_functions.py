@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphwright.capture.source.code_table import CodeTable
+from graphwright.source import CodeTable
 
 __all__ = ["APPLY", "applied_by", "caller_of", "is_apply"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.facts import reader
-from graphwright.capture.source.uses import argument_at, uses_of
+from graphwright.source import argument_at, uses_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

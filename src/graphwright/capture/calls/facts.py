@@ -7,12 +7,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.tensor_names import row_of
-from graphwright.capture.source.origins import is_ours, user_frame
-from graphwright.capture.source.uses import Use, uses_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Target
 from graphwright.runtime import expect
+from graphwright.source import Use, is_ours, user_frame, uses_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -21,12 +21,12 @@ from torch import nn
 from graphwright.capture.conversion.conversion import compares_with_flag, is_converted
 from graphwright.capture.numbers.keys import is_fixed
 from graphwright.capture.proxies.object_proxy import ObjectProxy
-from graphwright.capture.source.origins import is_internal, is_ours, user_frame
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.source import is_internal, is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.gradients import is_asked_by_program, read_mode
-from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.ir import Node, first_operation
+from graphwright.source import is_internal
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture

@@ -19,13 +19,13 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.list_items import ItemDict, ItemList
 from graphwright.capture.proxies.contents import content
 from graphwright.capture.proxies.growing import Growing
-from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, stopping
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.source import targets_in
 from graphwright.values import ConstantKind, MappingKind, RecordKind, SequenceKind, sequence
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.source import targets_in
 from graphwright.values import ANY
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from graphwright.capture.effects.branch_state import EMPTY, State, content_of
 from graphwright.capture.proxies.constructors import container_call
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.unbound import Unbound
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.running import RUN
 from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.ir import Node
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place

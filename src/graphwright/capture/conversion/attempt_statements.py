@@ -16,7 +16,7 @@ import ast
 import dataclasses
 
 from graphwright.capture.conversion.loop_statements import HIDDEN, RETURNS, exit_signal
-from graphwright.capture.source.syntax import RUNTIME_MARK, SCOPES, assigned, falls_through, holds, leaves_loop, placed
+from graphwright.source import RUNTIME_MARK, SCOPES, assigned, falls_through, holds, leaves_loop, placed
 
 __all__ = ["Handler", "Tried", "as_attempt", "lower_attempt", "with_rest"]
 

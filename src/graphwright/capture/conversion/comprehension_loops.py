@@ -16,7 +16,7 @@ import copy
 from typing import Any
 
 from graphwright.capture.conversion.loop_statements import HIDDEN, uses_of
-from graphwright.capture.source.syntax import COMPREHENSIONS, SCOPES, holds, placed
+from graphwright.source import COMPREHENSIONS, SCOPES, holds, placed
 
 __all__ = ["TAKES_ALL", "as_loop"]
 

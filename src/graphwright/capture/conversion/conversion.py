@@ -33,11 +33,20 @@ from graphwright.capture.conversion.asked_classes import Asked, asked_in
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.conversion.generators import as_gathering, is_generator
 from graphwright.capture.conversion.local_variables import with_variables
-from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.definitions import definition_of, note_made_from_source
-from graphwright.capture.source.origins import STANDS_FOR_TORCH
-from graphwright.capture.source.positions import note_compiled, note_replaced, qualname_of
-from graphwright.capture.source.syntax import PREFIX, RUNTIME_MARK, TYPE_PARAMETERS, compares_identity, is_convertible
+from graphwright.source import (
+    PREFIX,
+    RUNTIME_MARK,
+    STANDS_FOR_TORCH,
+    TYPE_PARAMETERS,
+    CodeTable,
+    compares_identity,
+    definition_of,
+    is_convertible,
+    note_compiled,
+    note_made_from_source,
+    note_replaced,
+    qualname_of,
+)
 
 __all__ = [
     "NESTED",

@@ -25,7 +25,7 @@ from graphwright.capture.conversion.loop_statements import (
     uses_of,
 )
 from graphwright.capture.conversion.unshared import unshared
-from graphwright.capture.source.syntax import (
+from graphwright.source import (
     CHANGES,
     PREFIX,
     RUNTIME_MARK,
@@ -38,7 +38,7 @@ from graphwright.capture.source.syntax import (
     function_of,
     holds,
     is_convertible,
-    is_ours,
+    is_from_conversion,
     lambda_of,
     leaves_loop,
     may_wait,
@@ -507,7 +507,7 @@ class Converter(ast.NodeTransformer):
         return self._call("compare", node, operators, left, *map(lambda_of, rights))
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if is_ours(node.func):
+        if is_from_conversion(node.func):
             return node
         if isinstance(node.func, ast.Name) and node.func.id in _LOOKS_AT_FRAME:
             if node.func.id == "super" and not node.args and self._first:

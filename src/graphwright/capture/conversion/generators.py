@@ -16,8 +16,7 @@ from types import CodeType
 from typing import Any
 
 from graphwright.capture.conversion.loop_statements import HIDDEN
-from graphwright.capture.source.definitions import definition_of
-from graphwright.capture.source.syntax import SCOPES, placed, walk_own
+from graphwright.source import SCOPES, definition_of, placed, walk_own
 
 __all__ = ["GATHERED", "GATHERERS", "as_gathering", "gathered_call", "gathers", "is_generator"]
 

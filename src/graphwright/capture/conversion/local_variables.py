@@ -6,7 +6,7 @@ import ast
 from types import CodeType
 from typing import Any
 
-from graphwright.capture.source.syntax import RUNTIME_MARK, assigned, call_of_locals, lambda_of, placed
+from graphwright.source import RUNTIME_MARK, assigned, call_of_locals, lambda_of, placed
 
 __all__ = ["with_variables"]
 

@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from graphwright.capture.source.syntax import (
+from graphwright.source import (
     COMPREHENSIONS,
     PREFIX,
     RUNTIME_MARK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphwright.capture.source.syntax import SCOPES
+from graphwright.source import SCOPES
 
 __all__ = ["unshared"]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.capture.source.mentions import mentions
 from graphwright.runtime import name_of_class
+from graphwright.source import mentions
 
 if TYPE_CHECKING:
     from graphwright.capture.state.ledger import Ledger

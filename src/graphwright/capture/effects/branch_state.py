@@ -12,7 +12,7 @@ from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
-from graphwright.capture.source.syntax import PREFIX
+from graphwright.source import PREFIX
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place

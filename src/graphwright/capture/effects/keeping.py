@@ -43,7 +43,6 @@ from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import GrowingDict, GrowingList, GrowingSet, is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
-from graphwright.capture.source.attribute_writes import place_of_write
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.running import refusal
@@ -53,6 +52,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
 from graphwright.runtime import attributes_of, new_object
+from graphwright.source import place_of_write
 from graphwright.values import (
     MIXED,
     ConstantKind,

@@ -29,7 +29,6 @@ from torch import nn
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.object_reads import holds_objects, kinds_in, mentioned_by, values_of
-from graphwright.capture.source.origins import is_ours
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Graph
@@ -46,6 +45,7 @@ from graphwright.runtime import (
     overhear,
     spelled,
 )
+from graphwright.source import is_ours
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.source.attribute_writes import place_of_name
+from graphwright.source import place_of_name
 
 __all__ = ["MISSING", "Variables"]
 

@@ -25,9 +25,6 @@ from graphwright.capture.flow.caught_errors import attribute_of_error, is_error,
 from graphwright.capture.flow.nearest import nearest
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
-from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.definitions import source_behind
-from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
@@ -35,6 +32,7 @@ from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Target
 from graphwright.ops import is_impure
+from graphwright.source import CodeTable, is_internal, source_behind, user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:

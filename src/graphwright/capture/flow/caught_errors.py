@@ -14,11 +14,11 @@ import torch
 
 from graphwright.capture.flow.swallowing import check_contexts
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node, object_recorder
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
 from graphwright.ops import raise_error
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

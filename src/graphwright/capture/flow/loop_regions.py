@@ -32,7 +32,6 @@ from graphwright.capture.flow.loop_state import Born, BornIf, BornInRun, Slot, T
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
-from graphwright.capture.source.syntax import targets_in
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
@@ -43,6 +42,7 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node, shared_operands
 from graphwright.ops import for_loop, while_loop
+from graphwright.source import targets_in
 from graphwright.values import NumberKind, OptionalKind, loose_sizes, parts
 
 if TYPE_CHECKING:

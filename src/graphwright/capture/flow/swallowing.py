@@ -11,10 +11,9 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.spellings import is_torch
-from graphwright.capture.source.definitions import source_behind
-from graphwright.capture.source.syntax import holds
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
+from graphwright.source import holds, source_behind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

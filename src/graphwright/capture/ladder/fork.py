@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.flow.forks import Fork
 from graphwright.capture.ladder.guard import symbol_behind
 from graphwright.capture.ladder.refuse import DataQuestion
-from graphwright.capture.source.sources import source_of
 from graphwright.capture.state.obstacles import fix_of
 from graphwright.capture.state.plan import Restart
+from graphwright.source import source_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

@@ -8,8 +8,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.ladder.conditions import Conditions
-from graphwright.capture.source.origins import place_of
 from graphwright.capture.state.symbols import Symbol
+from graphwright.source import place_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

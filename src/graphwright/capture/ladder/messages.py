@@ -15,10 +15,9 @@ import torch
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.outside.said import first_told
 from graphwright.capture.python.message_texts import Text
-from graphwright.capture.source.origins import user_frame
-from graphwright.capture.source.roles import Role, Standing, role_of
 from graphwright.capture.state.running import BOUNDARIES
 from graphwright.ir import Argument
+from graphwright.source import Role, Standing, role_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

@@ -20,9 +20,9 @@ from graphwright.capture.proxies.uncertain import (
     uncertain_in,
 )
 from graphwright.capture.python.entering import initializer
-from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.source import is_internal, user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.conversion.conversion import NESTED, is_converted, original_code
 from graphwright.capture.python.calls import call
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.running import RUN
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

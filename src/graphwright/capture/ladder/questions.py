@@ -25,10 +25,10 @@ from graphwright.capture.ladder.raising import Raises
 from graphwright.capture.ladder.refuse import Refusals
 from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.ladder.stage import Staging
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

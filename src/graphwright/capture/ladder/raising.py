@@ -8,10 +8,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from graphwright.capture.flow.caught_errors import with_cause, write_error
-from graphwright.capture.source.origins import is_handled, is_ours, runs_as_it_is_left, user_frame
-from graphwright.capture.source.roles import is_user_raise
 from graphwright.capture.state.running import RUN
 from graphwright.capture.state.side_ended import Raised
+from graphwright.source import is_handled, is_ours, is_user_raise, runs_as_it_is_left, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

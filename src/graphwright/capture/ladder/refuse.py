@@ -14,7 +14,6 @@ from graphwright.capture.calls.refusals import is_misfit, is_refused_value, is_u
 from graphwright.capture.conversion.conversion import may_ask, original_code
 from graphwright.capture.ladder.outline import outline
 from graphwright.capture.ladder.slices import is_of_slice
-from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.obstacles import Category
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import Refusal, refusal
@@ -22,6 +21,7 @@ from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ops import draws_alone
+from graphwright.source import CallSite
 from graphwright.values import leaves
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from graphwright.capture.conversion.generators import gathers
 from graphwright.capture.outside.outside_modules import is_outside_call
 from graphwright.capture.outside.said import tells
 from graphwright.capture.python.entering import converted_function, initializer
-from graphwright.capture.source.origins import is_ours, user_frame
 from graphwright.capture.state.running import BOUNDARIES
+from graphwright.source import is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

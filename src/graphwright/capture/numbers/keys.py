@@ -11,8 +11,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

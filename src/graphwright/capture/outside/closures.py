@@ -18,10 +18,10 @@ from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.proxies.objects import is_plain_object
-from graphwright.capture.source.mentions import codes_of, stored_globals
 from graphwright.ir import Graph, Node
 from graphwright.ops import write_attribute
 from graphwright.runtime import facts_of_modules, new_object
+from graphwright.source import codes_of, stored_globals
 
 __all__ = ["Reached", "names_behind"]
 

@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from graphwright.capture.calls.opaque import record_foreign_call
-from graphwright.capture.source.origins import user_frame
+from graphwright.source import user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:

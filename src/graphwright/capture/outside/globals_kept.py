@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.outside.overheard import aliases
 from graphwright.capture.outside.python_draws import STATELESS, has_state
-from graphwright.capture.source.mentions import is_installed, stored_globals
-from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.tracer_warnings import warn_tracer
+from graphwright.source import is_installed, is_internal, stored_globals
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log, Plan

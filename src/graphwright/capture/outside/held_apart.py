@@ -13,9 +13,8 @@ from torch import nn
 from graphwright.capture.effects.hook_effects import is_unchanged
 from graphwright.capture.proxies.contents import changeable, content, holds_bytes, refill
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.source.attribute_writes import place_of_name
-from graphwright.capture.source.mentions import is_foreign_class
 from graphwright.errors import CaptureError
+from graphwright.source import is_foreign_class, place_of_name
 
 __all__ = ["HeldApart"]
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.origins import is_internal, user_frame
 from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.running import running
+from graphwright.source import is_internal, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture

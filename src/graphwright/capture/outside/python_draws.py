@@ -25,7 +25,7 @@ import torch
 
 from graphwright.capture.outside.drawing import GENERATORS
 from graphwright.capture.outside.torch_generators import GeneratorProxy
-from graphwright.capture.source.origins import CallSite, user_frame
+from graphwright.source import CallSite, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

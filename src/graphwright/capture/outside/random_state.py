@@ -20,10 +20,10 @@ from graphwright.capture.outside.drawing import record_draw
 from graphwright.capture.outside.overheard import overhear, overhear_class
 from graphwright.capture.outside.torch_generators import GeneratorProxy, some_number, some_state
 from graphwright.capture.outside.world import say_read
-from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
 from graphwright.ops import enter_context, exit_context
+from graphwright.source import CallSite
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

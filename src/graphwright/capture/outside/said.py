@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.texts import RunText
-from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.capture.state.interception import FilteredLogs
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.state.tracer_warnings import warn_at
+from graphwright.source import CodeTable, place_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log

@@ -29,16 +29,9 @@ from graphwright.capture.effects.variables import MISSING, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
-from graphwright.capture.source.mentions import (
-    DISPATCHERS,
-    catches,
-    is_foreign,
-    is_foreign_class,
-    is_foreign_file,
-    mentions,
-)
 from graphwright.ops import Names
 from graphwright.runtime import Found, Outside, is_atom
+from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, is_foreign_file, mentions
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping

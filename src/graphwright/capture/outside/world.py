@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.outside.overheard import heard, overhear, overhear_class, stand
-from graphwright.capture.source.origins import CallSite
+from graphwright.source import CallSite
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

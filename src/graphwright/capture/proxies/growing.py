@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import as_number, is_symbolic
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

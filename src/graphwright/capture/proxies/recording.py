@@ -23,7 +23,6 @@ from graphwright.capture.proxies.constructors import made_by
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import constructor_fields
 from graphwright.capture.proxies.proxy import Attribute, Proxy
-from graphwright.capture.source.origins import CallSite, Scope, user_frame
 from graphwright.errors import TraceError
 from graphwright.ir import (
     ATOMS,
@@ -37,6 +36,7 @@ from graphwright.ir import (
     has_preserved_node_meta,
     nodes_in,
 )
+from graphwright.source import CallSite, Scope, user_frame
 from graphwright.values import is_named_tuple, is_record
 
 if TYPE_CHECKING:

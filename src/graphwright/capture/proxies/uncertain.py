@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from graphwright.capture.source.origins import is_internal
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
+from graphwright.source import is_internal
 
 __all__ = [
     "ITERATORS",

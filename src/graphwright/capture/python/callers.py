@@ -35,13 +35,11 @@ from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
 from graphwright.capture.python.transforms import BY_CODE, MADE
-from graphwright.capture.source.caches import cache_around
-from graphwright.capture.source.mentions import stored_globals
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import BOUNDARIES, RUN, refusal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
+from graphwright.source import cache_around, stored_globals, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

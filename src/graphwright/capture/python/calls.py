@@ -64,8 +64,8 @@ from graphwright.capture.python.number_calls import (
     truth,
 )
 from graphwright.capture.python.substitutes import is_refused, substitute
-from graphwright.capture.source.caches import without_cache
 from graphwright.capture.state.running import running
+from graphwright.source import without_cache
 
 __all__ = ["call"]
 

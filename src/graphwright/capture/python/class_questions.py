@@ -18,10 +18,10 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.proxies.object_proxy import kind_of
 from graphwright.capture.proxies.texts import formatted, text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
-from graphwright.capture.source.origins import is_ours, user_frame
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.source import is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

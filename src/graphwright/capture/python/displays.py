@@ -23,12 +23,12 @@ from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, percent
 from graphwright.capture.python.number_calls import chosen
-from graphwright.capture.source.syntax import CHANGES
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ops import call_item_at, item_at, value_at, value_or
+from graphwright.source import CHANGES
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture

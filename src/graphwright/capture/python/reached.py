@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from graphwright.capture.source.origins import is_internal
+from graphwright.source import is_internal
 
 __all__ = ["asking_from", "asking_in"]
 

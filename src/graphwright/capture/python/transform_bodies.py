@@ -10,13 +10,13 @@ import torch
 
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transformed_functions import code_of, parameters_of
-from graphwright.capture.source.origins import CallSite
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import TRANSFORMS
+from graphwright.source import CallSite
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -13,9 +13,8 @@ from collections.abc import Callable, Hashable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.mentions import is_installed
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.tracer_warnings import warn_tracer
+from graphwright.source import is_installed, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log

@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Iterable
 from typing import Literal
 
-from graphwright.capture.source.origins import place_of, user_frame
 from graphwright.errors import GraphwrightError
 from graphwright.runtime import ReportEntry
+from graphwright.source import place_of, user_frame
 
 __all__ = ["Category", "Diagnosis", "Obstacle", "Obstacles", "fix_of", "split_place"]
 

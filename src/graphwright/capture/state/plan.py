@@ -16,11 +16,11 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphwright.capture.source.positions import qualname_of
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.obstacles import Obstacles
 from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
+from graphwright.source import qualname_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from graphwright.capture.source.origins import CallSite, Scope
     from graphwright.capture.state.calls import Calls
     from graphwright.capture.state.examples import Examples
     from graphwright.capture.state.ledger import Ledger
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.tensor_proxy import TensorProxy
     from graphwright.ir import Argument, Graph, Node
     from graphwright.runtime import Shells
+    from graphwright.source import CallSite, Scope
 
 __all__ = ["Capture", "SymbolicCapture", "TypedCapture", "with_examples"]
 

@@ -7,11 +7,11 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.obstacles import Category
     from graphwright.capture.state.places import Place
     from graphwright.errors import CaptureError
     from graphwright.ir import Argument
+    from graphwright.source import CallSite
 
 __all__ = ["Facts", "Forking", "Knowledge", "Messages", "Raises", "Refusals", "Staging", "Subjects"]
 

@@ -19,8 +19,8 @@ from graphwright.capture.state.running import stopping
 from graphwright.values import UNKNOWN, leaves
 
 if TYPE_CHECKING:
-    from graphwright.capture.source.origins import CallSite
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.source import CallSite
 
 __all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
 

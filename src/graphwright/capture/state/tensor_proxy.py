@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -7,7 +7,7 @@ import warnings
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.source.origins import user_frame
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from graphwright.capture.proxies.recording import trace_error_and
-from graphwright.capture.source.origins import definition_line, is_ours, line_of_error, user_frame
-from graphwright.capture.source.roles import is_user_raise
 from graphwright.errors import CaptureError, TraceError
+from graphwright.source import definition_line, is_ours, is_user_raise, line_of_error, user_frame
 
 __all__ = ["as_trace_error"]
 

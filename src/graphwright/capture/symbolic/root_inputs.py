@@ -18,10 +18,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from graphwright.capture.proxies.recording import trace_error_and
-from graphwright.capture.source.annotations import annotations_of
 from graphwright.codegen import PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import TraceError
 from graphwright.ir import Graph, Node, Target
+from graphwright.source import annotations_of
 
 __all__ = [
     "PH",

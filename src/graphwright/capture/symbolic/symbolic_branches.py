@@ -21,7 +21,6 @@ from graphwright.capture.effects.choices import Choices
 from graphwright.capture.flow.loops import Loops
 from graphwright.capture.flow.plain_attempts import PlainAttempts
 from graphwright.capture.ladder.questions import Questions
-from graphwright.capture.source.origins import CallSite, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.ledger import Ledger
 from graphwright.capture.state.plan import Plan
@@ -39,6 +38,7 @@ from graphwright.capture.symbolic.parts import (
 )
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, Target, map_arg
+from graphwright.source import CallSite, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.symbolic.tracer import Tracer

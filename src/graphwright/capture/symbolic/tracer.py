@@ -35,8 +35,6 @@ from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
-from graphwright.capture.source.annotations import annotations_of
-from graphwright.capture.source.origins import CallSite, Scope, is_returned, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
@@ -52,6 +50,7 @@ from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import draws_alone, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts
+from graphwright.source import CallSite, Scope, annotations_of, is_returned, user_frame
 
 __all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
 

@@ -20,7 +20,6 @@ from torch import nn
 from graphwright.capture.conversion.conversion import original_code
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.proxies.unbound import OneSided
-from graphwright.capture.source.origins import user_frame
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.leaf_modules import LeafModules
 from graphwright.capture.state.obstacles import Diagnosis, Obstacles
@@ -29,6 +28,7 @@ from graphwright.capture.symbolic.wrap import wrapped_functions
 from graphwright.capture.typed.trace import ATTEMPTS, Program, program_of, trace
 from graphwright.ir import Graph
 from graphwright.runtime import entries_of, facts_of_modules, graph_of, said_of_modules
+from graphwright.source import user_frame
 
 __all__ = ["doctor"]
 

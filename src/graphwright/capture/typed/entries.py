@@ -12,11 +12,10 @@ from torch import nn
 
 from graphwright.capture.outside.closures import Reached
 from graphwright.capture.proxies.objects import is_object
-from graphwright.capture.source.annotations import annotate
-from graphwright.capture.source.positions import qualname_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Origin
 from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, is_compiled, refuse_call
+from graphwright.source import annotate, qualname_of
 from graphwright.values import parts
 
 __all__ = [

@@ -11,8 +11,8 @@ import numpy
 import torch
 from torch import nn
 
-from graphwright.capture.source.origins import line_of_error
 from graphwright.errors import CaptureError, GraphwrightError
+from graphwright.source import line_of_error
 
 __all__ = ["as_left", "refuse_lazy"]
 

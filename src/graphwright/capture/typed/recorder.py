@@ -69,7 +69,6 @@ from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.python.callers import Callers
 from graphwright.capture.python.transforms import Transforms
-from graphwright.capture.source.origins import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.ledger import Ledger, Unforeseen
@@ -86,6 +85,7 @@ from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
+from graphwright.source import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.values import is_named_tuple, leaves, sequence
 
 __all__ = ["Recorder"]

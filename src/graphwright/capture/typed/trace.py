@@ -30,7 +30,6 @@ from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
-from graphwright.capture.source.origins import definition_line
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
 from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
@@ -70,6 +69,7 @@ from graphwright.runtime import (
     keep_facts,
     keep_modules,
 )
+from graphwright.source import definition_line
 
 __all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
 

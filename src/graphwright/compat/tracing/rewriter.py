@@ -10,8 +10,9 @@ from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
-from graphwright.capture import Proxy, Tracer, definition_of
+from graphwright.capture import Proxy, Tracer
 from graphwright.compat.tracing.annotate import annotate
+from graphwright.source import definition_of
 
 __all__ = ["RewritingTracer"]
 

@@ -8,11 +8,9 @@ import inspect
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture import why_no_definition
 from graphwright.ops import exit_context, raise_error
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.lookups import wrap
-from graphwright.script.program.flow import own_nodes
 from graphwright.script.program.frames import Closure, Code, Frame, Scope, code_of
 from graphwright.script.program.values import (
     BAD,
@@ -28,6 +26,7 @@ from graphwright.script.program.values import (
 from graphwright.script.statements.contexts import enter_known
 from graphwright.script.statements.merging import NEXT
 from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
+from graphwright.source import walk_all, why_no_definition
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
@@ -100,7 +99,7 @@ def _call(
     defined_in: Frame | None,
     function: FunctionType | None,
 ) -> Value:
-    if any(isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in own_nodes(code.body)):
+    if any(isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in walk_all(code.body)):
         return c.problem(f"{code.qualname} is a generator or a coroutine", node, "append to a list and return it")
     inside = sum(frame.code.definition is code.definition for frame in c.frame.calls())
     c.recursions += inside > 0

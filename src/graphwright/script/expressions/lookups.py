@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture import is_foreign_class
 from graphwright.runtime import GraphModule, class_name, is_plain_container, spelled
 from graphwright.script.annotations import is_named_tuple, type_from_annotation, type_of_constant
 from graphwright.script.program.fields import type_of_field
@@ -47,6 +46,7 @@ from graphwright.script.types import (
     optional,
     resolved,
 )
+from graphwright.source import is_foreign_class
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context

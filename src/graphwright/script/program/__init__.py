@@ -11,5 +11,4 @@ Read values.py first.
     type_comments.py     types that comments declare, of parameters and of variables
     values.py            what an expression stands for
     fields.py            what constructors say of the attributes of objects
-    flow.py              what the source alone tells about variables and ways
 """

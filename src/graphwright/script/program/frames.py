@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
-from graphwright.capture import Source, definition_of, source_of
 from graphwright.ir import Origin
-from graphwright.script.program.flow import Liveness, assigned
 from graphwright.script.program.type_comments import type_comments
 from graphwright.script.program.values import Runtime, Value
 from graphwright.script.types import Type
+from graphwright.source import Liveness, Source, assigned, definition_of, source_of
 
 __all__ = ["MISSING", "Closure", "Code", "Frame", "Kept", "LoopEnds", "Scope", "code_of"]
 

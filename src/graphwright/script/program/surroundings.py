@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture import is_foreign_class, is_foreign_file
 from graphwright.runtime import Found, Outside
 from graphwright.script.program.frames import MISSING, Code
+from graphwright.source import is_foreign_class, is_foreign_file
 
 __all__ = ["Surroundings"]
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from graphwright.ir import shared_operands
 from graphwright.ops import raise_error, transformed
 from graphwright.script.program.bodies import Body
-from graphwright.script.program.flow import assigned, names_read
 from graphwright.script.program.frames import Kept
 from graphwright.script.program.values import BAD, Bad, Const, Display, Group, Reference, Runtime, Unbound, Value
 from graphwright.script.statements.branches import branch, continue_unless_left
 from graphwright.script.statements.merging import NEXT, Merger, Side, fill
 from graphwright.script.types import ANY, BOOL, NONE, ObjectType, Type, join
+from graphwright.source import assigned, names_read
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds

@@ -10,11 +10,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import Entering, enter_context, exit_context
-from graphwright.script.program.flow import own_nodes
 from graphwright.script.program.frames import code_of
 from graphwright.script.program.values import Bad, Reference, Runtime, Value
 from graphwright.script.tensors import annotated_method_result
 from graphwright.script.types import ANY, NONE, ListType, ObjectType, resolved
+from graphwright.source import walk_all
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -71,7 +71,7 @@ def _enter_object(c: Context, context: Value, item: ast.withitem) -> Runtime | N
     if isinstance(kind, ObjectType) and hasattr(kind.kind, "__enter__"):
         leaves = inspect.getattr_static(kind.kind, "__exit__", None)
         code = code_of(leaves) if isinstance(leaves, FunctionType) else None
-        for part in own_nodes([] if code is None else code.body):
+        for part in walk_all([] if code is None else code.body):
             if isinstance(part, ast.Return) and not (part.value is None or _is_none(part.value)):
                 c.problem(f"{kind} may end an error, which cannot be scripted", at, "return nothing from __exit__")
                 return None

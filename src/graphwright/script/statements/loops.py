@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from graphwright.ir import shared_operands
 from graphwright.ops import for_loop, while_loop
 from graphwright.script.program.bodies import Body
-from graphwright.script.program.flow import assigned, leaves_loop, target_names
 from graphwright.script.program.frames import LoopEnds
 from graphwright.script.program.values import (
     BAD,
@@ -32,6 +31,7 @@ from graphwright.script.program.values import (
 from graphwright.script.statements.branches import branch, continue_unless_left
 from graphwright.script.statements.merging import NEXT, Side, flag_of
 from graphwright.script.types import ANY, BOOL, NONE, Type, item_type, join
+from graphwright.source import assigned, leaves_loop, target_names
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds

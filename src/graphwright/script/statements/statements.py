@@ -15,7 +15,6 @@ from torch import nn
 from graphwright.ops import raise_error, set_attribute, unpack, write_attribute
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.program.fields import type_of_field
-from graphwright.script.program.flow import assigned
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -54,6 +53,7 @@ from graphwright.script.types import (
     item_type,
     resolved,
 )
+from graphwright.source import assigned
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds

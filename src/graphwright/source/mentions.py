@@ -15,8 +15,8 @@ import sysconfig
 from collections.abc import Iterator
 from types import CodeType
 
-from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.origins import STANDS_FOR_TORCH, is_internal
+from graphwright.source.code_table import CodeTable
+from graphwright.source.origins import STANDS_FOR_TORCH, is_internal
 
 __all__ = [
     "DISPATCHERS",

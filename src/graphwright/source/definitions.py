@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from graphwright.capture.source.code_table import CodeTable
-from graphwright.capture.source.positions import positions_of, qualname_of
-from graphwright.capture.source.sources import Source, source_of
-from graphwright.capture.source.syntax import PREFIX, TYPE_PARAMETERS
+from graphwright.source.code_table import CodeTable
+from graphwright.source.positions import positions_of, qualname_of
+from graphwright.source.sources import Source, source_of
+from graphwright.source.syntax import PREFIX, TYPE_PARAMETERS
 
 __all__ = ["Definition", "definition_of", "note_made_from_source", "source_behind", "why_no_definition"]
 

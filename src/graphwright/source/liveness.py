@@ -1,72 +1,13 @@
-"""What the source alone tells about a function's variables and ways: what is assigned, read later, left."""
+"""Which variables of a function are read later: after each statement, and where a loop starts an iteration."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-__all__ = ["Liveness", "assigned", "leaves_loop", "names_read", "own_nodes", "target_names"]
+from graphwright.source.syntax import assigned, names_read, target_names, walk_all
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_PARTS = (ast.stmt, ast.match_case, ast.ExceptHandler)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Walk code in order, not into the functions and classes inside it."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, _SCOPES):
-            yield from own_nodes(ast.iter_child_nodes(node))
-
-
-def assigned(nodes: Iterable[ast.AST]) -> list[str]:
-    """The variables that code gives values to, in order; those of comprehensions are their own."""
-    found: dict[str, None] = {}
-
-    def visit(node: ast.AST, hidden: frozenset[str]) -> None:
-        if isinstance(node, _COMPREHENSIONS):
-            hidden = hidden.union(*[target_names(generator.target) for generator in node.generators])
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node.id not in hidden:
-            found[node.id] = None
-        name = node.name if isinstance(node, ast.MatchAs | ast.MatchStar | ast.FunctionDef) else None
-        if name is not None:
-            found[name] = None
-        if not isinstance(node, _SCOPES):
-            for child in ast.iter_child_nodes(node):
-                visit(child, hidden)
-
-    for node in nodes:
-        visit(node, frozenset())
-    return list(found)
-
-
-def target_names(target: ast.AST) -> list[str]:
-    """The variables that a target of an assignment names."""
-    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-
-
-def names_read(node: ast.AST | None) -> set[str]:
-    """The variables that code reads, in functions inside it too."""
-    if node is None:
-        return set()
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-
-
-def leaves_loop(statements: Iterable[ast.stmt]) -> bool:
-    """Tell whether a `break` of the loop around these statements is among them."""
-    for statement in statements:
-        if isinstance(statement, ast.Break):
-            return True
-        if isinstance(statement, ast.For | ast.While):
-            if leaves_loop(statement.orelse):
-                return True
-        elif not isinstance(statement, _SCOPES):
-            inner = [child for child in ast.iter_child_nodes(statement) if isinstance(child, _PARTS)]
-            bodies = [[child] if isinstance(child, ast.stmt) else child.body for child in inner]
-            if any(leaves_loop(body) for body in bodies):
-                return True
-    return False
+__all__ = ["Liveness"]
 
 
 class Liveness:
@@ -76,7 +17,7 @@ class Liveness:
         self._after: dict[int, frozenset[str]] = {}
         self._head: dict[int, frozenset[str]] = {}
         self._made: list[ast.stmt] = []  # kept: they are known by their id
-        inner = [node for node in own_nodes(body) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+        inner = [node for node in walk_all(body) if isinstance(node, ast.FunctionDef | ast.Lambda)]
         self._captured = frozenset().union(*[names_read(node) for node in inner])
         self._block(body, frozenset(), frozenset(), frozenset())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from graphwright.capture.source.positions import qualname_of
+from graphwright.source.positions import qualname_of
 
 __all__ = ["cache_around", "without_cache"]
 

@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Iterator
 from types import CodeType
 
-from graphwright.capture.source.code_table import CodeTable, by_instruction
-from graphwright.capture.source.positions import position_of
-from graphwright.capture.source.roles import expression_at, statement_at
-from graphwright.capture.source.sources import source_of
+from graphwright.source.code_table import CodeTable, by_instruction
+from graphwright.source.positions import position_of
+from graphwright.source.roles import expression_at, statement_at
+from graphwright.source.sources import source_of
 
 __all__ = ["Use", "argument_at", "uses_of"]
 

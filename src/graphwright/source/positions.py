@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
-from graphwright.capture.source.code_table import CodeTable
+from graphwright.source.code_table import CodeTable
 
 __all__ = ["Position", "note_compiled", "note_replaced", "position_of", "positions_of", "qualname_of"]
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import torch
 
 from graphwright import errors
-from graphwright.capture.source.code_table import CodeTable, by_instruction
-from graphwright.capture.source.definitions import source_behind
-from graphwright.capture.source.positions import position_of, qualname_of
-from graphwright.capture.source.roles import is_return
-from graphwright.capture.source.sources import source_of
 from graphwright.ir import Node, Origin
+from graphwright.source.code_table import CodeTable, by_instruction
+from graphwright.source.definitions import source_behind
+from graphwright.source.positions import position_of, qualname_of
+from graphwright.source.roles import is_return
+from graphwright.source.sources import source_of
 
 __all__ = [
     "STANDS_FOR_TORCH",
@@ -39,6 +39,7 @@ __all__ = [
     "is_returned",
     "line_of_error",
     "place_of",
+    "runs_as_it_is_left",
     "user_frame",
 ]
 

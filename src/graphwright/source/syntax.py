@@ -23,13 +23,15 @@ __all__ = [
     "function_of",
     "holds",
     "is_convertible",
-    "is_ours",
+    "is_from_conversion",
     "lambda_of",
     "leaves_loop",
     "may_wait",
     "name_of",
+    "names_read",
     "placed",
     "plain_names",
+    "target_names",
     "targets_in",
     "template_of",
     "texts_of",
@@ -85,6 +87,7 @@ def walk_own(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def walk_all(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Walk code in order: not into functions and classes inside it."""
     for statement in statements:
         yield statement
         if not isinstance(statement, SCOPES):
@@ -92,23 +95,25 @@ def walk_all(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def holds(statements: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:
+    """Tell whether parts of these kinds are among statements, but for functions and classes inside them."""
     return any(isinstance(node, kinds) for node in walk_all(statements))
 
 
-def leaves_loop(statements: Iterable[ast.AST]) -> bool:
-    """Tell whether a `break` or `continue` of a loop around these statements is among them."""
+def leaves_loop(statements: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:
+    """Tell whether a `break` or `continue` of a loop around these statements is among them, or only these kinds."""
     for statement in statements:
-        if isinstance(statement, ast.Break | ast.Continue):
+        if isinstance(statement, kinds or (ast.Break, ast.Continue)):
             return True
         if isinstance(statement, ast.For | ast.While):
-            if leaves_loop(statement.orelse):
+            if leaves_loop(statement.orelse, *kinds):
                 return True
-        elif not isinstance(statement, SCOPES) and leaves_loop(ast.iter_child_nodes(statement)):
+        elif not isinstance(statement, SCOPES) and leaves_loop(ast.iter_child_nodes(statement), *kinds):
             return True
     return False
 
 
 def falls_through(statements: list[ast.stmt]) -> bool:
+    """Tell whether what follows these statements may run after them."""
     if not statements:
         return True
     last = statements[-1]
@@ -155,6 +160,18 @@ def assigned(statements: Iterable[ast.AST]) -> dict[str, None]:
     return names
 
 
+def target_names(target: ast.AST) -> list[str]:
+    """The variables that a target of an assignment names."""
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def names_read(node: ast.AST | None) -> set[str]:
+    """The variables that code reads, in functions inside it too."""
+    if node is None:
+        return set()
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+
+
 def may_wait(*expressions: ast.expr) -> bool:
     """Tell whether expressions may be put into a lambda, to be evaluated later or not at all."""
     return not holds(expressions, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
@@ -182,14 +199,17 @@ def placed(node: Any, place: ast.AST) -> Any:
 
 
 def name_of(function: ast.FunctionDef) -> ast.Name:
+    """The name by which a function is called."""
     return ast.Name(function.name, ast.Load())
 
 
 def texts_of(names: Iterable[str]) -> ast.Tuple:
+    """A tuple of constants."""
     return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
 
 
 def lambda_of(body: ast.expr) -> Any:
+    """An expression as a function that takes nothing."""
     marker = ast.arguments([], [], None, [ast.arg(PREFIX)], [ast.Constant(None)], None, [])
     made = ast.Lambda(marker, body)
     return placed(made, body)
@@ -257,7 +277,7 @@ def compares_sizes(node: ast.Compare) -> bool:
     return False
 
 
-def is_ours(function: ast.expr) -> bool:
+def is_from_conversion(function: ast.expr) -> bool:
     """Tell whether a call is one that conversion made: of a function of statements, or of the runtime."""
     if isinstance(function, ast.Name):
         return function.id.startswith(PREFIX)

@@ -1,0 +1,162 @@
+"""The user's source: files, trees, positions, and the way from a running frame to a line.
+
+It knows nothing of captures. Read origins.py first.
+
+    origins.py           from a running frame to a place in the user's source
+    positions.py         where instructions stand in their source
+    roles.py             what an instruction is for, by its place in the syntax tree: a message, a raise, an argument
+    uses.py              what a function does with a value that it reads: takes an item, hands it on, asks
+    sources.py           source files, parsed once
+    definitions.py       the definition that running code was compiled from
+    syntax.py            what statements hold and bind, and places for new ones
+    liveness.py          which variables of a function are read later
+    code_table.py        what is known of code objects, as long as they live
+    mentions.py          which global names, attributes and variables a function mentions, and whose code it is
+    attribute_writes.py  where a class writes an attribute of its own instances, and a function a variable
+    annotations.py       the annotations of a function's parameters, as values
+    caches.py            functions behind a `functools` cache
+"""
+
+from graphwright.source.annotations import annotate, annotations_of
+from graphwright.source.attribute_writes import place_of_name, place_of_write
+from graphwright.source.caches import cache_around, without_cache
+from graphwright.source.code_table import CodeTable
+from graphwright.source.definitions import definition_of, note_made_from_source, source_behind, why_no_definition
+from graphwright.source.liveness import Liveness
+from graphwright.source.mentions import (
+    DISPATCHERS,
+    catches,
+    codes_of,
+    is_foreign,
+    is_foreign_class,
+    is_foreign_file,
+    is_installed,
+    mentions,
+    stored_globals,
+)
+from graphwright.source.origins import (
+    STANDS_FOR_TORCH,
+    CallSite,
+    Scope,
+    ScopeContextManager,
+    definition_line,
+    is_handled,
+    is_internal,
+    is_ours,
+    is_returned,
+    line_of_error,
+    place_of,
+    runs_as_it_is_left,
+    user_frame,
+)
+from graphwright.source.positions import note_compiled, note_replaced, qualname_of
+from graphwright.source.roles import Role, Standing, is_user_raise, role_of
+from graphwright.source.sources import Source, source_of
+from graphwright.source.syntax import (
+    CHANGES,
+    COMPREHENSIONS,
+    PREFIX,
+    RUNTIME_MARK,
+    SCOPES,
+    TYPE_PARAMETERS,
+    assigned,
+    call_of_locals,
+    compares_identity,
+    compares_sizes,
+    falls_through,
+    function_of,
+    holds,
+    is_convertible,
+    is_from_conversion,
+    lambda_of,
+    leaves_loop,
+    may_wait,
+    name_of,
+    names_read,
+    placed,
+    plain_names,
+    target_names,
+    targets_in,
+    template_of,
+    texts_of,
+    walk_all,
+    walk_own,
+)
+from graphwright.source.uses import Use, argument_at, uses_of
+
+__all__ = [
+    "CHANGES",
+    "COMPREHENSIONS",
+    "CallSite",
+    "CodeTable",
+    "DISPATCHERS",
+    "Liveness",
+    "PREFIX",
+    "RUNTIME_MARK",
+    "Role",
+    "SCOPES",
+    "STANDS_FOR_TORCH",
+    "Scope",
+    "ScopeContextManager",
+    "Source",
+    "Standing",
+    "TYPE_PARAMETERS",
+    "Use",
+    "annotate",
+    "annotations_of",
+    "argument_at",
+    "assigned",
+    "cache_around",
+    "call_of_locals",
+    "catches",
+    "codes_of",
+    "compares_identity",
+    "compares_sizes",
+    "definition_line",
+    "definition_of",
+    "falls_through",
+    "function_of",
+    "holds",
+    "is_convertible",
+    "is_foreign",
+    "is_foreign_class",
+    "is_foreign_file",
+    "is_from_conversion",
+    "is_handled",
+    "is_installed",
+    "is_internal",
+    "is_ours",
+    "is_returned",
+    "is_user_raise",
+    "lambda_of",
+    "leaves_loop",
+    "line_of_error",
+    "may_wait",
+    "mentions",
+    "name_of",
+    "names_read",
+    "note_compiled",
+    "note_made_from_source",
+    "note_replaced",
+    "place_of",
+    "place_of_name",
+    "place_of_write",
+    "placed",
+    "plain_names",
+    "qualname_of",
+    "role_of",
+    "runs_as_it_is_left",
+    "source_behind",
+    "source_of",
+    "stored_globals",
+    "target_names",
+    "targets_in",
+    "template_of",
+    "texts_of",
+    "user_frame",
+    "uses_of",
+    "walk_all",
+    "walk_own",
+    "why_no_definition",
+    "without_cache",
+]
