@@ -17,7 +17,7 @@ _freed: list[str] = []  # file names whose functions are gone, whose source goes
 def compile_source(
     src: str, names: dict[str, Any], title: str, function: str = "forward", place: str = ""
 ) -> FunctionType:
-    """Compile generated source and return the function of this name.
+    """Compile generated source and return the function of this name; the title is its qualified name.
 
     The source is in `linecache` under a file name that starts with `<graphwright title` and says where the program is
     written, for tracebacks, pdb, profilers and `inspect.getsource`, for as long as the function lives; the next call of
@@ -31,6 +31,7 @@ def compile_source(
     namespace = dict(names)
     exec(compile(src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
     made: FunctionType = namespace.pop(function)
+    made.__qualname__ = title
     while _freed:
         linecache.cache.pop(_freed.pop(), None)
     linecache.cache[filename] = (len(src), None, src.splitlines(keepends=True), filename)

@@ -286,8 +286,8 @@ class GraphModule(nn.Module):
         entry = state.entries[name]
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
-        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, entry.place(state.original))
-        function.__qualname__ = f"{kind.__name__}.{name}"
+        place = "" if state.is_readable else entry.place(state.original)  # readable code says it line by line
+        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place)
         signature = entry.full_signature(state.original)
         if signature is not None:
             function.__signature__ = signature  # type: ignore[attr-defined]
