@@ -385,7 +385,7 @@ def held(value: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(8_000, marks=pytest.mark.slow)])
 def test_programs_of_any_names_reach_data_alone(
     count: int, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
 ) -> None:
