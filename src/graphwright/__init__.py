@@ -32,6 +32,7 @@ from graphwright.errors import (
     TraceError,
     UnknownNameError,
 )
+from graphwright.interop import from_fx, read_others, to_fx
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
 from graphwright.passes import extract, prune, split
@@ -41,6 +42,7 @@ from graphwright.script import script
 
 conveniences.bind()
 compat.install()
+read_others()
 if TYPE_CHECKING:
     from graphwright.runtime import graph_of as graph
 else:
@@ -80,6 +82,7 @@ __all__ = [
     "doctor",
     "explain",
     "extract",
+    "from_fx",
     "graph",
     "has_side_effect",
     "load",
@@ -96,6 +99,7 @@ __all__ = [
     "script",
     "split",
     "symbolic_trace",
+    "to_fx",
     "trace",
     "verify",
     "wrap",

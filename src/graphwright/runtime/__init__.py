@@ -16,6 +16,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
+    foreign.py        modules of other systems, read as captured ones
     objects.py        objects of the user's own classes
     references.py     where an object is found when its module is imported
 
@@ -24,10 +25,12 @@ and graph_module stay where they are.
 """
 
 from graphwright.runtime.dispatch import choose, refuse_call
-from graphwright.runtime.entries import Entry, Graphs, expect_modules, overhear
+from graphwright.runtime.entries import Entry, Graphs, entry_points_of, expect_modules, is_readable, overhear
+from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
     CAPTURE,
+    EXPECTATIONS,
     Guard,
     class_of_tensor,
     device_of_each,
@@ -71,6 +74,8 @@ from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
+    Bound,
+    bound,
     buffers_of,
     class_name,
     facts_of_modules,
@@ -101,6 +106,12 @@ from graphwright.runtime.saving.loading import load
 from graphwright.runtime.saving.saving import save
 
 __all__ = [
+    "EXPECTATIONS",
+    "ForeignModules",
+    "as_captured",
+    "read_foreign",
+    "Bound",
+    "bound",
     "CAPTURE",
     "HOOKS",
     "PRESERVED_ATTRIBUTES",
@@ -178,6 +189,8 @@ __all__ = [
     "reduce_graph",
     "reduce_node",
     "refuse_call",
+    "entry_points_of",
+    "is_readable",
     "report_of",
     "said_of_modules",
     "save",
@@ -205,6 +218,7 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
+    "foreign",
     "objects",
     "references",
 )

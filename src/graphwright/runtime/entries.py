@@ -17,7 +17,7 @@ from graphwright.ir import Graph
 from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.premises import Bound, bound
 
-__all__ = ["STATE", "Entry", "Graphs", "entry_points_of", "expect_modules", "overhear"]
+__all__ = ["STATE", "Entry", "Graphs", "entry_points_of", "expect_modules", "is_readable", "overhear"]
 
 STATE = "_graphwright_state"  # the attribute of a captured module that holds what is ours
 
@@ -129,6 +129,11 @@ def entry_points_of(module: Any) -> dict[str, Entry]:
     """The entry points of a captured module, by name; none for anything else."""
     state = getattr(module, "__dict__", {}).get(STATE)
     return {} if state is None else state.entries
+
+
+def is_readable(module: Any) -> bool:
+    """Tell whether the code of a captured module is written to be read, as that of `trace` is."""
+    return bool(module.__dict__[STATE].is_readable)
 
 
 def expect_modules(module: Any, entry: str = "forward") -> None:

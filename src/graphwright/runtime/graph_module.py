@@ -20,6 +20,7 @@ from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
 from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules
+from graphwright.runtime.foreign import how_to_read
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import Hooks, register
@@ -541,9 +542,8 @@ def graphs_of(module: nn.Module) -> list[Graph]:
 def _state(module: nn.Module) -> _State:
     state = module.__dict__.get(_STATE)
     if state is None:
-        raise MissingAttributeError(
-            f"this {type(module).__name__} has no graph", fix="capture it first: graphwright.trace(module, args)"
-        )
+        fix = how_to_read(module) or "capture it first: graphwright.trace(module, args)"
+        raise MissingAttributeError(f"this {type(module).__name__} has no graph", fix=fix)
     return state  # type: ignore[no-any-return]
 
 

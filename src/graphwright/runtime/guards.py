@@ -20,6 +20,7 @@ from graphwright.runtime.outside import Outside
 from graphwright.runtime.premises import facts_of_modules, said_of_modules
 
 __all__ = [
+    "EXPECTATIONS",
     "CAPTURE",
     "Guard",
     "class_of_tensor",
@@ -247,6 +248,13 @@ def shared(**values: Any) -> str:
     first: dict[int, str] = {}
     found = [(name, first.setdefault(id(value), name)) for name, value in values.items()]
     return ", ".join(f"{name} is {known}" for name, known in found if name != known) or "none"
+
+
+# What generated code calls to check what was taken for granted.
+EXPECTATIONS = (
+    expect, expect_kinds, expect_outside, expect_state, expect_tensors, expect_values, unlike, unlike_inputs, shared,
+    class_of_tensor, device_of_each,
+)  # fmt: skip
 
 
 def _brief(value: Any) -> str:

@@ -25,6 +25,7 @@ from graphwright.ir import (
 )
 from graphwright.ops import enter_context, exit_context, is_attempt, is_region, set_attribute, write_attribute
 from graphwright.runtime.entries import entry_points_of, expect_modules
+from graphwright.runtime.foreign import as_captured, note_back
 from graphwright.runtime.graph_module import graph_of
 from graphwright.values import sequence
 
@@ -46,7 +47,8 @@ class Interpreter:
     """
 
     def __init__(self, module: nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
-        self.module = module
+        self._given = module  # which may be one of another system
+        self.module = module = as_captured(module) if graph is None else module
         self.graph = graph_of(module) if graph is None else graph
         for body in self.graph.all_graphs():
             body.owning_module = body.owning_module or self.graph.owning_module  # which runs it
@@ -102,7 +104,10 @@ class Interpreter:
         is_processed = enable_io_processing and self.graph._writer is not None
         if is_processed and not kwargs:
             args = self.graph.process_inputs(*args)  # type: ignore[attr-defined]
-        return self._run(args, {} if initial_env is None else dict(initial_env), is_processed)
+        result = self._run(args, {} if initial_env is None else dict(initial_env), is_processed)
+        if self._given is not self.module:
+            note_back(self._given, self.graph)
+        return result
 
     def boxed_run(self, args_list: list[Any]) -> Any:
         """Run on a list of one argument per placeholder, which is emptied: the caller keeps none of them alive.

@@ -16,7 +16,7 @@ from graphwright.errors import PassError
 from graphwright.ir import Node, argument_text, qualified_name, short_name
 from graphwright.ops import normalize_function
 from graphwright.passes import TensorMetadata
-from graphwright.runtime import GraphModule, graph_of
+from graphwright.runtime import GraphModule, as_captured, graph_of
 
 if TYPE_CHECKING:
     import pydot
@@ -80,6 +80,7 @@ class FxGraphDrawer:
             raise PassError(
                 "FXGraphDrawer requires the pydot package to be installed", fix='pip install "graphwright[viz]"'
             )
+        graph_module = as_captured(graph_module)
         self._name = name
         self._shape = "record" if dot_graph_shape is None else dot_graph_shape
         self._draws_attributes = not ignore_getattr

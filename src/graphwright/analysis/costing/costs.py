@@ -18,7 +18,7 @@ from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import Node
 from graphwright.ops import is_region
-from graphwright.runtime import Interpreter, read_attribute
+from graphwright.runtime import Interpreter, as_captured, read_attribute
 
 __all__ = ["Cost", "CostReport", "costs"]
 
@@ -95,6 +95,7 @@ def costs(gm: nn.Module, *args: Any, **kwargs: Any) -> CostReport:
     >>> report.total.flops, report.total.parameters, report["2"].flops
     (288, 58, 96)
     """
+    gm = as_captured(gm)
     buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
     counter = _Counter(gm)
     try:

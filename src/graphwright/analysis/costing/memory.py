@@ -23,7 +23,7 @@ from graphwright.analysis.shapes.fake_regions import run_on_fake
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.runtime import Interpreter, graph_of, read_attribute
+from graphwright.runtime import Interpreter, as_captured, graph_of, read_attribute
 
 __all__ = ["MemoryReport", "MemoryUse", "memory", "peak_memory"]
 
@@ -104,6 +104,7 @@ def memory(
     >>> memory(gm, (x,)).peak, memory(gm, (x,), backward=True).after_forward
     (4096, 2176)
     """
+    gm = as_captured(gm)
     given = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     run = _Run(gm, given)
     try:
@@ -148,6 +149,7 @@ def peak_memory(
     >>> peak_memory(trace(nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)), (x,)), x)
     4096
     """
+    gm = as_captured(gm)
     given = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     try:
         return _peaks_of_code(gm, given, backward)[1]

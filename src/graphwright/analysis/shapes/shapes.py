@@ -13,7 +13,7 @@ from graphwright.analysis.shapes.stand_ins import StandIns
 from graphwright.analysis.shapes.value_facts import Gap, gap_in, public_part
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.runtime import graph_of
+from graphwright.runtime import as_captured, graph_of
 
 __all__ = ["Shapes"]
 
@@ -43,6 +43,7 @@ class Shapes:
     """
 
     def __init__(self, gm: nn.Module, *args: Any, **kwargs: Any) -> None:
+        gm = as_captured(gm)
         self.graph = graph_of(gm)
         self._example = args, kwargs
         self._parts: dict[Graph, Evaluation] = {}

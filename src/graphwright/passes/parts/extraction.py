@@ -12,7 +12,7 @@ from graphwright.capture import LeafModules, leaf_predicate, note_output, symbol
 from graphwright.ir import Graph
 from graphwright.passes.parts.program_values import ProgramValues
 from graphwright.passes.parts.wanted_values import Names, may_be_inside, named_outputs, read_names
-from graphwright.runtime import GraphModule, Shells, graph_of, part_module
+from graphwright.runtime import GraphModule, Shells, as_captured, graph_of, part_module
 
 __all__ = ["extract", "extract_from", "with_notes"]
 
@@ -49,6 +49,7 @@ def extract(
     (torch.Size([5, 8]), ['0.weight', '0.bias'])
     """
     wanted = read_names(nodes)
+    model = as_captured(model)
     if isinstance(model, GraphModule):
         return extract_from(model, copy.deepcopy(graph_of(model)), wanted)
     is_leaf = leaf_predicate(leaf_modules)

@@ -19,7 +19,7 @@ from graphwright.passes.parts.stage_order import labelled_stages
 from graphwright.passes.parts.stages import Split, make_stages
 from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.node_names import module_paths, node_names
-from graphwright.runtime import Interpreter, graph_of, read_attribute
+from graphwright.runtime import Interpreter, as_captured, graph_of, read_attribute
 
 __all__ = ["split"]
 
@@ -66,6 +66,7 @@ def split(
         raise PassError(
             f"split was told where to cut by {' and '.join(given) or 'nothing'}", fix="pass one of at, parts and by"
         )
+    gm = as_captured(gm)
     graph = graph_of(gm)
     nodes = [node for node in graph.nodes if node._op not in _FREE]
     if by is not None:

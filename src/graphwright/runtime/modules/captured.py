@@ -8,6 +8,7 @@ from typing import Any, cast
 from torch import nn
 
 from graphwright.runtime.entries import Entry
+from graphwright.runtime.foreign import how_to_read
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
 from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.premises import buffers_of
@@ -37,6 +38,8 @@ def captured_module(
     original = type(root)
     if issubclass(original, GraphModule):  # captured again
         original = next(kind for kind in original.__mro__ if not kind.__dict__.get("_is_instance_class"))
+    elif how_to_read(root):  # its class has a graph and code of another kind
+        original = GraphModule
     bases: tuple[type, ...] = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
     if not is_instance:
         bases = (GraphModule,)

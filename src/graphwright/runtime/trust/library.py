@@ -85,11 +85,6 @@ _RANDOM = frozenset({
     "normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange", "sample", "seed", "shuffle",
     "triangular", "uniform", "vonmisesvariate", "weibullvariate",
 })  # fmt: skip
-_EXPECTATIONS = (
-    guards.expect, guards.expect_kinds, guards.expect_outside, guards.expect_state, guards.expect_tensors,
-    guards.expect_values, guards.unlike, guards.unlike_inputs, guards.shared, guards.class_of_tensor,
-    guards.device_of_each,
-)  # fmt: skip
 _ARRAYS_MADE = (
     "arange", "array", "asarray", "bincount", "concatenate", "dot", "empty", "empty_like", "inner", "lexsort",
     "packbits", "ravel_multi_index", "result_type", "unpackbits", "unravel_index", "vdot", "where", "zeros",
@@ -102,7 +97,7 @@ TARGETS_ALONE = (
     ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
     objects.new_object, objects.array_facts, objects.layer_facts, fields.read_field, torch.utils.checkpoint.checkpoint,
-    torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *_EXPECTATIONS, *MANAGERS,
+    torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *guards.EXPECTATIONS, *MANAGERS,
 )  # fmt: skip
 
 

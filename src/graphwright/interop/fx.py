@@ -1,0 +1,259 @@
+"""torch.fx's GraphModules as captured modules, and captured modules as torch.fx's: the graph is copied, node by node.
+
+Called modules and tensors are shared with the module that was given, as torch.fx shares them with what it traces; the
+modules around them are others, so that replacing one leaves the given module alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch.fx
+import torch.fx.node
+from torch import nn
+from torch.fx.graph import CodeGen as FxCodeGen
+from torch.fx.graph import _BoxedCodeGen, _PyTreeCodeGen, _PyTreeInfo
+
+from graphwright.codegen import BoxedCodeGen, CodeGen, PyTreeCodeGen, PyTreeInfo, parse_stack_trace
+from graphwright.errors import ExportError
+from graphwright.interop.fx_guards import checking, recorded
+from graphwright.interop.fx_values import Constants, is_constant
+from graphwright.ir import Graph, Node, Origin, bodies_of
+from graphwright.ops import is_impure, is_region, write_attribute
+from graphwright.runtime import (
+    Bound,
+    Entry,
+    GraphModule,
+    bound,
+    captured_module,
+    entry_points_of,
+    facts_of_modules,
+    graph_of,
+    is_readable,
+)
+
+__all__ = ["from_fx", "to_fx"]
+
+_ORIGIN = "graphwright_origin"  # in the meta of torch.fx's nodes
+_READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of what was captured, and is to be read
+
+
+def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torch.fx.GraphModule:
+    """Give a captured module as a torch.fx.GraphModule: the same nodes, names, meta, modules and parameters.
+
+    Guards are nodes that raise there, too, and stay when unused nodes are removed; what is taken for granted of modules
+    is checked by a hook. Raises ExportError, naming the user's line, for what torch.fx's graphs cannot say: branches
+    and loops on data, writes of attributes.
+
+    >>> import graphwright
+    >>> print(to_fx(graphwright.symbolic_trace(lambda x: torch.relu(x) + 1)).graph)
+    graph():
+        %x : [num_users=1] = placeholder[target=x]
+        %relu : [num_users=1] = call_function[target=torch.relu](args = (%x,), kwargs = {})
+        %add : [num_users=1] = call_function[target=operator.add](args = (%relu, 1), kwargs = {})
+        return add
+    """
+    if control_flow != "error":
+        raise ValueError(f"control_flow is 'error', not {control_flow!r}")
+    graph = graph_of(module)
+    made, nodes = torch.fx.Graph(), dict[Node, torch.fx.Node]()
+    made.set_codegen(_fx_writer(graph))
+    constants = Constants(made, nodes, {*vars(module), *module._modules, *module._parameters, *module._buffers})
+    for node in graph.nodes:
+        _refuse_what_fx_cannot_say(node, f"{type(module).__name__}.forward")
+        args = tuple([constants.argument(arg) for arg in node.args])
+        kwargs = {key: constants.argument(arg) for key, arg in node.kwargs.items()}
+        copied = nodes[node] = made.create_node(node.op, recorded(node.target), args, kwargs, node.name, node.type)
+        copied.meta.update(node.meta)
+        if node.origin is not None:
+            copied.meta[_ORIGIN] = node.origin
+            copied.meta.setdefault("stack_trace", _stack_trace(node.origin))
+        if node.op == "call_function" and _is_ours(node.target) and is_impure(node):
+            torch.fx.node.has_side_effect(node.target)
+    result = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), type(module).__name__)
+    _take_over(module, result, _called(graph.nodes), lambda inner: inner)
+    for name in dict.fromkeys(str(node.target).partition(".")[0] for node in graph.find_nodes(op="get_attr")):
+        if not hasattr(result, name):
+            setattr(result, name, graph.constants[name] if name in graph.constants else getattr(module, name))
+    for name, value in constants.values.items():
+        object.__setattr__(result, name, value)  # whatever it is, it is no part of the state
+    if facts_of_modules(graph):
+        result.register_forward_pre_hook(_Expected(graph))
+    result.meta.update(module.meta)
+    if is_readable(module):
+        result.meta[_READABLE] = entry_points_of(module)["forward"].signature
+    result.graph = made
+    return result
+
+
+def from_fx(module: torch.fx.GraphModule) -> GraphModule:
+    """Give a torch.fx.GraphModule as a captured module: the same nodes, names, meta, modules and parameters.
+
+    Nothing is traced again. Calls that this library does not know are kept as calls. GraphModules inside become
+    captured modules, too. Raises ExportError for a graph whose code is written in a way of its own.
+
+    >>> gm = from_fx(torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU())))
+    >>> [node.name for node in gm.graph.nodes], [*gm.state_dict()]
+    (['input_1', '_0', '_1', 'output'], ['0.weight', '0.bias'])
+    """
+    return _from_fx(module, {})
+
+
+def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> GraphModule:
+    graph, nodes = Graph(), dict[torch.fx.Node, Any]()
+    for node in module.graph.nodes:
+        if is_constant(node):
+            nodes[node] = getattr(module, node.target)
+            continue
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), nodes.__getitem__)
+        copied = nodes[node] = graph.create_node(node.op, checking(node.target), args, kwargs, node.name, node.type)
+        origin = node.meta.get(_ORIGIN) or _origin(node.meta)
+        copied.origin = origin
+        copied.meta.update({key: value for key, value in node.meta.items() if key != _ORIGIN})
+    graph.set_codegen(_writer(module.graph._codegen))  # type: ignore[attr-defined]
+    name = type(module).__name__
+    if _READABLE in module.meta:
+        made = captured_module(None, [Entry("forward", Graph(), module.meta[_READABLE])], name)
+    else:
+        made = GraphModule(nn.Module(), Graph(), name)
+    known[id(module)] = made
+
+    def converted(inner: nn.Module) -> nn.Module:
+        if not isinstance(inner, torch.fx.GraphModule):
+            return inner
+        return known[id(inner)] if id(inner) in known else _from_fx(inner, known)
+
+    _take_over(module, made, _called(module.graph.nodes), converted)
+    made.meta.update({key: value for key, value in module.meta.items() if key != _READABLE})
+    for number, hook in [*made._forward_pre_hooks.items()]:
+        if isinstance(hook, _Expected):
+            del made._forward_pre_hooks[number]
+            graph.meta.update(hook.graph.meta)
+    made.graph = graph
+    graph.lint()
+    return made
+
+
+# ---- guards
+
+
+class _Expected:
+    """A pre-hook of torch.fx's module: what the capture took for granted of modules is looked at in each call."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._bound: Bound | None = None
+
+    def __call__(self, module: nn.Module, args: Any) -> None:
+        if not torch.compiler.is_compiling() and (self._bound is None or not self._bound.holds()):
+            self._bound = bound(module, self.graph)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Expected:
+        return type(self)(self.graph)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.graph,)
+
+
+# ---- modules
+
+
+def _called(nodes: Iterable[Any]) -> set[str]:
+    return {str(node.target) for node in nodes if node.op == "call_module"}
+
+
+def _take_over(source: nn.Module, target: nn.Module, called: set[str], converted: Any) -> None:
+    """Give a new module what another one has: the same tensors and called modules, in other containers."""
+    known: dict[int, nn.Module] = {}
+
+    def copied(module: nn.Module, path: str) -> nn.Module:
+        module = converted(module)
+        if path in called or not module._modules or isinstance(module, GraphModule | torch.fx.GraphModule):
+            return module
+        if id(module) not in known:
+            other = known[id(module)] = object.__new__(type(module))
+            other.__dict__.update(module.__dict__)
+            fill(module, other, f"{path}.")
+        return known[id(module)]
+
+    def fill(module: nn.Module, other: nn.Module, prefix: str) -> None:
+        for table in ("_parameters", "_buffers", "_non_persistent_buffers_set"):
+            other.__dict__[table] = module.__dict__[table].copy()
+        inner = {name: child and copied(child, f"{prefix}{name}") for name, child in module._modules.items()}
+        other.__dict__["_modules"] = type(module._modules)(inner)
+
+    fill(source, target, "")
+    target.training = source.training
+    for table in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+        target.__dict__[table] = source.__dict__[table].copy()
+
+
+# ---- nodes
+
+
+def _refuse_what_fx_cannot_say(node: Node, program: str) -> None:
+    if is_region(node) or bodies_of(node):
+        raise ExportError(
+            f"torch.fx's graphs have no {getattr(node.target, '__name__', node.target)}: node {node.name}",
+            at=node.origin,
+            fix="keep that in a leaf module or function, or capture the way of the example: "
+            "trace(model, args, control_flow='guard')",
+        )
+    if node.target is write_attribute:
+        raise ExportError(
+            f"torch.fx's graphs write no attributes: {node.args[0]!r}",
+            at=node.origin or program,
+            fix="keep it in a buffer and write that in place: buffer.copy_(value)",
+        )
+
+
+def _is_ours(target: Any) -> bool:
+    return str(getattr(target, "__module__", "")).partition(".")[0] == "graphwright"
+
+
+def _stack_trace(origin: Origin) -> str:
+    return f'  File "{origin.file}", line {origin.line}, in {origin.function}\n    {origin.source}\n'
+
+
+def _origin(meta: dict[str, Any]) -> Origin | None:
+    """Where torch.fx says that a node comes from."""
+    place = parse_stack_trace(meta["stack_trace"]) if meta.get("stack_trace") else None
+    if place is None:
+        return None
+    modules = [entry for entry in (meta.get("nn_module_stack") or {}).values() if isinstance(entry, tuple)]
+    path, kind = modules[-1] if modules else ("", None)
+    return Origin(
+        place.file, int(place.lineno), place.name, place.code, int(place.lineno),
+        module=str(path), module_type=kind if isinstance(kind, type) else None,
+    )  # fmt: skip
+
+
+def _fx_writer(graph: Graph) -> FxCodeGen:
+    writer = graph._codegen  # type: ignore[attr-defined]
+    if type(writer) is PyTreeCodeGen:
+        names, in_spec, out_spec = writer.pytree_info
+        return _PyTreeCodeGen(_PyTreeInfo(names, in_spec, out_spec))
+    if type(writer) is BoxedCodeGen:
+        return _BoxedCodeGen()
+    if type(writer) is CodeGen:
+        return FxCodeGen()
+    raise _own_writer(writer)
+
+
+def _writer(writer: FxCodeGen) -> CodeGen:
+    if type(writer) is _PyTreeCodeGen:
+        names, in_spec, out_spec = writer.pytree_info
+        return PyTreeCodeGen(PyTreeInfo(names, in_spec, out_spec))
+    if type(writer) is _BoxedCodeGen:
+        return BoxedCodeGen()
+    if type(writer) is FxCodeGen:
+        return CodeGen()
+    raise _own_writer(writer)
+
+
+def _own_writer(writer: Any) -> ExportError:
+    return ExportError(
+        f"the graph is written as code by a {type(writer).__qualname__}, which the other system does not have",
+        fix="give the graph an ordinary one before: graph.set_codegen(CodeGen())",
+    )
