@@ -32,7 +32,7 @@ from graphwright.errors import (
     TraceError,
     UnknownNameError,
 )
-from graphwright.interop import from_fx, read_others, to_fx
+from graphwright.interop import compile_backend, from_fx, read_others, to_fx
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
 from graphwright.passes import extract, prune, split
@@ -78,6 +78,7 @@ __all__ = [
     "Transformer",
     "UnknownNameError",
     "Var",
+    "compile_backend",
     "converted_source",
     "doctor",
     "explain",

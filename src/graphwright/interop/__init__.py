@@ -2,16 +2,18 @@
 
 Graphs are copied, node by node: names, meta, modules and the state_dict stay, and no program runs. Read fx.py first.
 
-    reading.py    modules of other systems where a captured one is looked at
-    fx.py         torch.fx's GraphModules
-    fx_guards.py  guards that torch.fx records
-    fx_values.py  what torch.fx can write as an argument, and constants for the rest
+    compile_backend.py  torch.compile with passes of this library
+    reading.py          modules of other systems where a captured one is looked at
+    fx.py               torch.fx's GraphModules
+    fx_guards.py        guards that torch.fx records
+    fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
 
+from graphwright.interop.compile_backend import compile_backend
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.interop.reading import read_others
 
-__all__ = ["from_fx", "read_others", "to_fx"]
+__all__ = ["compile_backend", "from_fx", "read_others", "to_fx"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
-FLOORS = ("reading", "fx", "fx_guards", "fx_values")
+FLOORS = ("compile_backend", "reading", "fx", "fx_guards", "fx_values")
