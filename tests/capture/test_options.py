@@ -86,3 +86,19 @@ def test_leaf_functions_stay_one_node() -> None:
     for x in (torch.randn(5, 3), -torch.ones(1, 3), torch.ones(4, 3)):
         torch.testing.assert_close(gm(x), model(x))
     assert sys.getprofile() is None
+
+
+def masked(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if not torch.compiler.is_exporting() and bool(mask.all()):
+        return x
+    return x * mask
+
+
+def test_a_target_of_export_leaves_out_what_only_eager_needs() -> None:
+    x, mask = torch.randn(3), torch.tensor([1.0, 0.0, 1.0])
+    assert len(trace(masked, (x, mask)).report.regions) == 1
+    gm = trace(masked, (x, mask), target="export")
+    assert not gm.report.regions and gm.report.facts.attempt == "captured as for export"
+    assert torch.equal(gm(x, mask), masked(x, mask)) and torch.equal(gm(x, mask > -1), x)
+    with pytest.raises(ValueError, match="target is 'eager' or 'export', not 'onnx'"):
+        trace(masked, (x, mask), target="onnx")  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ def compile_backend(passes: Sequence[Any] = (), then: str | Backend = "inductor"
         gm = from_fx(module)
         pipeline.run(gm)
         if then == "eager":
-            return gm.forward
+            return gm.forward  # type: ignore[no-any-return]
         compiled: Callable[..., Any] = _backend(then)(to_fx(gm), example_inputs, **options)
         return compiled
 

@@ -87,6 +87,7 @@ def trace(
     leaf_modules: LeafModules = (),
     leaf_functions: Iterable[Callable[..., Any]] = (),
     max_paths: int = 8,
+    target: Literal["eager", "export"] = "eager",
     copy: bool = False,
     progress: Callable[[str], None] | None = None,
     check_trace: bool | None = None,
@@ -118,7 +119,9 @@ def trace(
     node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
     or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
     stay one node, as those given to `wrap` do. With `copy` the result has parameters and buffers of its own.
-    `max_paths`: how many ends a program may have where its branches cannot be joined. `progress` is called with a line
+    `max_paths`: how many ends a program may have where its branches cannot be joined. `target`: "export" captures what
+    is to be deployed: `torch.compiler.is_exporting()` and `is_compiling()` are true, so that libraries leave out what
+    only eager execution needs, such as a look whether a mask masks anything. `progress` is called with a line
     per pass.
     `check_trace`: capture another time, for the example and each of `check_inputs` (calls, as in `examples`), and
     compare graphs, and values with the original's up to `check_tolerance`. On by default with "follow".
@@ -140,12 +143,14 @@ def trace(
     >>> gm.graphs.names
     ['forward_1', 'forward_2']
     """
+    if target not in ("eager", "export"):
+        raise ValueError(f"target is 'eager' or 'export', not {target!r}")
     root = uncompiled_root(root)
     refuse_lazy(root)
     points = entry_points(root, args, kwargs, examples, methods)
     options = _Options(
         control_flow, max_paths, frozenset(static), frozenset(dynamic), (*leaf_functions, *wrapped_functions()),
-        progress or _say_nothing,
+        progress or _say_nothing, target,
     )  # fmt: skip
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules)
@@ -230,7 +235,7 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
     say = options.progress
     failure: BaseException | None = None
     converted = Conversions()  # what asks in one attempt asks in the next
-    for attempt in ATTEMPTS if options.control_flow != "follow" else ATTEMPTS[2:]:
+    for attempt in options.attempts():
         started = time.perf_counter()
         plan = Plan(
             options.control_flow, options.max_paths, options.static, options.dynamic, options.leaf_functions,
@@ -278,6 +283,15 @@ class _Options:
     dynamic: frozenset[str]
     leaf_functions: tuple[Any, ...]
     progress: Callable[[str], None]
+    target: str
+
+    def attempts(self) -> list[_Attempt]:
+        """The ways to try, in their order."""
+        return [
+            attempt
+            for attempt in ATTEMPTS
+            if (attempt.real or self.control_flow != "follow") and (attempt.export or self.target == "eager")
+        ]
 
 
 def _say_nothing(line: str) -> None:
