@@ -3,6 +3,8 @@
 Graphs are copied, node by node: names, meta, modules and the state_dict stay, and no program runs. Read fx.py first.
 
     compile_backend.py  torch.compile with passes of this library
+    export.py           torch.export's programs
+    export_regions.py   branches and loops, run as torch's operators
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
     fx_guards.py        guards that torch.fx records
@@ -10,10 +12,11 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
 """
 
 from graphwright.interop.compile_backend import compile_backend
+from graphwright.interop.export import to_export
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.interop.reading import read_others
 
-__all__ = ["compile_backend", "from_fx", "read_others", "to_fx"]
+__all__ = ["compile_backend", "from_fx", "read_others", "to_export", "to_fx"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
-FLOORS = ("compile_backend", "reading", "fx", "fx_guards", "fx_values")
+FLOORS = ("export", "export_regions", "compile_backend", "reading", "fx", "fx_guards", "fx_values")

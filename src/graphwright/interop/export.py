@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import is_fake
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+from graphwright.errors import ExportError
 from graphwright.interop.export_regions import Exporting
 from graphwright.runtime import GraphModule, graph_of
 
@@ -42,19 +44,42 @@ def to_export(
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(module, given, named)
-    program = _program(module)
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not no_grad):
-        return torch.export.export(program, given, named, dynamic_shapes=dynamic_shapes, strict=False)
+    runs: list[Exporting] = []
+    program = _program(module, runs)
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not no_grad):
+            exported = torch.export.export(program, given, named, dynamic_shapes=dynamic_shapes, strict=False)
+    except ExportError:
+        raise
+    except Exception as error:
+        cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, ExportError)), None)
+        if cause is not None:
+            raise cause from error
+        node = runs[-1].node if runs else None
+        raise ExportError(
+            f"torch.export cannot take the program: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
+            at=None if node is None else node.origin or node.name,
+            fix='capture it with target="export", keep that in a leaf function, or export another part of the model',
+        ) from error
+    lost = [name for name, value in exported.constants.items() if isinstance(value, torch.Tensor) and is_fake(value)]
+    if lost:
+        raise ExportError(
+            f"torch.export has lost how {len(lost)} values are computed, and made them constants",
+            at=type(module).__name__,
+            fix="keep what differentiates or transforms inside the program in a leaf function",
+        )
+    return exported
 
 
-def _program(module: GraphModule) -> nn.Module:
+def _program(module: GraphModule, runs: list[Exporting]) -> nn.Module:
     """The module as torch.export runs it: its graph node by node, branches and loops as operators."""
     signature = inspect.signature(module.forward)
     program = copy.copy(module)
     graph_of(module)  # refuses several entry points
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        return Exporting(module).run(*args, **kwargs)
+        runs.append(Exporting(program))  # whose tensors torch.export replaces
+        return runs[-1].run(*args, **kwargs)
 
     forward.__signature__ = signature  # type: ignore[attr-defined]
     program.__dict__["forward"] = forward

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn.utils.stateless import _reparametrize_module
 
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, for_loop, while_loop
-from graphwright.runtime import Interpreter
+from graphwright.ops import (
+    cond,
+    delete_attribute,
+    for_loop,
+    raise_error,
+    set_attribute,
+    while_loop,
+    write_variable,
+)
+from graphwright.runtime import Interpreter, expect
 
 __all__ = ["Exporting"]
 
@@ -21,30 +32,69 @@ _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Exporting(Interpreter):
-    """Runs a graph under torch.export: a branch that data decides is `cond`, a loop `while_loop` of torch's."""
+    """Runs a graph under torch.export: a branch that data decides is `cond`, a loop `while_loop` of torch's.
+
+    `node` is the one that runs, or ran last.
+    """
+
+    node: Node
 
     def run_node(self, n: Node) -> Any:
         """Run one node; of a branch or loop, know where it stands and which bodies it has."""
-        self._node = n
+        self.node = n
         return super().run_node(n)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function, branches and loops on data as torch's operators."""
-        node = self._node
+        node = self.node
+        if target in _WRITES:
+            raise _cannot_write(node, str(args[1]))
+        tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if target is bool and tensor is not None:
+            return _as_bool(tensor.reshape(()))
+        if target is operator.not_ and tensor is not None:
+            return ~_as_bool(tensor.reshape(()))
+        if target is expect and tensor is not None:
+            torch._assert_async(tensor == args[1], f"the program was captured where this was {args[1]}: {args[2]}")
+            return None
+        if target is range and any(isinstance(arg, torch.SymInt) for arg in args):
+            return _Range(*(0, *args)[-2:]) if len(args) < 3 else _Range(*args)
+        if target is operator.getitem and tensor is not None:
+            return _item(tensor, args[1])
+        if target is cond and isinstance(args[0], torch.SymBool):
+            for known, body in ((args[0], args[1]), (torch.sym_not(args[0]), args[2])):
+                if statically_known_true(known):
+                    return body(*args[3])
         if target is cond and isinstance(args[0], torch.Tensor | torch.SymBool):
             return self._cond(node, *args)
         if target is while_loop:
             return self._while_loop(node, *args)
+        if target is for_loop and (isinstance(args[0], range) and args[4:] == (True,)):
+            args = (_Range(args[0].start, args[0].stop, args[0].step), *args[1:])
         if target is for_loop and not isinstance(args[0], range | list | tuple):
             return self._for_loop(node, *args)
         return super().call_function(target, args, kwargs)
 
+    def write_attribute(self, path: str, value: Any) -> None:
+        """Write a buffer in place, which torch.export sees. Raises ExportError for every other attribute."""
+        buffer = dict(self.module.named_buffers()).get(path)
+        fits = isinstance(value, torch.Tensor) and buffer is not None and value.dtype == buffer.dtype
+        if buffer is None or not fits or value.shape != buffer.shape:
+            raise _cannot_write(self.node, path)
+        buffer.copy_(value)
+
     # ---- branches
 
     def _cond(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
-        if isinstance(pred, torch.Tensor) and pred.dtype is not torch.bool:
-            pred = pred != 0
-        lifted = _Lifted(self.module, [node.args[1], node.args[2]], operands)
+        if isinstance(pred, torch.Tensor):
+            pred = _as_bool(pred)
+        for number, other in ((1, false), (2, true)):
+            body = node.args[number]
+            raising = [inner for inner in body.nodes if inner.target is raise_error] if isinstance(body, Graph) else []
+            if raising:
+                self._check(pred if number == 2 else _not(pred), raising[0])
+                return other(*operands)
+        lifted = _Lifted(self.module, node, [node.args[1], node.args[2]], operands)
         kinds: list[list[Any]] = []
 
         def side(body: Any) -> Callable[..., Any]:
@@ -70,8 +120,17 @@ class Exporting(Interpreter):
             None if kind is type(None) else _as_value(next(left), kind, beside)
             for kind, beside in zip(one, other, strict=True)
         ]
-        is_tuple = isinstance(node.args[1].output_node().args[0], tuple)  # type: ignore[union-attr]
+        is_tuple = isinstance(node.args[1].output_node().args[0], tuple)
         return tuple(values) if is_tuple else values[0]
+
+    def _check(self, holds: Any, raising: Node) -> None:
+        """Have a program refuse what one side of a branch raises for."""
+        kind, *message = raising.args
+        text = f"{getattr(kind, '__name__', kind)}: {message[0] if message and isinstance(message[0], str) else ''}"
+        if isinstance(holds, torch.Tensor):
+            torch._assert_async(holds, text)
+        else:
+            torch._check(holds, lambda: text)
 
     # ---- loops
 
@@ -87,24 +146,24 @@ class Exporting(Interpreter):
         first = test(*carried, *operands)
         if not isinstance(first, torch.Tensor | torch.SymBool):  # the program knows how often
             return super().call_function(while_loop, (test, body, carried, operands, breaks), {})
-        lifted = _Lifted(self.module, [node.args[0], node.args[1]], operands)
+        lifted = _Lifted(self.module, node, [node.args[0], node.args[1]], operands)
         kinds = [type(value) for value in carried]
-        state = [_as_carried(value, node) for value in carried]
+        state = [_as_result(value, (value,), node) for value in carried]
         going = [torch.ones((), dtype=torch.bool)] if breaks else []
 
         def asked(*given: Any) -> torch.Tensor:
             values, rest = self._opened(given, kinds, breaks)
             with lifted.bound(rest) as others:
-                holds = torch.as_tensor(test(*values, *others))
-            return holds.bool() & given[0] if breaks else holds.bool()
+                holds = _as_bool(test(*values, *others))
+            return holds & given[0] if breaks else holds
 
         def run(*given: Any) -> tuple[Any, ...]:
             values, rest = self._opened(given, kinds, breaks)
             with lifted.bound(rest) as others:
                 result = tuple(body(*values, *others))
             left, result = (result[:1], result[1:]) if breaks else ((), result)
-            after = [_like(_as_result(value, given, node), before) for value, before in zip(result, state, strict=True)]
-            return (*[~torch.as_tensor(stop).bool() for stop in left], *after)
+            after = self._carried_on(result, state, given, node)
+            return (*[~_as_bool(stop) for stop in left], *after)
 
         results = torch.ops.higher_order.while_loop(asked, run, (*going, *state), lifted.tensors)
         return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
@@ -118,37 +177,49 @@ class Exporting(Interpreter):
         operands: Sequence[Any] = (),
         breaks: bool = False,
     ) -> Any:
-        if not isinstance(items, torch.Tensor):
+        if not isinstance(items, torch.Tensor | _Range):
             raise ExportError(
                 f"{node.name} goes over a {type(items).__name__}, which torch.while_loop cannot say",
                 at=node.origin,
                 fix="go over the rows of a tensor, or over a range",
             )
-        lifted = _Lifted(self.module, [node.args[1]], (items, *operands))
+        numbers = items if isinstance(items, _Range) else _Range(0, items.shape[0])
+        lifted = _Lifted(self.module, node, [node.args[1]], (items, *operands))
         kinds = [type(value) for value in carried]
-        state = [torch.zeros((), dtype=torch.int64), *[_as_carried(value, node) for value in carried]]
+        first = _as_result(numbers.start, (), node)
+        state = [first, *[_as_result(value, (value,), node) for value in carried]]
         going = [torch.ones((), dtype=torch.bool)] if breaks else []
-        length = torch.scalar_tensor(items.shape[0], dtype=torch.int64)
+        end = _as_result(numbers.stop, (), node)
 
-        def asked(*given: Any) -> torch.Tensor:
+        def asked(*given: Any) -> Any:
             number = given[int(breaks)]
             _, rest = self._opened(given, [None, *kinds], breaks)
-            holds = number < rest[-1]
+            holds = number < rest[-1] if numbers.step > 0 else number > rest[-1]
             return holds & given[0] if breaks else holds
 
         def run(*given: Any) -> tuple[Any, ...]:
             values, rest = self._opened(given, [None, *kinds], breaks)
             with lifted.bound(rest[:-1]) as (rows, *others):
-                row = rows.index_select(0, values[0].reshape(1)).squeeze(0)
-                result = tuple(body(row, *values[1:], *others))
+                if isinstance(rows, torch.Tensor):
+                    item = rows.index_select(0, values[0].reshape(1)).squeeze(0)
+                else:
+                    item = values[0].item()
+                result = tuple(body(item, *values[1:], *others))
             left, result = (result[:1], result[1:]) if breaks else ((), result)
-            after = [
-                _like(_as_result(value, given, node), before) for value, before in zip(result, state[1:], strict=True)
-            ]
-            return (*[~torch.as_tensor(stop).bool() for stop in left], values[0] + 1, *after)
+            after = self._carried_on(result, state[1:], given, node)
+            return (*[~_as_bool(stop) for stop in left], values[0] + numbers.step, *after)
 
-        results = torch.ops.higher_order.while_loop(asked, run, (*going, *state), (*lifted.tensors, length))
+        results = torch.ops.higher_order.while_loop(asked, run, (*going, *state), (*lifted.tensors, end))
         return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks + 1 :], kinds, strict=True)])
+
+    @staticmethod
+    def _carried_on(result: Sequence[Any], before: Sequence[Any], given: Sequence[Any], node: Node) -> list[Any]:
+        """What an iteration gives for the carried values, numbers of the dtype that they have."""
+        tensors = [_as_result(value, given, node) for value in result]
+        return [
+            tensor.to(was.dtype) if tensor.dim() == was.dim() == 0 else tensor
+            for tensor, was in zip(tensors, before, strict=True)
+        ]
 
     @staticmethod
     def _opened(given: Sequence[Any], kinds: Sequence[Any], breaks: bool) -> tuple[list[Any], tuple[Any, ...]]:
@@ -160,16 +231,39 @@ class Exporting(Interpreter):
         return values, tuple(given[int(breaks) + len(kinds) :])
 
 
-class _Lifted:
-    """What bodies use from around, as tensors that an operator of torch's is given: operands, parameters and buffers."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Range:
+    """A `range` whose length only a run knows."""
 
-    def __init__(self, module: nn.Module, bodies: Sequence[Any], operands: Sequence[Any]) -> None:
+    start: Any
+    stop: Any
+    step: int = 1
+
+
+_WRITES = (set_attribute, delete_attribute, write_variable)
+
+
+def _cannot_write(node: Node, name: str) -> ExportError:
+    return ExportError(
+        f"an exported program keeps nothing in {name!r} from call to call",
+        at=node.origin,
+        fix="keep it in a buffer of one shape and dtype",
+    )
+
+
+class _Lifted:
+    """What bodies use from around, as tensors that an operator is given: operands, parameters and buffers."""
+
+    def __init__(self, module: nn.Module, node: Node, bodies: Sequence[Any], operands: Sequence[Any]) -> None:
+        self._node = node
         self._module, self._operands = module, tuple(operands)
-        self._given = [i for i, value in enumerate(self._operands) if isinstance(value, torch.Tensor)]
+        self._given = [i for i, value in enumerate(self._operands) if _is_of_run(value)]
         known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        used = dict.fromkeys(name for body in bodies if isinstance(body, Graph) for name in _names_used(body, known))
-        self._names = list(used)
-        self.tensors = (*[self._operands[i] for i in self._given], *[known[name] for name in self._names])
+        read = (name for body in bodies if isinstance(body, Graph) for name in _names_used(body, known))
+        self._names = list(dict.fromkeys(read))
+        used = [self._operands[i] for i in self._given]
+        own = [value if isinstance(value, torch.Tensor) else _number(value) for value in used]
+        self.tensors = (*own, *[known[name] for name in self._names])
 
     @contextlib.contextmanager
     def bound(self, given: Sequence[Any]) -> Iterator[list[Any]]:
@@ -178,10 +272,24 @@ class _Lifted:
         tensors = given[len(given) - count :] if count else ()
         values = list(self._operands)
         for i, tensor in zip(self._given, tensors, strict=False):
-            values[i] = tensor
+            values[i] = tensor if isinstance(values[i], torch.Tensor) else tensor.item()
         own = dict(zip(self._names, tensors[len(self._given) :], strict=True))
+        held = [(value, list(value)) for value in values if isinstance(value, list | dict | set)]
         with _reparametrize_module(self._module, own):
             yield values
+        for container, before in held:
+            if [*map(id, container)] != [*map(id, before)]:
+                kind, node = type(container).__name__, self._node
+                raise ExportError(
+                    f"{node.name} adds to a {kind} that is around it, which torch's operators cannot",
+                    at=node.origin,
+                    fix="make a tensor before the loop, and write to its rows",
+                )
+
+
+def _is_of_run(value: Any) -> bool:
+    """Tell whether a value is a tensor, or a number that only a run knows."""
+    return isinstance(value, torch.Tensor) or (isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value)))
 
 
 def _names_used(body: Graph, known: dict[str, torch.Tensor]) -> Iterator[str]:
@@ -197,40 +305,55 @@ def _names_used(body: Graph, known: dict[str, torch.Tensor]) -> Iterator[str]:
 
 
 def _as_result(value: Any, given: Sequence[Any], node: Node) -> torch.Tensor:
+    """A tensor that is none of those given."""
     if isinstance(value, torch.Tensor):
         return value.clone() if any(value is one for one in given) else value
-    if isinstance(value, _NUMBERS):
-        return torch.scalar_tensor(value, dtype=_dtype_of(value))  # type: ignore[arg-type]
-    raise _cannot_be(value, node)
+    if not isinstance(value, _NUMBERS):
+        raise ExportError(
+            f"{node.name} gives or carries a {type(value).__name__}, which torch's operators cannot",
+            at=node.origin,
+            fix="let both sides, and each iteration, give tensors or numbers",
+        )
+    if isinstance(value, bool | torch.SymBool):
+        return _as_bool(value)
+    return _number(value)
 
 
-def _as_carried(value: Any, node: Node) -> torch.Tensor:
+def _item(tensor: torch.Tensor, index: Any) -> Any:
+    """`tensor[index]`; a number that only a run knows selects by a tensor, as torch.export can say that alone."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(part, torch.SymInt) and free_unbacked_symbols(part) for part in parts):
+        return tensor[index]
+    dim, rest = 0, []
+    after = tensor.dim() - sum(part is not None and part is not ... for part in parts)  # dimensions of `...`
+    for part in parts:
+        if part is ...:
+            dim += after
+        elif isinstance(part, torch.SymInt) and free_unbacked_symbols(part):
+            number = _number(part)
+            number = torch.where(number < 0, number + tensor.shape[dim], number)
+            tensor = tensor.index_select(dim, number.reshape(1))
+            part = 0
+        rest.append(part)
+        dim += part is not None and part is not ...
+    return tensor[tuple(rest)]
+
+
+def _number(value: Any) -> torch.Tensor:
+    return torch.scalar_tensor(value, dtype=torch.int64 if isinstance(value, int | torch.SymInt) else torch.float64)
+
+
+def _not(holds: Any) -> Any:
+    return ~holds if isinstance(holds, torch.Tensor) else torch.sym_not(holds)
+
+
+def _as_bool(value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
-        return value.clone()
-    if isinstance(value, _NUMBERS):
-        return torch.scalar_tensor(value, dtype=_dtype_of(value))  # type: ignore[arg-type]
-    raise _cannot_be(value, node)
-
-
-def _like(value: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    return value.to(before.dtype) if value.dim() == 0 and before.dim() == 0 else value
+        return value.bool()
+    return torch.scalar_tensor(torch.sym_ite(value, 1, 0), dtype=torch.int64) != 0
 
 
 def _as_value(value: torch.Tensor, kind: Any, other: Any) -> Any:
     """A result as the program has it: a number where it was one on both sides."""
     is_number = kind is not None and other is not None and issubclass(kind, _NUMBERS) and issubclass(other, _NUMBERS)
     return value.item() if is_number else value
-
-
-def _dtype_of(number: Any) -> torch.dtype:
-    if isinstance(number, bool | torch.SymBool):
-        return torch.bool
-    return torch.int64 if isinstance(number, int | torch.SymInt) else torch.float64
-
-
-def _cannot_be(value: Any, node: Node) -> ExportError:
-    return ExportError(
-        f"{node.name} gives or carries a {type(value).__name__}, which torch's operators cannot",
-        at=node.origin,
-        fix="let both sides, and each iteration, give tensors or numbers",
-    )

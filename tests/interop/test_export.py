@@ -1,0 +1,222 @@
+"""torch.export takes captured modules, branches and loops on data included, and no size is fixed that none fixes."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.passes.zoo_models import zoo_model
+from tests.runtime.declare_torchvision import declare_torchvision
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from graphwright import to_export, trace
+from graphwright.errors import ExportError
+
+
+def one_of_two(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
+def number_of_two(x: Tensor) -> Tensor:
+    factor = 1 if x.sum() > 0 else 2
+    return x * factor
+
+
+def size_of_two(x: Tensor) -> Tensor:
+    return x + 1 if x.shape[0] > 4 else x - 1
+
+
+def early(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x
+    x = x * 2
+    if x.sum() < -5:
+        return x - 1
+    return x + 3
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.cell = nn.Linear(3, 3), nn.GRUCell(3, 3)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+
+class Branch(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.linear(x)
+        h = self.linear(h).relu() if h.sum() > 0 else h - 1
+        return h + 1
+
+
+class Halved(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        while x.norm() > 1:
+            x = x * 0.5
+        return x
+
+
+class Counted(Layers):
+    def forward(self, x: Tensor) -> tuple[Tensor, int]:
+        n = 0
+        while x.abs().sum() < 100:
+            x = x * 2
+            n = n + 1
+            if n > 5:
+                break
+        return x, n
+
+
+class Rows(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(1, 3)
+        for row in x:
+            h = self.cell(row[None], h)
+        return h
+
+
+class Indexed(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.zeros(3)
+        for i in range(1, x.shape[0], 2):
+            total = total + (self.linear(x[i]) if x[i].sum() > 0 else x[i - 1] * i)
+        return total
+
+
+class Counting(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class Smoothed(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = self.calls + x.shape[0]
+        return x + self.calls
+
+
+PROGRAMS = [one_of_two, number_of_two, size_of_two, early, Branch, Halved, Counted, Rows, Indexed, Counting, Smoothed]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_exported_programs_do_what_the_original_does(program: Any) -> None:
+    torch.manual_seed(0)
+    original = program() if isinstance(program, type) else program
+    calls = [torch.randn(rows, 3) * 2 for rows in (5, 2, 3, 4, 8, 1)]
+    gm = trace(copy.deepcopy(original), (calls[0],))
+    exported = to_export(gm, calls[0]).module()
+    if isinstance(original, nn.Module):
+        assert all(torch.equal(one, other) for one, other in zip(gm.buffers(), original.buffers(), strict=True))
+    for x in calls:
+        wanted, given = [pytree.tree_leaves(one(x.clone())) for one in (original, exported)]
+        for one, other in zip(wanted, given, strict=True):
+            torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one))
+
+
+def test_names_of_parameters_and_guards_stay() -> None:
+    class Sized(Layers):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            parts = [x] * x.shape[1]
+            return self.linear(torch.stack(parts).sum(0))
+
+    exported = to_export(trace(Sized(), (torch.randn(4, 3),)), torch.randn(4, 3))
+    assert "linear.weight" in exported.state_dict
+    assert exported.module()(torch.randn(7, 3)).shape == (7, 3)
+    with pytest.raises(Exception, match=r"3|Guard"):
+        exported.module()(torch.randn(4, 5))
+
+
+def checked(x: Tensor) -> Tensor:
+    if x.sum() < 0:
+        raise ValueError("a negative sum")
+    return x + 1
+
+
+def test_what_a_side_raises_for_is_refused_in_the_exported_program() -> None:
+    exported = to_export(trace(checked, (torch.ones(3),)), torch.ones(3)).module()
+    assert torch.equal(exported(torch.ones(5)), torch.ones(5) + 1)
+    with pytest.raises(RuntimeError, match="a negative sum"):
+        exported(-torch.ones(5))
+
+
+def growing(ids: Tensor) -> Tensor:
+    for _ in range(4):
+        ids = torch.cat([ids, ids[:1] + 1])
+        if ids.sum() > 10:
+            break
+    return ids
+
+
+def without(x: Tensor) -> Any:
+    y = x * 2 if x.sum() > 0 else None
+    return x if y is None else y
+
+
+def listed(x: Tensor) -> Tensor:
+    out: list[Tensor] = []
+    while x.sum() < 10:
+        x = x * 2
+        out.append(x)
+    return torch.stack(out)
+
+
+class Kept(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        return x + self.steps
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        pytest.param(growing, r"at .*in growing: for _ in range\(4\)", id="a shape that grows"),
+        pytest.param(listed, r"adds to a list that is around it.*\n  at .*in listed: while", id="a list"),
+        pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
+        pytest.param(
+            lambda x: torch.func.grad(lambda v: (v**3).sum())(x) + torch.vmap(torch.sin)(x),
+            "lost how|cannot take the program",
+            id="a gradient inside",
+        ),
+    ],
+)
+def test_what_torch_export_cannot_say_is_refused(program: Any, message: str) -> None:
+    x = torch.ones(3, 2) if program is not growing else torch.ones(2)
+    gm = trace(program, (x,))
+    with pytest.raises(ExportError, match=message):
+        to_export(gm, x)
+    assert not any(isinstance(value, torch._subclasses.FakeTensor) for value in vars(gm).values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_language_models_at_other_batches_and_lengths(name: str) -> None:
+    declare_torchvision()
+    model, ids = zoo_model("transformers", name)
+    model.eval()
+    exported = to_export(trace(model, (ids,), target="export"), ids).module()
+    for batch, length in ((2, 7), (3, 5), (5, 9)):
+        other = torch.randint(0, 99, (batch, length))
+        with torch.no_grad():
+            torch.testing.assert_close(exported(other).last_hidden_state, model(other).last_hidden_state)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own
+@pytest.mark.parametrize("program", [one_of_two, Rows], ids=lambda program: program.__name__)
+def test_inductor_compiles_it_ahead_of_time(program: Any, tmp_path: Path) -> None:
+    original = program() if isinstance(program, type) else program
+    x = torch.randn(5, 3)
+    exported = to_export(trace(original, (x,)), x)
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
+    compiled = torch._inductor.aoti_load_package(path)
+    for rows in (5, 3, 8):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x), original(x))
