@@ -43,12 +43,37 @@ class Net(nn.Module):
         self.blocks = nn.ModuleList([Block(), self.first])
         self.norm = nn.BatchNorm1d(3)
         self.weight = nn.Parameter(torch.ones(3))
+        self.shift = 0.5
 
     def forward(self, x: Tensor, **options: Tensor) -> dict[str, Any]:
+        x = x + self.shift
         for block in self.blocks:
             x = block(x, options.get("mask"))
         x = self.norm(x) * self.weight
         return {"x": x, "parts": (x[:, 0], [x.shape[0], x[1:, ..., None]])}
+
+
+class Noisy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = x + 1
+        return self.drop(x)
+
+
+def test_branches_on_the_mode_are_decided_and_checked() -> None:
+    gm = trace(Noisy(), (X,))
+    for mode in (False, True):
+        fx = to_fx(gm.train(mode))
+        assert torch.equal(fx(X) != 0, gm(X) != 0) or mode
+        assert len(fx.graph.find_nodes(op="call_module", target="drop")) == 1
+        with pytest.raises(GuardError, match=r"fix: give it to torch\.fx in that mode: graphwright\.to_fx\(gm\."):
+            fx.train(not mode)(X)
+        assert graphwright.graph(gm).has_bodies  # which is as it was
+    assert from_fx(fx.train()).training
 
 
 @dataclasses.dataclass
@@ -128,9 +153,12 @@ def test_guards_are_kept() -> None:
     fx.recompile()
     with pytest.raises(GuardError):
         fx(X, mask=torch.ones(3))
-    fx.first.is_smooth = False
-    with pytest.raises(GuardError, match="is_smooth"):
-        fx(X)
+    for module in (copy.deepcopy(copy.deepcopy(fx)), fx):
+        assert len(module._forward_pre_hooks) == 1
+        module(X)
+        module.first.is_smooth = False
+        with pytest.raises(GuardError, match="is_smooth"):
+            module(X)
 
 
 def test_a_guard_of_an_input_is_kept() -> None:

@@ -6,6 +6,7 @@ modules around them are others, so that replacing one leaves the given module al
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -16,11 +17,12 @@ from torch.fx.graph import CodeGen as FxCodeGen
 from torch.fx.graph import _BoxedCodeGen, _PyTreeCodeGen, _PyTreeInfo
 
 from graphwright.codegen import BoxedCodeGen, CodeGen, PyTreeCodeGen, PyTreeInfo, parse_stack_trace
-from graphwright.errors import ExportError
+from graphwright.errors import ExportError, GuardError
 from graphwright.interop.fx_guards import checking, recorded
 from graphwright.interop.fx_values import Constants, is_constant
 from graphwright.ir import Graph, Node, Origin, bodies_of
 from graphwright.ops import is_impure, is_region, write_attribute
+from graphwright.passes import SetTraining, training_flags
 from graphwright.runtime import (
     Bound,
     Entry,
@@ -42,9 +44,9 @@ _READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of wha
 def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torch.fx.GraphModule:
     """Give a captured module as a torch.fx.GraphModule: the same nodes, names, meta, modules and parameters.
 
-    Guards are nodes that raise there, too, and stay when unused nodes are removed; what is taken for granted of modules
-    is checked by a hook. Raises ExportError, naming the user's line, for what torch.fx's graphs cannot say: branches
-    and loops on data, writes of attributes.
+    Guards are nodes that raise there, too, and stay when unused nodes are removed. What is taken for granted of modules
+    is checked by a hook, and so is the mode, training or evaluation, where branches ask for it. Raises ExportError,
+    naming the user's line, for what torch.fx's graphs cannot say: branches and loops on data, writes of attributes.
 
     >>> import graphwright
     >>> print(to_fx(graphwright.symbolic_trace(lambda x: torch.relu(x) + 1)).graph)
@@ -56,7 +58,11 @@ def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torc
     """
     if control_flow != "error":
         raise ValueError(f"control_flow is 'error', not {control_flow!r}")
-    graph = graph_of(module)
+    graph, modes = graph_of(module), dict[str, bool]()
+    if graph.has_bodies:
+        module, modes = copy.copy(module), training_flags(module)
+        SetTraining().run(module)
+        graph = graph_of(module)
     made, nodes = torch.fx.Graph(), dict[Node, torch.fx.Node]()
     made.set_codegen(_fx_writer(graph))
     constants = Constants(made, nodes, {*vars(module), *module._modules, *module._parameters, *module._buffers})
@@ -73,13 +79,13 @@ def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torc
             torch.fx.node.has_side_effect(node.target)
     result = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), type(module).__name__)
     _take_over(module, result, _called(graph.nodes), lambda inner: inner)
-    for name in dict.fromkeys(str(node.target).partition(".")[0] for node in graph.find_nodes(op="get_attr")):
+    for name in _attributes(graph.nodes):
         if not hasattr(result, name):
             setattr(result, name, graph.constants[name] if name in graph.constants else getattr(module, name))
     for name, value in constants.values.items():
         object.__setattr__(result, name, value)  # whatever it is, it is no part of the state
-    if facts_of_modules(graph):
-        result.register_forward_pre_hook(_Expected(graph))
+    if facts_of_modules(graph) or modes:
+        _Expected(graph, modes).look_at(result)
     result.meta.update(module.meta)
     if is_readable(module):
         result.meta[_READABLE] = entry_points_of(module)["forward"].signature
@@ -125,6 +131,9 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
         return known[id(inner)] if id(inner) in known else _from_fx(inner, known)
 
     _take_over(module, made, _called(module.graph.nodes), converted)
+    for attribute in _attributes(node for node in nodes if not is_constant(node)):
+        if not hasattr(made, attribute):
+            setattr(made, attribute, getattr(module, attribute))
     made.meta.update({key: value for key, value in module.meta.items() if key != _READABLE})
     for number, hook in [*made._forward_pre_hooks.items()]:
         if isinstance(hook, _Expected):
@@ -139,21 +148,38 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
 
 
 class _Expected:
-    """A pre-hook of torch.fx's module: what the capture took for granted of modules is looked at in each call."""
+    """A pre-hook of torch.fx's module: what the capture took for granted of modules is looked at in each call.
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    `modes` are the training flags, by path, that decide branches which torch.fx's graph does not have.
+    """
+
+    def __init__(self, graph: Graph, modes: dict[str, bool]) -> None:
+        self.graph, self.modes = graph, modes
         self._bound: Bound | None = None
 
     def __call__(self, module: nn.Module, args: Any) -> None:
+        for path, mode in self.modes.items():
+            if module.get_submodule(path).training is not mode:
+                raise GuardError(
+                    f"{path or 'the module'} is in {'training' if not mode else 'evaluation'} mode; the program was "
+                    f"given to torch.fx in {'training' if mode else 'evaluation'} mode, which decides its branches",
+                    fix=f"give it to torch.fx in that mode: graphwright.to_fx(gm.{'eval' if mode else 'train'}())",
+                )
         if not torch.compiler.is_compiling() and (self._bound is None or not self._bound.holds()):
             self._bound = bound(module, self.graph)
 
+    def look_at(self, module: torch.fx.GraphModule) -> None:
+        """Look at each call of a module, and of its deep copies, to which torch.fx hands no hooks."""
+        if not any(isinstance(hook, _Expected) for hook in module._forward_pre_hooks.values()):
+            module.register_forward_pre_hook(self)
+        if self.look_at not in module._deepcopy_hooks:
+            module._register_deepcopy_hook(self.look_at)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> _Expected:
-        return type(self)(self.graph)
+        return type(self)(self.graph, self.modes)
 
     def __reduce__(self) -> Any:
-        return type(self), (self.graph,)
+        return type(self), (self.graph, self.modes)
 
 
 # ---- modules
@@ -161,6 +187,11 @@ class _Expected:
 
 def _called(nodes: Iterable[Any]) -> set[str]:
     return {str(node.target) for node in nodes if node.op == "call_module"}
+
+
+def _attributes(nodes: Iterable[Any]) -> list[str]:
+    """What nodes read of the module itself."""
+    return list(dict.fromkeys(str(node.target).partition(".")[0] for node in nodes if node.op == "get_attr"))
 
 
 def _take_over(source: nn.Module, target: nn.Module, called: set[str], converted: Any) -> None:

@@ -44,6 +44,7 @@ from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.regions.fold_conditions import FoldConditions
 from graphwright.passes.regions.hoist_invariants import HoistInvariants
 from graphwright.passes.regions.merge_conditions import MergeConditions
+from graphwright.passes.regions.set_training import SetTraining, training_flags
 from graphwright.passes.regions.unroll_loops import UnrollLoops
 from graphwright.passes.simplifying.collapse_chains import CollapseChains
 from graphwright.passes.simplifying.dead_values import RemoveDeadValues, remove_dead_values
@@ -91,6 +92,7 @@ __all__ = [
     "RemoveDeadValues",
     "RemoveInPlace",
     "RemoveNoOps",
+    "SetTraining",
     "ShapeProp",
     "SimplifyAlgebra",
     "Split",
@@ -118,6 +120,7 @@ __all__ = [
     "remove_guards",
     "scale_and_shift",
     "split",
+    "training_flags",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
