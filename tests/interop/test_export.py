@@ -46,6 +46,25 @@ class Layers(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
 
+class Filled(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        out = torch.zeros(8, 3)
+        if x.sum() > 0:
+            self.calls.add_(1)
+        for i in range(x.shape[0]):
+            out[i] = x[i] * self.calls
+        return out
+
+
+class Unbroken(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        while True:
+            x = x.abs() * 2
+            if x.sum() > 50:
+                break
+        return x
+
+
 class Branch(Layers):
     def forward(self, x: Tensor) -> Tensor:
         h = self.linear(x)
@@ -99,7 +118,21 @@ class Smoothed(Layers):
         return x + self.calls
 
 
-PROGRAMS = [one_of_two, number_of_two, size_of_two, early, Branch, Halved, Counted, Rows, Indexed, Counting, Smoothed]
+PROGRAMS = [
+    one_of_two,
+    number_of_two,
+    size_of_two,
+    early,
+    Branch,
+    Filled,
+    Unbroken,
+    Halved,
+    Counted,
+    Rows,
+    Indexed,
+    Counting,
+    Smoothed,
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -151,9 +184,18 @@ def growing(ids: Tensor) -> Tensor:
     return ids
 
 
-def without(x: Tensor) -> Any:
-    y = x * 2 if x.sum() > 0 else None
-    return x if y is None else y
+def alias_of_one_side(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x if x.sum() > 0 else x * 2
+    y += 1
+    return x, y
+
+
+def written_in_the_first_round(x: Tensor) -> Tensor:
+    y = x
+    while y.sum() < 20:
+        y.add_(1)
+        y = y * 2
+    return y
 
 
 def listed(x: Tensor) -> Tensor:
@@ -179,6 +221,8 @@ class Kept(nn.Module):
     [
         pytest.param(growing, r"at .*in growing: for _ in range\(4\)", id="a shape that grows"),
         pytest.param(listed, r"adds to a list that is around it.*\n  at .*in listed: while", id="a list"),
+        pytest.param(alias_of_one_side, r"write to a copy", id="a write to one of two that may be one"),
+        pytest.param(written_in_the_first_round, r"write to a copy", id="a write to what is carried"),
         pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
         pytest.param(
             lambda x: torch.func.grad(lambda v: (v**3).sum())(x) + torch.vmap(torch.sin)(x),

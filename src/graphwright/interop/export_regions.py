@@ -39,6 +39,15 @@ class Exporting(Interpreter):
 
     node: Node
 
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph. Raises ExportError where something is written to that a branch gave as it was."""
+        self._same: list[tuple[torch.Tensor, int, Node]] = []  # of two that are one tensor, and two in the result
+        result = super().run(*args, **kwargs)
+        for tensor, version, node in self._same:
+            if tensor._version != version:
+                raise _writes(node)
+        return result
+
     def run_node(self, n: Node) -> Any:
         """Run one node; of a branch or loop, know where it stands and which bodies it has."""
         self.node = n
@@ -96,18 +105,23 @@ class Exporting(Interpreter):
                 return other(*operands)
         lifted = _Lifted(self.module, node, [node.args[1], node.args[2]], operands)
         kinds: list[list[Any]] = []
+        same: set[tuple[int, int]] = set()  # which result is which operand
 
         def side(body: Any) -> Callable[..., Any]:
             def run(*given: Any) -> tuple[Any, ...]:
                 with lifted.bound(given) as values:
                     result = body(*values)
                 leaves = result if isinstance(result, tuple) else (result,)
+                results = [leaf for leaf in leaves if leaf is not None]
+                same.update((i, j) for i, leaf in enumerate(results) for j, one in enumerate(given) if leaf is one)
                 kinds.append([None if isinstance(leaf, torch.Tensor) else type(leaf) for leaf in leaves])
-                return tuple([_as_result(leaf, given, node) for leaf in leaves if leaf is not None])
+                return tuple([_as_result(leaf, given, node) for leaf in results])
 
             return run
 
         results = torch.ops.higher_order.cond(pred, side(true), side(false), lifted.tensors)
+        for tensor in [each for i, j in same for each in (results[i], lifted.tensors[j])]:
+            self._same.append((tensor, tensor._version, node))
         one, other = kinds[0], kinds[-1]
         if [kind is type(None) for kind in one] != [kind is type(None) for kind in other]:
             raise ExportError(
@@ -143,9 +157,8 @@ class Exporting(Interpreter):
         operands: Sequence[Any] = (),
         breaks: bool = False,
     ) -> Any:
-        first = test(*carried, *operands)
-        if not isinstance(first, torch.Tensor | torch.SymBool):  # the program knows how often
-            return super().call_function(while_loop, (test, body, carried, operands, breaks), {})
+        if not breaks and not isinstance(test(*carried, *operands), torch.Tensor | torch.SymBool):
+            return super().call_function(while_loop, (test, body, carried, operands), {})  # the program knows how often
         lifted = _Lifted(self.module, node, [node.args[0], node.args[1]], operands)
         kinds = [type(value) for value in carried]
         state = [_as_result(value, (value,), node) for value in carried]
@@ -159,7 +172,7 @@ class Exporting(Interpreter):
 
         def run(*given: Any) -> tuple[Any, ...]:
             values, rest = self._opened(given, kinds, breaks)
-            with lifted.bound(rest) as others:
+            with lifted.bound(rest) as others, _unwritten(values, node):
                 result = tuple(body(*values, *others))
             left, result = (result[:1], result[1:]) if breaks else ((), result)
             after = self._carried_on(result, state, given, node)
@@ -204,7 +217,8 @@ class Exporting(Interpreter):
                     item = rows.index_select(0, values[0].reshape(1)).squeeze(0)
                 else:
                     item = values[0].item()
-                result = tuple(body(item, *values[1:], *others))
+                with _unwritten(values, node):
+                    result = tuple(body(item, *values[1:], *others))
             left, result = (result[:1], result[1:]) if breaks else ((), result)
             after = self._carried_on(result, state[1:], given, node)
             return (*[~_as_bool(stop) for stop in left], values[0] + numbers.step, *after)
@@ -251,6 +265,23 @@ def _cannot_write(node: Node, name: str) -> ExportError:
     )
 
 
+def _writes(node: Node) -> ExportError:
+    return ExportError(
+        f"what {node.name} gives, or takes, is written to later and may be one tensor with another value",
+        at=node.origin,
+        fix="write to a copy: value.clone()",
+    )
+
+
+@contextlib.contextmanager
+def _unwritten(carried: Sequence[Any], node: Node) -> Iterator[None]:
+    """See that an iteration does not write to what it was given: in eager that may be a tensor from before the loop."""
+    before = [(value, value._version) for value in carried if isinstance(value, torch.Tensor)]
+    yield
+    if any(value._version != version for value, version in before):
+        raise _writes(node)
+
+
 class _Lifted:
     """What bodies use from around, as tensors that an operator is given: operands, parameters and buffers."""
 
@@ -262,7 +293,7 @@ class _Lifted:
         read = (name for body in bodies if isinstance(body, Graph) for name in _names_used(body, known))
         self._names = list(dict.fromkeys(read))
         used = [self._operands[i] for i in self._given]
-        own = [value if isinstance(value, torch.Tensor) else _number(value) for value in used]
+        own = [_as_result(value, (), node) for value in used]
         self.tensors = (*own, *[known[name] for name in self._names])
 
     @contextlib.contextmanager
@@ -289,7 +320,9 @@ class _Lifted:
 
 def _is_of_run(value: Any) -> bool:
     """Tell whether a value is a tensor, or a number that only a run knows."""
-    return isinstance(value, torch.Tensor) or (isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value)))
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return bool(free_unbacked_symbols(value))
+    return isinstance(value, torch.Tensor)
 
 
 def _names_used(body: Graph, known: dict[str, torch.Tensor]) -> Iterator[str]:
