@@ -65,7 +65,17 @@ PUBLIC = [
         "has_side_effect",
         "map_arg",
     ),
-    *("UnknownNameError", "compile_backend", "extract", "from_fx", "prune", "split", "to_export", "to_fx"),
+    *(
+        "UnknownNameError",
+        "compile_backend",
+        "extract",
+        "from_export",
+        "from_fx",
+        "prune",
+        "split",
+        "to_export",
+        "to_fx",
+    ),
     *("ScriptError", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
     *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "replace_pattern", "rewrite", "rule"),
 ]

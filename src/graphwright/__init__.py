@@ -32,7 +32,7 @@ from graphwright.errors import (
     TraceError,
     UnknownNameError,
 )
-from graphwright.interop import compile_backend, from_fx, read_others, to_export, to_fx
+from graphwright.interop import compile_backend, from_export, from_fx, read_others, to_export, to_fx
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
 from graphwright.passes import extract, prune, split
@@ -83,6 +83,7 @@ __all__ = [
     "doctor",
     "explain",
     "extract",
+    "from_export",
     "from_fx",
     "graph",
     "has_side_effect",

@@ -322,6 +322,16 @@ def test_the_users_names_win() -> None:
     assert traced.coverage == 3
 
 
+def halved(x: torch.Tensor) -> torch.Tensor:
+    while x.norm() > 1:
+        x = x * 0.5
+    return x
+
+
+def test_a_loop_names_what_decides_it() -> None:
+    assert [entry.text for entry in trace(halved, torch.ones(2)).report.regions] == ["while_loop on gt"]
+
+
 def if_positive(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.sum() > 0 else x
 

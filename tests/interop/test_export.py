@@ -13,7 +13,7 @@ from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from graphwright import to_export, trace
+from graphwright import from_export, to_export, trace
 from graphwright.errors import ExportError
 
 
@@ -239,17 +239,92 @@ def test_what_torch_export_cannot_say_is_refused(program: Any, message: str) -> 
     assert not any(isinstance(value, torch._subclasses.FakeTensor) for value in vars(gm).values())
 
 
+# ---- from torch.export
+
+
+@pytest.mark.parametrize("unflatten", [True, False])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_exported_programs_come_back(program: Any, unflatten: bool) -> None:
+    torch.manual_seed(0)
+    original = program() if isinstance(program, type) else program
+    calls = [torch.randn(rows, 3) * 2 for rows in (5, 2, 3, 4, 8, 1)]
+    exported = to_export(trace(copy.deepcopy(original), (calls[0],)), calls[0])
+    gm = from_export(exported, unflatten)
+    targets = {node.target for node in gm.graph.all_nodes()}
+    assert not targets & {torch.ops.higher_order.cond, torch.ops.higher_order.while_loop}
+    for x in calls:
+        wanted, given = [pytree.tree_leaves(one(x.clone())) for one in (original, gm)]
+        for one, other in zip(wanted, given, strict=True):
+            torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one))
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.rest = Branchless(), nn.Sequential(Branchless(), nn.Linear(3, 2))
+
+    def forward(self, values: dict[str, list[Tensor]], *, shift: Tensor | None = None) -> dict[str, Any]:
+        x, y = values["pair"]
+        z = self.rest(self.first(x) + y)
+        return {"z": z if shift is None else z + shift, "parts": (x, [y])}
+
+
+class Branchless(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x).relu()
+
+
+def test_modules_structures_and_checks_come_back() -> None:
+    model = Nested().eval()
+    given, shift = {"pair": [torch.randn(4, 3), torch.randn(4, 3)]}, torch.ones(2)
+    exported = torch.export.export(model, (given,), {"shift": shift})
+    gm = from_export(exported)
+    assert [type(child).__name__ for child in gm.children()][:2] == ["Branchless", "Sequential"]
+    assert [*gm.state_dict()] == [*model.state_dict()]
+    assert torch.equal(gm.get_parameter("rest.1.weight"), model.get_parameter("rest.1.weight"))
+    wanted, result = model(given, shift=shift), gm(given, shift=shift)
+    assert pytree.tree_structure(wanted) == pytree.tree_structure(result)
+    for one, other in zip(pytree.tree_leaves(wanted), pytree.tree_leaves(result), strict=True):
+        torch.testing.assert_close(other, one)
+    with pytest.raises(Exception, match=r"4|Guard"):
+        gm({"pair": [torch.randn(5, 3), torch.randn(5, 3)]}, shift=shift)
+    with pytest.raises(Exception, match=r"pair|structure|length"):
+        gm({"pair": [torch.randn(4, 3)] * 3}, shift=shift)
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Branchless()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) + self.inner(x[0])
+
+
+def test_a_module_that_is_called_in_two_ways() -> None:
+    x = torch.randn(4, 3)
+    exported = torch.export.export(Twice(), (x,))
+    torch.testing.assert_close(from_export(exported, unflatten=False)(x), exported.module()(x))
+    torch.testing.assert_close(from_export(exported)(x), exported.module()(x))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_language_models_at_other_batches_and_lengths(name: str) -> None:
     declare_torchvision()
     model, ids = zoo_model("transformers", name)
     model.eval()
-    exported = to_export(trace(model, (ids,), target="export"), ids).module()
+    program = to_export(trace(model, (ids,), target="export"), ids)
+    exported, back = program.module(), from_export(program, unflatten=False)
     for batch, length in ((2, 7), (3, 5), (5, 9)):
         other = torch.randint(0, 99, (batch, length))
         with torch.no_grad():
             torch.testing.assert_close(exported(other).last_hidden_state, model(other).last_hidden_state)
+            torch.testing.assert_close(back(other).last_hidden_state, model(other).last_hidden_state)
 
 
 @pytest.mark.slow

@@ -7,16 +7,28 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     export_regions.py   branches and loops, run as torch's operators
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
+    fx_graphs.py        graphs of torch.fx, read
+    fx_signatures.py    the structure of arguments and results, as nodes
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
 
 from graphwright.interop.compile_backend import compile_backend
-from graphwright.interop.export import to_export
+from graphwright.interop.export import from_export, to_export
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.interop.reading import read_others
 
-__all__ = ["compile_backend", "from_fx", "read_others", "to_export", "to_fx"]
+__all__ = ["compile_backend", "from_export", "from_fx", "read_others", "to_export", "to_fx"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
-FLOORS = ("export", "export_regions", "compile_backend", "reading", "fx", "fx_guards", "fx_values")
+FLOORS = (
+    "export",
+    "export_regions",
+    "compile_backend",
+    "reading",
+    "fx",
+    "fx_graphs",
+    "fx_signatures",
+    "fx_guards",
+    "fx_values",
+)

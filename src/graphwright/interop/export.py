@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.fx
 from torch import nn
 from torch._subclasses.fake_tensor import is_fake
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+from graphwright.capture import erase_unused
 from graphwright.errors import ExportError
 from graphwright.interop.export_regions import Exporting
+from graphwright.interop.fx import from_fx
+from graphwright.interop.fx_graphs import read_nodes
+from graphwright.interop.fx_signatures import nest
+from graphwright.ir import Graph
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["to_export"]
+__all__ = ["from_export", "to_export"]
 
 
 def to_export(
@@ -69,6 +76,74 @@ def to_export(
             fix="keep what differentiates or transforms inside the program in a leaf function",
         )
     return exported
+
+
+def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule:
+    """Give a program of torch.export as a captured module: operators of ATen, its state_dict, and its checks of inputs.
+
+    `torch.cond` and `while_loop` become branches and loops. With `unflatten` the modules of the original are there
+    again, each a captured module of its own, where the program has no branches and loops; otherwise there is one graph.
+    Raises ExportError for a module that is called several times and is another program each time.
+
+    >>> exported = torch.export.export(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (torch.ones(1, 2),))
+    >>> gm = from_export(exported)
+    >>> [node.target for node in gm.graph.nodes if node.op == "call_module"], [*gm.state_dict()]
+    (['_guards_fn', '0', '1'], ['0.weight', '0.bias'])
+    >>> gm(torch.ones(1, 2)).shape
+    torch.Size([1, 3])
+    """
+    flat = program.module()
+    assert isinstance(flat, torch.fx.GraphModule)
+    # torch's unflattening removes operators with graphs whose results nobody reads, whatever they write
+    has_regions = any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in flat.graph.nodes)
+    gm = _unflattened(flat, program) if unflatten and not has_regions else from_fx(flat)
+    gm.training = False
+    for number, hook in flat._forward_pre_hooks.items():
+        gm._forward_pre_hooks[number] = _of_module(hook, flat)  # it reads attributes of its own module
+        gm._forward_pre_hooks_with_kwargs.update(flat._forward_pre_hooks_with_kwargs)
+    erase_unused(graph_of(gm))
+    return gm
+
+
+def _of_module(hook: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
+    return lambda _, *given: hook(module, *given)
+
+
+def _unflattened(flat: torch.fx.GraphModule, program: ExportedProgram) -> GraphModule:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of torch's own use of pytrees
+        nested = torch.export.unflatten(program)
+    gm = _captured(nested, type(flat).__name__)
+    graph = graph_of(gm)
+    if "_guards_fn" in flat._modules:
+        gm._modules["_guards_fn"] = flat._modules["_guards_fn"]
+        leaves = graph.find_nodes(op="placeholder")
+        with graph.inserting_after(leaves[-1]) if leaves else graph.inserting_before():
+            graph.create_node("call_module", "_guards_fn", tuple(leaves))
+    nest(graph, *flat.graph._codegen.pytree_info)  # type: ignore[attr-defined]
+    return gm
+
+
+def _captured(module: nn.Module, name: str) -> GraphModule:
+    """A module of an unflattened program as a captured one, and so those inside it."""
+    graph, made = Graph(), GraphModule(nn.Module(), Graph(), name)
+    read_nodes(module.graph.nodes, graph, module)  # type: ignore[union-attr, arg-type]
+    for table in ("_parameters", "_buffers", "_non_persistent_buffers_set"):
+        made.__dict__[table] = module.__dict__[table].copy()
+    named = {str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")}
+    for path, child in module.named_children():
+        if hasattr(child, "_call_modules"):
+            raise ExportError(
+                f"{path} is called several times, and is another program each time",
+                fix="take one graph for all of it: from_export(program, unflatten=False)",
+            )
+        if isinstance(getattr(child, "graph", None), torch.fx.Graph):
+            kind = str(getattr(child, "_ty", None) or type(child).__name__).rpartition(".")[2]
+            child = _captured(child, kind)
+        if child._parameters or child._buffers or any(f"{each}.".startswith(f"{path}.") for each in named):
+            made._modules[path] = child  # and not the body of a branch, which is in the graph now
+    made.graph = graph
+    return made
 
 
 def _program(module: GraphModule, runs: list[Exporting]) -> nn.Module:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.fx.traceback
 from torch import nn
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn.utils.stateless import _reparametrize_module
 
 from graphwright.errors import ExportError
+from graphwright.interop.fx_graphs import stack_trace
 from graphwright.ir import Graph, Node
 from graphwright.ops import (
     cond,
@@ -42,7 +44,8 @@ class Exporting(Interpreter):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph. Raises ExportError where something is written to that a branch gave as it was."""
         self._same: list[tuple[torch.Tensor, int, Node]] = []  # of two that are one tensor, and two in the result
-        result = super().run(*args, **kwargs)
+        with torch.fx.traceback.preserve_node_meta():  # so that nodes name the user's lines, and not ours
+            result = super().run(*args, **kwargs)
         for tensor, version, node in self._same:
             if tensor._version != version:
                 raise _writes(node)
@@ -51,6 +54,8 @@ class Exporting(Interpreter):
     def run_node(self, n: Node) -> Any:
         """Run one node; of a branch or loop, know where it stands and which bodies it has."""
         self.node = n
+        if n.origin is not None:
+            torch.fx.traceback.set_stack_trace([stack_trace(n.origin)])
         return super().run_node(n)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

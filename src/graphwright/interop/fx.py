@@ -16,11 +16,13 @@ from torch import nn
 from torch.fx.graph import CodeGen as FxCodeGen
 from torch.fx.graph import _BoxedCodeGen, _PyTreeCodeGen, _PyTreeInfo
 
-from graphwright.codegen import BoxedCodeGen, CodeGen, PyTreeCodeGen, PyTreeInfo, parse_stack_trace
+from graphwright.codegen import BoxedCodeGen, CodeGen, PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import ExportError, GuardError
-from graphwright.interop.fx_guards import checking, recorded
-from graphwright.interop.fx_values import Constants, is_constant
-from graphwright.ir import Graph, Node, Origin, bodies_of
+from graphwright.interop.fx_graphs import ORIGIN, read_nodes, stack_trace
+from graphwright.interop.fx_guards import recorded
+from graphwright.interop.fx_signatures import is_of_call, nest
+from graphwright.interop.fx_values import Constants
+from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import is_impure, is_region, write_attribute
 from graphwright.passes import SetTraining, training_flags
 from graphwright.runtime import (
@@ -37,7 +39,6 @@ from graphwright.runtime import (
 
 __all__ = ["from_fx", "to_fx"]
 
-_ORIGIN = "graphwright_origin"  # in the meta of torch.fx's nodes
 _READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of what was captured, and is to be read
 
 
@@ -73,8 +74,8 @@ def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torc
         copied = nodes[node] = made.create_node(node.op, recorded(node.target), args, kwargs, node.name, node.type)
         copied.meta.update(node.meta)
         if node.origin is not None:
-            copied.meta[_ORIGIN] = node.origin
-            copied.meta.setdefault("stack_trace", _stack_trace(node.origin))
+            copied.meta[ORIGIN] = node.origin
+            copied.meta.setdefault("stack_trace", stack_trace(node.origin))
         if node.op == "call_function" and _is_ours(node.target) and is_impure(node):
             torch.fx.node.has_side_effect(node.target)
     result = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), type(module).__name__)
@@ -107,17 +108,12 @@ def from_fx(module: torch.fx.GraphModule) -> GraphModule:
 
 
 def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> GraphModule:
-    graph, nodes = Graph(), dict[torch.fx.Node, Any]()
-    for node in module.graph.nodes:
-        if is_constant(node):
-            nodes[node] = getattr(module, node.target)
-            continue
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), nodes.__getitem__)
-        copied = nodes[node] = graph.create_node(node.op, checking(node.target), args, kwargs, node.name, node.type)
-        origin = node.meta.get(_ORIGIN) or _origin(node.meta)
-        copied.origin = origin
-        copied.meta.update({key: value for key, value in node.meta.items() if key != _ORIGIN})
-    graph.set_codegen(_writer(module.graph._codegen))  # type: ignore[attr-defined]
+    graph, writer = Graph(), module.graph._codegen
+    read_nodes(module.graph.nodes, graph, module)
+    if type(writer) is _PyTreeCodeGen and is_of_call(writer.pytree_info[1]):
+        nest(graph, *writer.pytree_info)
+    else:
+        graph.set_codegen(_writer(writer))  # type: ignore[attr-defined]
     name = type(module).__name__
     if _READABLE in module.meta:
         made = captured_module(None, [Entry("forward", Graph(), module.meta[_READABLE])], name)
@@ -131,7 +127,7 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
         return known[id(inner)] if id(inner) in known else _from_fx(inner, known)
 
     _take_over(module, made, _called(module.graph.nodes), converted)
-    for attribute in _attributes(node for node in nodes if not is_constant(node)):
+    for attribute in _attributes(graph.all_nodes()):
         if not hasattr(made, attribute):
             setattr(made, attribute, getattr(module, attribute))
     made.meta.update({key: value for key, value in module.meta.items() if key != _READABLE})
@@ -216,8 +212,9 @@ def _take_over(source: nn.Module, target: nn.Module, called: set[str], converted
 
     fill(source, target, "")
     target.training = source.training
-    for table in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
-        target.__dict__[table] = source.__dict__[table].copy()
+    for table, value in nn.Module().__dict__.items():
+        if "hooks" in table and isinstance(value, dict):  # of which some are called with keywords
+            target.__dict__[table] = source.__dict__[table].copy()
 
 
 # ---- nodes
@@ -241,23 +238,6 @@ def _refuse_what_fx_cannot_say(node: Node, program: str) -> None:
 
 def _is_ours(target: Any) -> bool:
     return str(getattr(target, "__module__", "")).partition(".")[0] == "graphwright"
-
-
-def _stack_trace(origin: Origin) -> str:
-    return f'  File "{origin.file}", line {origin.line}, in {origin.function}\n    {origin.source}\n'
-
-
-def _origin(meta: dict[str, Any]) -> Origin | None:
-    """Where torch.fx says that a node comes from."""
-    place = parse_stack_trace(meta["stack_trace"]) if meta.get("stack_trace") else None
-    if place is None:
-        return None
-    modules = [entry for entry in (meta.get("nn_module_stack") or {}).values() if isinstance(entry, tuple)]
-    path, kind = modules[-1] if modules else ("", None)
-    return Origin(
-        place.file, int(place.lineno), place.name, place.code, int(place.lineno),
-        module=str(path), module_type=kind if isinstance(kind, type) else None,
-    )  # fmt: skip
 
 
 def _fx_writer(graph: Graph) -> FxCodeGen:

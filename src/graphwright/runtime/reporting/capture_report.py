@@ -244,11 +244,16 @@ def _entry(node: Node) -> ReportEntry | None:
     meta = node._meta or {}
     if is_region(node) and CAPTURE not in meta:  # else it chooses among captures
         kind = "fork" if _FORK in meta else "region"
-        return ReportEntry(kind, f"{node.target.__name__} on {node.args[0]}", _place(node.origin))
+        return ReportEntry(kind, f"{node.target.__name__} on {_decider(node.args[0])}", _place(node.origin))
     if _OPAQUE in meta:
         calls = _count(meta[_OPAQUE], "torch call")
         return ReportEntry("opaque", f"{_called(node)}, with {calls} inside", _place(node.origin))
     return None
+
+
+def _decider(subject: Any) -> Any:
+    """What decides a branch, or what a loop goes over; of a `while` loop, what its test gives."""
+    return subject.output_node().args[0] if isinstance(subject, Graph) else subject
 
 
 def _called(node: Node) -> str:
