@@ -7,6 +7,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     export_regions.py   branches and loops, run as torch's operators
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
+    modes.py            programs of one mode
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
@@ -19,4 +20,4 @@ from graphwright.interop.reading import read_others
 __all__ = ["compile_backend", "from_fx", "read_others", "to_export", "to_fx"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
-FLOORS = ("export", "export_regions", "compile_backend", "reading", "fx", "fx_guards", "fx_values")
+FLOORS = ("export", "export_regions", "compile_backend", "reading", "fx", "modes", "fx_guards", "fx_values")
