@@ -9,6 +9,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
     fx_signatures.py    the structure of arguments and results, as nodes
+    modes.py            programs of one mode
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
@@ -29,6 +30,7 @@ FLOORS = (
     "fx",
     "fx_graphs",
     "fx_signatures",
+    "modes",
     "fx_guards",
     "fx_values",
 )

@@ -6,7 +6,6 @@ modules around them are others, so that replacing one leaves the given module al
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -22,9 +21,9 @@ from graphwright.interop.fx_graphs import ORIGIN, read_nodes, stack_trace
 from graphwright.interop.fx_guards import recorded
 from graphwright.interop.fx_signatures import is_of_call, nest
 from graphwright.interop.fx_values import Constants
+from graphwright.interop.modes import in_its_mode
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import is_impure, is_region, write_attribute
-from graphwright.passes import SetTraining, training_flags
 from graphwright.runtime import (
     Bound,
     Entry,
@@ -61,8 +60,7 @@ def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torc
         raise ValueError(f"control_flow is 'error', not {control_flow!r}")
     graph, modes = graph_of(module), dict[str, bool]()
     if graph.has_bodies:
-        module, modes = copy.copy(module), training_flags(module)
-        SetTraining().run(module)
+        module, modes = in_its_mode(module)
         graph = graph_of(module)
     made, nodes = torch.fx.Graph(), dict[Node, torch.fx.Node]()
     made.set_codegen(_fx_writer(graph))

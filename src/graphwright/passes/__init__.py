@@ -44,7 +44,6 @@ from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.regions.fold_conditions import FoldConditions
 from graphwright.passes.regions.hoist_invariants import HoistInvariants
 from graphwright.passes.regions.merge_conditions import MergeConditions
-from graphwright.passes.regions.set_training import SetTraining, training_flags
 from graphwright.passes.regions.unroll_loops import UnrollLoops
 from graphwright.passes.simplifying.collapse_chains import CollapseChains
 from graphwright.passes.simplifying.dead_values import RemoveDeadValues, remove_dead_values
@@ -54,7 +53,7 @@ from graphwright.passes.simplifying.remove_dead_code import RemoveDeadCode
 from graphwright.passes.simplifying.remove_guards import remove_guards
 from graphwright.passes.simplifying.remove_no_ops import RemoveNoOps
 from graphwright.passes.simplifying.simplify_algebra import SimplifyAlgebra
-from graphwright.passes.support.bodies import module_of
+from graphwright.passes.support.bodies import module_of, put_in_place
 from graphwright.passes.support.node_names import node_names
 from graphwright.passes.support.pass_base import PassBase, PassResult
 from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
@@ -92,7 +91,6 @@ __all__ = [
     "RemoveDeadValues",
     "RemoveInPlace",
     "RemoveNoOps",
-    "SetTraining",
     "ShapeProp",
     "SimplifyAlgebra",
     "Split",
@@ -116,11 +114,11 @@ __all__ = [
     "module_of",
     "node_names",
     "prune",
+    "put_in_place",
     "remove_dead_values",
     "remove_guards",
     "scale_and_shift",
     "split",
-    "training_flags",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.

@@ -3,7 +3,6 @@
 Read unroll_loops.py first.
 
     fold_conditions.py   conditions that are known before the program runs
-    set_training.py      training flags as constants: a program of one mode
     merge_conditions.py  branches inside a branch on the same condition
     unroll_loops.py      loops with few rounds, written out
     hoist_invariants.py  what is the same in each round, computed once before the loop
