@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import operator
 import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.fx
@@ -178,6 +180,12 @@ def test_arguments_that_torch_fx_cannot_write() -> None:
     assert same(fx(X), (X * 3, X * 3)) and len(fx.graph.find_nodes(op="get_attr")) == 2
     again = from_fx(fx)
     assert str(again.graph) == str(gm.graph) and not again.graph.find_nodes(op="get_attr")
+
+
+def test_numbers_of_numpy_are_no_literals() -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.call_function(operator.mul, (graph.placeholder("x"), numpy.float64(0.5))))
+    assert torch.equal(to_fx(GraphModule(nn.Module(), graph))(X), X * 0.5)
 
 
 def positive(x: Tensor) -> Tensor:

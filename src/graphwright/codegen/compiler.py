@@ -19,9 +19,9 @@ def compile_source(
 ) -> FunctionType:
     """Compile generated source and return the function of this name; the title is its qualified name.
 
-    The source is in `linecache` under a file name that starts with `<graphwright title` and says where the program is
-    written, for tracebacks, pdb, profilers and `inspect.getsource`, for as long as the function lives; the next call of
-    this one removes it.
+    The source is in `linecache` under a file name that starts with `<graphwright title`, for tracebacks, pdb, profilers
+    and `inspect.getsource`, for as long as the function lives; the next call of this one removes it. The name ends with
+    the `place` where the program is written, if one is given.
 
     >>> add = compile_source("def add(x):\\n    return x + one\\n", {"one": 1}, "example", "add")
     >>> add(2), add.__code__.co_filename.startswith("<graphwright example")

@@ -100,7 +100,7 @@ def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule
     gm.training = False
     for number, hook in flat._forward_pre_hooks.items():
         gm._forward_pre_hooks[number] = _of_module(hook, flat)  # it reads attributes of its own module
-        gm._forward_pre_hooks_with_kwargs.update(flat._forward_pre_hooks_with_kwargs)
+    gm._forward_pre_hooks_with_kwargs.update(flat._forward_pre_hooks_with_kwargs)
     erase_unused(graph_of(gm))
     return gm
 

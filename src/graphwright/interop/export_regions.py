@@ -165,26 +165,18 @@ class Exporting(Interpreter):
         if not breaks and not isinstance(test(*carried, *operands), torch.Tensor | torch.SymBool):
             return super().call_function(while_loop, (test, body, carried, operands), {})  # the program knows how often
         lifted = _Lifted(self.module, node, [node.args[0], node.args[1]], operands)
-        kinds = [type(value) for value in carried]
         state = [_as_result(value, (value,), node) for value in carried]
-        going = [torch.ones((), dtype=torch.bool)] if breaks else []
 
-        def asked(*given: Any) -> torch.Tensor:
-            values, rest = self._opened(given, kinds, breaks)
+        def asked(values: list[Any], rest: Sequence[Any]) -> torch.Tensor:
             with lifted.bound(rest) as others:
-                holds = _as_bool(test(*values, *others))
-            return holds & given[0] if breaks else holds
+                return _as_bool(test(*values, *others))
 
-        def run(*given: Any) -> tuple[Any, ...]:
-            values, rest = self._opened(given, kinds, breaks)
+        def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
             with lifted.bound(rest) as others, _unwritten(values, node):
-                result = tuple(body(*values, *others))
-            left, result = (result[:1], result[1:]) if breaks else ((), result)
-            after = self._carried_on(result, state, given, node)
-            return (*[~_as_bool(stop) for stop in left], *after)
+                return tuple(body(*values, *others))
 
-        results = torch.ops.higher_order.while_loop(asked, run, (*going, *state), lifted.tensors)
-        return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
+        kinds = [type(value) for value in carried]
+        return _loop(node, asked, step, state, kinds, lifted.tensors, breaks)
 
     def _for_loop(
         self,
@@ -203,51 +195,61 @@ class Exporting(Interpreter):
             )
         numbers = items if isinstance(items, _Range) else _Range(0, items.shape[0])
         lifted = _Lifted(self.module, node, [node.args[1]], (items, *operands))
-        kinds = [type(value) for value in carried]
-        first = _as_result(numbers.start, (), node)
-        state = [first, *[_as_result(value, (value,), node) for value in carried]]
-        going = [torch.ones((), dtype=torch.bool)] if breaks else []
-        end = _as_result(numbers.stop, (), node)
+        state = [_as_result(numbers.start, (), node), *[_as_result(value, (value,), node) for value in carried]]
 
-        def asked(*given: Any) -> Any:
-            number = given[int(breaks)]
-            _, rest = self._opened(given, [None, *kinds], breaks)
-            holds = number < rest[-1] if numbers.step > 0 else number > rest[-1]
-            return holds & given[0] if breaks else holds
+        def asked(values: list[Any], rest: Sequence[Any]) -> Any:
+            return values[0] < rest[-1] if numbers.step > 0 else values[0] > rest[-1]
 
-        def run(*given: Any) -> tuple[Any, ...]:
-            values, rest = self._opened(given, [None, *kinds], breaks)
-            with lifted.bound(rest[:-1]) as (rows, *others):
+        def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
+            with lifted.bound(rest[:-1]) as (rows, *others), _unwritten(values, node):
                 if isinstance(rows, torch.Tensor):
                     item = rows.index_select(0, values[0].reshape(1)).squeeze(0)
                 else:
                     item = values[0].item()
-                with _unwritten(values, node):
-                    result = tuple(body(item, *values[1:], *others))
-            left, result = (result[:1], result[1:]) if breaks else ((), result)
-            after = self._carried_on(result, state[1:], given, node)
-            return (*[~_as_bool(stop) for stop in left], values[0] + numbers.step, *after)
+                result = tuple(body(item, *values[1:], *others))
+            return (*result[:breaks], values[0] + numbers.step, *result[breaks:])
 
-        results = torch.ops.higher_order.while_loop(asked, run, (*going, *state), (*lifted.tensors, end))
-        return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks + 1 :], kinds, strict=True)])
+        kinds = [None, *map(type, carried)]
+        end = _as_result(numbers.stop, (), node)
+        return _loop(node, asked, step, state, kinds, (*lifted.tensors, end), breaks)[1:]
 
-    @staticmethod
-    def _carried_on(result: Sequence[Any], before: Sequence[Any], given: Sequence[Any], node: Node) -> list[Any]:
-        """What an iteration gives for the carried values, numbers of the dtype that they have."""
-        tensors = [_as_result(value, given, node) for value in result]
-        return [
-            tensor.to(was.dtype) if tensor.dim() == was.dim() == 0 else tensor
-            for tensor, was in zip(tensors, before, strict=True)
+
+def _loop(
+    node: Node,
+    asked: Callable[[list[Any], Sequence[Any]], Any],
+    step: Callable[[list[Any], Sequence[Any]], tuple[Any, ...]],
+    state: list[torch.Tensor],
+    kinds: Sequence[Any],
+    others: Sequence[torch.Tensor],
+    breaks: bool,
+) -> tuple[Any, ...]:
+    """Run `while_loop` of torch's: on carried tensors, which are of kinds for the program, and on others that stay.
+
+    `asked` and `step` get both. With `breaks`, what a step gives starts with whether the loop ends, and whether it goes
+    on is carried first.
+    """
+    going = [torch.ones((), dtype=torch.bool)] if breaks else []
+
+    def opened(given: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
+        end = breaks + len(kinds)
+        values = zip(given[breaks:end], kinds, strict=True)
+        return [_as_value(value, kind, kind) for value, kind in values], given[end:]
+
+    def test(*given: Any) -> Any:
+        holds = asked(*opened(given))
+        return holds & given[0] if breaks else holds
+
+    def run(*given: Any) -> tuple[Any, ...]:
+        result = step(*opened(given))
+        after = [_as_result(value, given, node) for value in result[breaks:]]
+        numbers = [
+            value.to(was.dtype) if value.dim() == was.dim() == 0 else value
+            for value, was in zip(after, state, strict=True)
         ]
+        return (*[~_as_bool(stop) for stop in result[:breaks]], *numbers)
 
-    @staticmethod
-    def _opened(given: Sequence[Any], kinds: Sequence[Any], breaks: bool) -> tuple[list[Any], tuple[Any, ...]]:
-        """What a body gets: the carried values as the program has them, and the others."""
-        own = given[int(breaks) : int(breaks) + len(kinds)]
-        values = [
-            value if kind is None else _as_value(value, kind, kind) for value, kind in zip(own, kinds, strict=True)
-        ]
-        return values, tuple(given[int(breaks) + len(kinds) :])
+    results = torch.ops.higher_order.while_loop(test, run, (*going, *state), tuple(others))
+    return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

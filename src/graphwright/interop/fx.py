@@ -6,7 +6,7 @@ modules around them are others, so that replacing one leaves the given module al
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch.fx
@@ -239,30 +239,27 @@ def _is_ours(target: Any) -> bool:
 
 
 def _fx_writer(graph: Graph) -> FxCodeGen:
-    writer = graph._codegen  # type: ignore[attr-defined]
-    if type(writer) is PyTreeCodeGen:
-        names, in_spec, out_spec = writer.pytree_info
-        return _PyTreeCodeGen(_PyTreeInfo(names, in_spec, out_spec))
-    if type(writer) is BoxedCodeGen:
-        return _BoxedCodeGen()
-    if type(writer) is CodeGen:
-        return FxCodeGen()
-    raise _own_writer(writer)
+    return _as_writer(graph._codegen, {CodeGen: FxCodeGen, BoxedCodeGen: _BoxedCodeGen, PyTreeCodeGen: _fx_pytree})  # type: ignore[attr-defined,no-any-return]
 
 
 def _writer(writer: FxCodeGen) -> CodeGen:
-    if type(writer) is _PyTreeCodeGen:
-        names, in_spec, out_spec = writer.pytree_info
-        return PyTreeCodeGen(PyTreeInfo(names, in_spec, out_spec))
-    if type(writer) is _BoxedCodeGen:
-        return BoxedCodeGen()
-    if type(writer) is FxCodeGen:
-        return CodeGen()
-    raise _own_writer(writer)
+    return _as_writer(writer, {FxCodeGen: CodeGen, _BoxedCodeGen: BoxedCodeGen, _PyTreeCodeGen: _pytree})  # type: ignore[no-any-return]
 
 
-def _own_writer(writer: Any) -> ExportError:
-    return ExportError(
-        f"the graph is written as code by a {type(writer).__qualname__}, which the other system does not have",
-        fix="give the graph an ordinary one before: graph.set_codegen(CodeGen())",
-    )
+def _as_writer(writer: Any, others: dict[type, Callable[..., Any]]) -> Any:
+    """What the other system has for what writes a graph as code."""
+    make = others.get(type(writer))
+    if make is None:
+        raise ExportError(
+            f"the graph is written as code by a {type(writer).__qualname__}, which the other system does not have",
+            fix="give the graph an ordinary one before: graph.set_codegen(CodeGen())",
+        )
+    return make(*writer.pytree_info) if hasattr(writer, "pytree_info") else make()
+
+
+def _fx_pytree(*info: Any) -> FxCodeGen:
+    return _PyTreeCodeGen(_PyTreeInfo(*info))
+
+
+def _pytree(*info: Any) -> CodeGen:
+    return PyTreeCodeGen(PyTreeInfo(*info))

@@ -15,10 +15,12 @@ from graphwright.ir import Node
 __all__ = ["Constants", "is_constant"]
 
 CONSTANT = "graphwright_constant"  # in the meta of a get_attr node of torch.fx's: it stands for an argument
-_WRITTEN = (
+# By exact class: what a class of one's own writes of itself, as NumPy's floats do, need not be code.
+_WRITTEN = frozenset({
     str, int, float, bool, complex, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.layout,
-    torch.memory_format, torch.Size, enum.Enum, torch._ops.OpOverload, torch._ops.HigherOrderOperator,
-)  # fmt: skip
+    torch.memory_format, torch.Size,
+})  # fmt: skip
+_NAMED = (enum.Enum, torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 
 
 def is_constant(node: torch.fx.Node) -> bool:
@@ -39,14 +41,14 @@ class Constants:
         if isinstance(value, Node):
             return self._nodes[value]
         kind = type(value)
-        if kind in _WRITTEN or isinstance(value, _WRITTEN):
+        if kind in _WRITTEN or isinstance(value, _NAMED):
             return value
         if isinstance(value, tuple) and (kind is tuple or hasattr(kind, "_fields")):
             items = [self.argument(item) for item in value]
             return tuple(items) if kind is tuple else kind(*items)
         if isinstance(value, list):
             return fx_list([self.argument(item) for item in value])
-        if isinstance(value, dict) and all(isinstance(key, _WRITTEN) for key in value):
+        if isinstance(value, dict) and all(type(key) in _WRITTEN for key in value):
             return fx_dict({key: self.argument(item) for key, item in value.items()})
         if kind is slice:
             return slice(*[self.argument(part) for part in (value.start, value.stop, value.step)])

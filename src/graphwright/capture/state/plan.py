@@ -70,11 +70,12 @@ class Log:
         if entry not in self.said:
             self.said.append(entry)
 
-    def facts(self, attempt: str, paths: int, calls: Calls, place: str) -> CaptureFacts:
-        """The facts of the capture that held, of the program that is defined at a place."""
+    def facts(self, attempt: str, paths: int, calls: Calls | None, place: str) -> CaptureFacts:
+        """The facts of the capture that held, of the program that is defined at a place; no `calls`: none is hidden."""
         seconds = time.perf_counter() - self.started
         return CaptureFacts(
-            attempt, self.passes, paths, seconds, calls.recorded, calls.hidden, tuple(self.restarts), place,
+            attempt, self.passes, paths, seconds, None if calls is None else calls.recorded,
+            0 if calls is None else calls.hidden, tuple(self.restarts), place,
             tuple(self.left_out), tuple(self.said),
         )  # fmt: skip
 

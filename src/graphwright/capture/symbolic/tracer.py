@@ -35,7 +35,6 @@ from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
-from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
@@ -55,7 +54,6 @@ from graphwright.source import CallSite, Scope, annotations_of, is_returned, use
 __all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
 
 _NO_TENSORS = frozenset({bool, int, float, str, type(None), tuple, list, dict, OrderedDict})
-_CALLS = frozenset({"call_function", "call_method"})
 _CALLING_HOOKS = ("call_module", "path_of_module")
 _READING_HOOKS = ("getattr", "_module_getattr")
 _thread = threading.local()
@@ -293,9 +291,8 @@ class Tracer(TracerBase):
                 erase_unused(self.graph)
                 output = self.graph.output_node()
                 output.origin = output.prev.origin if is_returned(output.prev) else None
-            calls = Calls(sum(1 for node in self.graph.all_nodes() if node.op in _CALLS))
             plan.log.passes = plan.passes
-            keep_facts(self.graph, plan.log.facts("traced symbolically", plan.paths, calls, ""))
+            keep_facts(self.graph, plan.log.facts("traced symbolically", plan.paths, None, ""))
             return self.graph
 
     def _run(

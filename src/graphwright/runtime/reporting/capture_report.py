@@ -73,7 +73,7 @@ class CaptureFacts:
     passes: int
     paths: int
     seconds: float
-    recorded: int
+    recorded: int | None  # None: nobody counted, as nothing is hidden
     hidden: int
     restarts: tuple[ReportEntry, ...] = ()
     place: str = ""
@@ -81,7 +81,7 @@ class CaptureFacts:
     said: tuple[ReportEntry, ...] = ()
 
 
-_NO_FACTS = CaptureFacts("not captured: the graph was put together otherwise", 0, 0, 0.0, 0, 0)
+_NO_FACTS = CaptureFacts("not captured: the graph was put together otherwise", 0, 0, 0.0, None, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class CaptureReport:
     @property
     def coverage(self) -> float:
         """The fraction, from 0 to 1, of the program's torch calls outside leaf modules that the capture recorded."""
-        total = self.facts.recorded + self.facts.hidden
-        return self.facts.recorded / total if total else 1.0
+        recorded, hidden = self.facts.recorded, self.facts.hidden
+        return recorded / (recorded + hidden) if recorded else 1.0 - bool(hidden)
 
     @property
     def restarts(self) -> list[ReportEntry]:
@@ -214,7 +214,7 @@ def _joined(facts: list[CaptureFacts]) -> CaptureFacts:
         sum(each.passes for each in facts),
         sum(each.paths for each in facts),
         sum(each.seconds for each in facts),
-        sum(each.recorded for each in facts),
+        sum(each.recorded or 0 for each in facts),
         sum(each.hidden for each in facts),
         restarts,
         facts[0].place,
