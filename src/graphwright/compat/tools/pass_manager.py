@@ -9,6 +9,7 @@ from typing import Any
 
 from graphwright.compat.tools.pass_order import (
     Constraint,
+    OrderedPasses,
     Pass,
     these_before_those_pass_constraint,
     this_before_that_pass_constraint,
@@ -80,16 +81,12 @@ def loop_pass(
     return repeated
 
 
-class PassManager:
+class PassManager(OrderedPasses):
     """Runs functions one after the other, each on what the one before it returned.
 
     >>> PassManager([lambda x: x + 1, lambda x: x * 2])(3)
     8
     """
-
-    passes: list[Pass]
-    constraints: list[Constraint]
-    _validated: bool = False
 
     def __init__(self, passes: list[Pass] | None = None, constraints: list[Constraint] | None = None) -> None:
         self.passes = passes or []
@@ -99,16 +96,6 @@ class PassManager:
     def build_from_passlist(cls, passes: list[Pass]) -> PassManager:
         """Make a manager of these passes, without constraints."""
         return cls(passes)
-
-    def add_pass(self, _pass: Pass) -> None:
-        """Add a pass at the end."""
-        self.passes.append(_pass)
-        self._validated = False
-
-    def add_constraint(self, constraint: Constraint) -> None:
-        """Add a constraint on the order of passes."""
-        self.constraints.append(constraint)
-        self._validated = False
 
     def remove_pass(self, _passes: list[str]) -> None:
         """Remove the passes of these names."""
@@ -122,11 +109,7 @@ class PassManager:
 
     def validate(self) -> None:
         """Raise RuntimeError where the passes stand in an order that a constraint forbids."""
-        if self._validated:
-            return
-        for constraint in self.constraints:
-            validate_pass_schedule_constraint(constraint, self.passes)
-        self._validated = True
+        self._validate()
 
     def __call__(self, source: Any) -> Any:
         self.validate()

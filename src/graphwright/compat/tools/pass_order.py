@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
+    "OrderedPasses",
     "Constraint",
     "Pass",
     "these_before_those_pass_constraint",
@@ -87,3 +88,29 @@ def topological_sort_passes(passes: list[Pass], constraints: list[Constraint]) -
     if left:
         raise RuntimeError(f"Circular dependency detected within the following passes: {left}")
     return list(done)
+
+
+class OrderedPasses:
+    """Passes in a list, and constraints on their order, which are looked at once after each change."""
+
+    passes: list[Pass]
+    constraints: list[Constraint]
+    _validated: bool = False
+
+    def add_pass(self, _pass: Pass) -> None:
+        """Add a pass at the end."""
+        self.passes.append(_pass)
+        self._validated = False
+
+    def add_constraint(self, constraint: Constraint) -> None:
+        """Add a constraint on the order of passes."""
+        self.constraints.append(constraint)
+        self._validated = False
+
+    def _validate(self) -> None:
+        """Raise RuntimeError where the passes stand in an order that a constraint forbids."""
+        if self._validated:
+            return
+        for constraint in self.constraints:
+            validate_pass_schedule_constraint(constraint, self.passes)
+        self._validated = True

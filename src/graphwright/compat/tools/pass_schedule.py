@@ -11,9 +11,8 @@ from torch import nn
 
 from graphwright.compat.tools.pass_order import (
     Constraint,
-    Pass,
+    OrderedPasses,
     topological_sort_passes,
-    validate_pass_schedule_constraint,
 )
 from graphwright.passes import PassResult
 
@@ -43,7 +42,7 @@ def pass_result_wrapper(fn: Callable[..., Any] | None) -> Callable[..., PassResu
     return wrapped_fn
 
 
-class PassManager:
+class PassManager(OrderedPasses):
     """Runs passes one after the other, the whole list up to `steps` times or until none of them changes anything.
 
     `constraints` say of two passes whether the first may come before the second; the passes are ordered to meet them.
@@ -56,8 +55,6 @@ class PassManager:
     """
 
     passes: list[Callable[..., PassResult | None]]
-    constraints: list[Constraint]
-    _validated: bool = False
     steps: int = 1
 
     def __init__(
@@ -75,23 +72,9 @@ class PassManager:
         self.run_checks_after_each_pass = run_checks_after_each_pass
         self.suppress_check_failures = suppress_check_failures
 
-    def add_pass(self, _pass: Pass) -> None:
-        """Add a pass at the end."""
-        self.passes.append(_pass)
-        self._validated = False
-
-    def add_constraint(self, constraint: Constraint) -> None:
-        """Add a constraint on the order of passes."""
-        self.constraints.append(constraint)
-        self._validated = False
-
     def validate_constraints(self) -> None:
         """Raise RuntimeError where the passes stand in an order that a constraint forbids."""
-        if self._validated:
-            return
-        for constraint in self.constraints:
-            validate_pass_schedule_constraint(constraint, self.passes)
-        self._validated = True
+        self._validate()
 
     def solve_constraints(self) -> None:
         """Order the passes so that every constraint holds; raise RuntimeError where that is not possible."""
