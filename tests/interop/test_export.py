@@ -176,6 +176,22 @@ def test_what_a_side_raises_for_is_refused_in_the_exported_program() -> None:
         exported(-torch.ones(5))
 
 
+def drawing(x: Tensor) -> Tensor:
+    while torch.rand(()) > 0.4:
+        x = x + 1
+    return x
+
+
+def test_a_test_that_draws_is_asked_as_often_as_in_eager() -> None:
+    exported = to_export(trace(drawing, (torch.ones(2),)), torch.ones(2)).module()
+    for seed in range(6):
+        results = []
+        for program in (drawing, exported):
+            torch.manual_seed(seed)
+            results.append(program(torch.ones(2)))
+        assert torch.equal(*results)
+
+
 def growing(ids: Tensor) -> Tensor:
     for _ in range(4):
         ids = torch.cat([ids, ids[:1] + 1])

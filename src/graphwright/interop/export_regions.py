@@ -21,6 +21,7 @@ from graphwright.ops import (
     cond,
     delete_attribute,
     for_loop,
+    is_impure,
     raise_error,
     set_attribute,
     while_loop,
@@ -162,7 +163,8 @@ class Exporting(Interpreter):
         operands: Sequence[Any] = (),
         breaks: bool = False,
     ) -> Any:
-        if not breaks and not isinstance(test(*carried, *operands), torch.Tensor | torch.SymBool):
+        acts = any(inner.op.startswith("call") and is_impure(inner) for inner in node.args[0].all_nodes())
+        if not (breaks or acts or isinstance(test(*carried, *operands), torch.Tensor | torch.SymBool)):
             return super().call_function(while_loop, (test, body, carried, operands), {})  # the program knows how often
         lifted = _Lifted(self.module, node, [node.args[0], node.args[1]], operands)
         state = [_as_result(value, (value,), node) for value in carried]
