@@ -42,6 +42,7 @@ def made_inside(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [Model(), made_inside], ids=["decorated", "made inside"])
+@pytest.mark.slow
 def test_compiled_functions_are_captured_as_they_are_written(program: Callable[..., Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.compile looks at stand-ins first

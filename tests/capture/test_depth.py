@@ -68,7 +68,9 @@ LAYERS_OF_TORCH: list[Any] = [
     pytest.param(nn.MaxPool2d(2), (2, 3, 8, 8), id="pool"),
     pytest.param(nn.Upsample(scale_factor=2), (2, 3, 8, 8), id="upsample"),
     pytest.param(nn.MultiheadAttention(4, 2, batch_first=True), None, id="attention"),
-    pytest.param(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), (2, 5, 4), id="encoder layer"),
+    pytest.param(
+        nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), (2, 5, 4), id="encoder layer", marks=pytest.mark.slow
+    ),
     pytest.param(nn.GELU(), (2, 4), id="gelu"),
     pytest.param(nn.LSTM(4, 3, batch_first=True), (2, 5, 4), id="lstm"),
     pytest.param(nn.PReLU(), (2, 4), id="prelu"),

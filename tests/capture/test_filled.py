@@ -12,8 +12,9 @@ from tests.capture import filled_dicts, filled_dicts_further, filled_lists, fill
 
 from graphwright import GraphwrightError, GuardError, Interpreter, symbolic_trace, trace
 
+LONG = {"t_lists_by_data"}  # paths by data
 PROGRAMS = [
-    program
+    pytest.param(program, id=program.__name__, marks=[pytest.mark.slow] * (program.__name__ in LONG))
     for module in (filled_dicts, filled_dicts_further, filled_lists, filled_queues)
     for program in module.PROGRAMS
 ]
@@ -97,9 +98,9 @@ def agrees(program: Callable[[Any], Any], captured: Callable[[Any], Any], x: tor
     return True
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_every_length_is_as_in_eager_or_refused(program: Any) -> None:
     name, (example, *others) = program.__name__, _inputs()
     if name in REFUSED:
@@ -115,7 +116,7 @@ def test_every_length_is_as_in_eager_or_refused(program: Any) -> None:
 
 @pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_node_by_node_is_as_the_generated_code(program: Any) -> None:
     if program.__name__ in REFUSED:
         pytest.skip("refused")
@@ -130,7 +131,7 @@ def test_node_by_node_is_as_the_generated_code(program: Any) -> None:
 
 @pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_symbolic_tracing_is_as_in_eager_or_says_so(program: Any) -> None:
     try:
         gm = symbolic_trace(program)

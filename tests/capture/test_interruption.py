@@ -91,6 +91,7 @@ def _flat(value: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow
 def test_interrupted_captures() -> None:
     _interrupt(8)
 

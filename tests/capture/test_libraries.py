@@ -164,6 +164,7 @@ class Rearranged(nn.Module):
         return self.pool(self.grid(joined + tokens)), halves, rearrange([joined, tokens], "t b n c -> b t n c")
 
 
+@pytest.mark.slow
 def test_einops_is_captured_and_its_caches_keep_nothing(tmp_path: Any) -> None:
     einops = pytest.importorskip("einops")
     model = Rearranged()

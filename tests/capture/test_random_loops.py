@@ -141,7 +141,7 @@ def traced(program: Any) -> Any:
     return trace(program, INPUTS[0], max_paths=32)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(25))
 def test_every_path_equals_eager(seed: int) -> None:
     assert not check(traced, seed)

@@ -132,7 +132,13 @@ class Wrapped(nn.Module):
 
 RAISED = [
     pytest.param(halves, RecursionError, "in halves: return x.sum() if", id="recursion on data"),
-    pytest.param(counted, RecursionError, "in counted: for i in itertools.count():", id="endless iteration"),
+    pytest.param(
+        counted,
+        RecursionError,
+        "in counted: for i in itertools.count():",
+        id="endless iteration",
+        marks=pytest.mark.slow,
+    ),
     pytest.param(lambda x: [1, 2][x], TypeError, "in <lambda>", id="index"),
     pytest.param(lambda x: torch.Tensor(x.shape[0], 3), TypeError, "in <lambda>", id="refused by C++"),
     pytest.param(lambda x: {}["a"] + x, KeyError, "in <lambda>", id="a key that is not there"),

@@ -110,6 +110,7 @@ def _capture_in_threads(times: int) -> None:
 
 
 @pytest.mark.usefixtures("_impatient_threads")
+@pytest.mark.slow
 def test_captures_in_eight_threads() -> None:
     _capture_in_threads(1)
 

@@ -141,6 +141,7 @@ print([node.target.__name__ for node in again.graph.nodes if node.meta.get("is_w
 """
 
 
+@pytest.mark.slow
 def test_wrapped_functions_survive_in_another_process(tmp_path: Path) -> None:
     gm = symbolic_trace(lambda x: imported(x) + 1)
     (tmp_path / "gm.pickle").write_bytes(pickle.dumps(gm))

@@ -93,6 +93,7 @@ FAILS = [
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changes", "check"), FAILS)
+@pytest.mark.slow
 def test_a_check_that_does_not_hold_is_told(changes: dict[str, Any], check: str, tmp_path: Path) -> None:
     held, said = run(tiny(**changes), tmp_path)
     assert not held
@@ -100,6 +101,7 @@ def test_a_check_that_does_not_hold_is_told(changes: dict[str, Any], check: str,
     assert line.endswith("NO")
 
 
+@pytest.mark.slow
 def test_a_wrong_capture_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capture = demo_file.trace
 

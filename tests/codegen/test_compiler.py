@@ -24,6 +24,7 @@ def test_the_source_is_where_debuggers_look() -> None:
     assert "f" not in function.__globals__
 
 
+@pytest.mark.slow
 def test_the_source_of_a_dead_function_is_freed_at_the_next_compilation() -> None:
     function = compile_source("def f():\n    pass\n", {}, "short", "f")
     name = function.__code__.co_filename

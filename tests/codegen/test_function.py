@@ -287,6 +287,7 @@ def test_lines_lead_to_nodes() -> None:
 
 @settings(max_examples=150)
 @given(edits)
+@pytest.mark.slow
 def test_the_text_is_torch_fx_s(edits: list[Any]) -> None:
     ours, theirs = (tidy(apply_all(package, edits)) for package in (graphwright, torch.fx))
     wanted = body(theirs)

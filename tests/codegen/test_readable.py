@@ -457,6 +457,7 @@ def test_lines_lead_to_the_nodes_of_their_statements() -> None:
 
 @settings(max_examples=60)
 @given(programs(with_origins=True))
+@pytest.mark.slow
 def test_broken_lines_say_the_same(graph: Graph) -> None:
     function = ast.parse(graph_to_readable_source(graph).src).body[0]
     assert isinstance(function, ast.FunctionDef)

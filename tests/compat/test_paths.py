@@ -37,6 +37,7 @@ def test_a_file_has_torch_fx_s_path(path: str) -> None:
     assert importlib.util.find_spec(f"torch.fx.{path}") is not None
 
 
+@pytest.mark.slow
 def test_public_names_are_not_hidden_by_files() -> None:
     program = """
 import importlib, types, graphwright

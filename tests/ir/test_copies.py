@@ -101,6 +101,7 @@ def test_deepcopy(package: Any) -> None:
 
 
 @given(edits)
+@pytest.mark.slow
 def test_deepcopy_of_random_graphs(edits: list[Any]) -> None:
     graph = apply_all(graphwright, edits)
     twin = copy.deepcopy(graph)

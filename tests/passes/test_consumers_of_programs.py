@@ -118,6 +118,7 @@ def test_folders_hold_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_lint_and_tables_take_them() -> None:
     for _, gm, _ in programs():
         gm.graph.lint()

@@ -195,6 +195,7 @@ class Odd(nn.Module):
         return {x.data_ptr(): 1}[x.data_ptr()]
 
 
+@pytest.mark.slow
 def test_a_head_that_cannot_be_captured_is_left_alone() -> None:
     model = Headed(Odd()).eval()
     model(X)

@@ -79,6 +79,7 @@ def measured(gm: nn.Module, *args: Any) -> int:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.42])
+@pytest.mark.slow
 def test_the_measured_peak_is_within_the_budget(share: float) -> None:
     x = torch.randn(256, 16)
     model = Tower().train()
@@ -108,6 +109,7 @@ def test_a_larger_budget_runs_less_again() -> None:
     assert again[0] < again[-1]
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_kept_anyway_or_never() -> None:
     x = torch.randn(64, 16)
     gm = graphwright.trace(Tower().train(), (x,))
@@ -243,6 +245,7 @@ def test_a_transformer_most_of_which_stands_in_a_branch() -> None:
 # ---- broken twins
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_draws_others_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(function: Any, *args: Any, **options: Any) -> Any:
         return torch.utils.checkpoint.checkpoint(function, *args, **{**options, "preserve_rng_state": False})

@@ -30,6 +30,7 @@ def changes(seed: int, passes: list[Any]) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_random_modules_with_facts() -> None:
     assert sum(changes(seed, PASSES) for seed in range(5)) > 3
 

@@ -94,6 +94,7 @@ def test_a_pipeline_for_a_language_model(make: Any) -> None:
     assert verify(model, gm, [inputs], **CLOSE)
 
 
+@pytest.mark.slow
 def test_the_pass_that_is_wrong_is_named() -> None:
     class TurnTheSign:
         def run(self, gm: Any) -> int:

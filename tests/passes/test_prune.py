@@ -428,6 +428,7 @@ def test_models_of_libraries(library: str, name: str) -> None:
         assert count(half) < (0.75 if library != "transformers" else 0.95) * count(model)
 
 
+@pytest.mark.slow
 def test_llama() -> None:
     declare_torchvision()
     transformers = pytest.importorskip("transformers")

@@ -381,6 +381,7 @@ class Owner(nn.Module):
 # ---- another process
 
 
+@pytest.mark.slow
 def test_loads_in_a_fresh_process(tmp_path: Path) -> None:
     gm = annotated().eval()
     x = torch.randn(4, 3)

@@ -133,6 +133,7 @@ def test_a_save_that_fails_leaves_the_earlier_file(
         assert f"cannot write {saved}: No space left on device" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_our_error(saved: Path) -> None:
     """A limit of the size of files is met within a write, as the end of a disk is."""
     before = saved.read_bytes()
@@ -164,6 +165,7 @@ def test_what_a_killed_process_left_is_removed(saved: Path) -> None:
     assert names_in(saved.parent) == sorted(["model.gw", *(name for name, stays in names.items() if stays)])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_saves_leaves_the_earlier_file(saved: Path) -> None:
     before = saved.read_bytes()
     program = (

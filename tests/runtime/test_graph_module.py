@@ -327,6 +327,7 @@ def test_the_source_goes_with_the_module() -> None:
     assert filename not in linecache.cache
 
 
+@pytest.mark.slow
 def test_an_edit_frees_the_source_before_it() -> None:
     gm = sum_and_double()
     gm(1, 2)
@@ -338,6 +339,7 @@ def test_an_edit_frees_the_source_before_it() -> None:
     assert type(gm).forward.__code__.co_filename in linecache.cache
 
 
+@pytest.mark.slow
 def test_making_and_dropping_modules_leaves_nothing_behind() -> None:
     def use() -> None:
         gm = symbolic_trace(lambda x: torch.relu(x) + 1)

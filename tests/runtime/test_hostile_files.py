@@ -346,6 +346,7 @@ def test_every_truncation_of_the_program_is_refused(good: Path, tmp_path: Path) 
             graphwright.load(tmp_path / "bad.gw")
 
 
+@pytest.mark.slow
 def test_parts_taken_away_or_replaced_are_refused_or_harmless(good: Path, tmp_path: Path) -> None:
     """Every value of the program replaced by others: the answer is a module or a LoadError, nothing else."""
     program, tensors = parts_of(good)

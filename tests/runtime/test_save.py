@@ -282,6 +282,7 @@ def test_functions_of_numpy_that_reach_files_are_not_allowed_with_it(tmp_path: P
         graphwright.load(tmp_path / "model.gw", allow="numpy")
 
 
+@pytest.mark.slow
 def test_functions_of_autograd_in_the_running_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_DOUBLING)
@@ -325,6 +326,7 @@ def test_a_loaded_module_saves_again(tmp_path: Path) -> None:
     assert again.code == gm.code
 
 
+@pytest.mark.slow
 def test_another_process_loads_it(tmp_path: Path) -> None:
     gm = graphwright.trace(saved_models.Branching().eval(), (torch.ones(2, 3),))
     graphwright.save(gm, tmp_path / "model.gw")

@@ -373,6 +373,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_a_package_is_the_module_in_another_process(name: str, report: dict[str, str]) -> None:
     wrong = report[f"package_{name}"]
     assert not wrong, wrong

@@ -30,6 +30,7 @@ def scripted_by_torch(function: Callable[..., Any]) -> Any:
         return None
 
 
+@pytest.mark.slow
 def test_same_values() -> None:
     taken = 0
     for function, inputs in PROGRAMS:

@@ -30,6 +30,7 @@ _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=_CHECKS)
 @given(functions())
+@pytest.mark.slow
 def test_random_programs_do_what_python_does(source: str) -> None:
     run(source)
 

@@ -411,7 +411,9 @@ def test_what_nobody_uses_is_not_read() -> None:
     assert lines(unused) == ["return x * 2"]
 
 
-@pytest.mark.parametrize("leaf_modules", [pytest.param((), id="leaves"), pytest.param(None, id="entered")])
+@pytest.mark.parametrize(
+    "leaf_modules", [pytest.param((), id="leaves"), pytest.param(None, id="entered", marks=pytest.mark.slow)]
+)
 def test_what_layers_of_torch_ask_is_no_question_of_the_program(leaf_modules: Any) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     with torch.no_grad():
