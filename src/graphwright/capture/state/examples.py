@@ -16,6 +16,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
@@ -59,6 +60,7 @@ class Examples:
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
+        self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here
         self.replays = Replays()
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
@@ -73,9 +75,26 @@ class Examples:
                 stand_in = tensor.detach().clone().requires_grad_(tensor.requires_grad)
             else:
                 leaf = tensor if tensor.is_leaf else tensor.detach().requires_grad_(tensor.requires_grad)
-                stand_in = self._mode.from_tensor(leaf, static_shapes=True)
+                stand_in = self._fake(leaf) if _is_dense(leaf) else self._mode.from_tensor(leaf, static_shapes=True)
         self._known[id(tensor)] = tensor, stand_in
         return stand_in
+
+    def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What the mode's own conversion makes of a dense tensor, without what that looks after for all others."""
+        storage = tensor.untyped_storage()._cdata
+        known = self._storages.get(storage)
+        if known is None:
+            meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+            self._storages[storage] = meta
+        else:  # of the same memory as another one
+            meta = torch.empty(0, dtype=tensor.dtype, device="meta").set_(
+                known.untyped_storage(), 0, tensor.shape, tensor.stride()
+            )
+        made = FakeTensor(self._mode, meta, tensor.device)
+        if isinstance(tensor, nn.Parameter):
+            made._is_param = True
+        self._mode.fake_tensor_converter.set_tensor_memo(tensor, made)
+        return made.requires_grad_(tensor.requires_grad)
 
     def like(self, example: torch.Tensor) -> torch.Tensor:
         """Return a stand-in of the same kind as one of another capture: the result of an operation, with its data."""
@@ -150,3 +169,14 @@ class Examples:
         if type(value) is list and any(isinstance(item, torch.Tensor) for item in value):
             return [self._attribute(item) for item in value]  # an RNN's flat weights
         return value
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is a plain one that has the whole of its memory, as parameters and most inputs are."""
+    if type(tensor) not in (torch.Tensor, nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False
+    if tensor.layout is not torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.grad is not None:
+        return False
+    if tensor._is_view() or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
+        return False
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
