@@ -351,8 +351,8 @@ class Attempts(MadeErrors):
         """Have functions converted that are about to catch what is raised; refuse where that cannot be."""
         at: FrameType | None = frame
         while at is not None and at.f_code is not RUN:
-            is_tried = any(first <= at.f_lineno <= last for first, last in _tried_lines(at.f_code))
-            if is_tried and not self.catches_here(at):
+            tried = _tried_lines(at.f_code)
+            if tried and any(first <= at.f_lineno <= last for first, last in tried) and not self.catches_here(at):
                 codes = self._recorder.questions.staging.convertible(at)
                 if codes:
                     raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
