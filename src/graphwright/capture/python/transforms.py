@@ -77,7 +77,7 @@ class Transforms:
         self._noted[node] = example
         return node
 
-    def know_whole(self, container: Any, make: Callable[[], Node]) -> Any:
+    def know_whole(self, container: tuple[Any, ...] | list[Any] | dict[Any, Any], make: Callable[[], Node]) -> Any:
         """Remember which node a container is the value of, and give it back."""
         if isinstance(container, tuple | list | dict):
             self._wholes[id(container)] = container, tree_flatten(container), make
