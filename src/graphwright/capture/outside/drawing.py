@@ -11,7 +11,7 @@ import functools
 import random
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy
 import torch
@@ -23,8 +23,9 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["GENERATORS", "MAKERS", "is_draw", "record_draw"]
+__all__ = ["Drawer", "GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
+Drawer: TypeAlias = random.Random | numpy.random.RandomState | numpy.random.Generator
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
 _MAKER_IDS = frozenset(map(id, _MAKERS))

@@ -19,7 +19,7 @@ from torch import nn
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
-from graphwright.capture.outside.drawing import GENERATORS
+from graphwright.capture.outside.drawing import GENERATORS, Drawer
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
@@ -283,7 +283,7 @@ class Inputs:
         self.has_arrays = True
         return ObjectProxy(self._recorder, copy.deepcopy(value), make())
 
-    def _drawer(self, path: str, value: Any, make: Callable[[], Node]) -> ObjectProxy:
+    def _drawer(self, path: str, value: Drawer, make: Callable[[], Node]) -> ObjectProxy:
         """A generator of Python's or NumPy's, of the example's class: the program draws from the one that it gets."""
         self._kinds[path] = make, type(value)
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
