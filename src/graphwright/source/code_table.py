@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 __all__ = ["CodeTable", "by_instruction"]
 
@@ -38,7 +38,7 @@ class CodeTable(Generic[Value]):
         known = self._known.get(id(code))
         return known is not None and known[0]() is code
 
-    def get(self, code: CodeType, default: Any = None) -> Value | Any:
+    def get(self, code: CodeType, default: Value | None = None) -> Value | None:
         """Return what is known of a code object."""
         known = self._known.get(id(code))
         return default if known is None or known[0]() is not code else known[1]

@@ -103,7 +103,7 @@ class Scope:
 
     __slots__ = ("_meta", "call", "kind", "outer", "path")
 
-    def __init__(self, module_path: str, module_type: Any, call: int = 0, outer: Scope | None = None) -> None:
+    def __init__(self, module_path: str, module_type: type | None, call: int = 0, outer: Scope | None = None) -> None:
         self.path = module_path
         self.kind = module_type
         self.call = call

@@ -20,6 +20,8 @@ from graphwright.source.code_table import CodeTable
 __all__ = ["Position", "note_compiled", "note_replaced", "position_of", "positions_of", "qualname_of"]
 
 Position = tuple[int, int | None, int | None, int | None]  # line, end line, column, end column
+# What `ast` gives a place in the source.
+_Placed = ast.stmt | ast.expr | ast.excepthandler | ast.arg | ast.keyword | ast.alias | ast.pattern
 _Known = tuple[str, dict[int, Position]]  # the qualified name, and where the instruction at an offset stands
 
 if sys.version_info >= (3, 11):
@@ -167,7 +169,7 @@ def _constants(code: CodeType) -> str:
     return repr([const for const in code.co_consts if not isinstance(const, CodeType)])
 
 
-def _place(node: Any) -> Position:
+def _place(node: _Placed) -> Position:
     method = node.func if isinstance(node, ast.Call) else None
     if isinstance(method, ast.Attribute) and method.end_lineno is not None and method.end_lineno != node.lineno:
         start = (method.end_col_offset or 0) - len(method.attr)  # of a chain over several lines: the method's name

@@ -192,7 +192,7 @@ def _is_no_tensor(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "type"
 
 
-def placed(node: Any, place: ast.AST) -> Any:
+def placed(node: ast.AST, place: ast.AST) -> Any:
     """Give a new node, and the new ones inside it, the place of an old one."""
     ast.copy_location(node, place)
     return ast.fix_missing_locations(node)

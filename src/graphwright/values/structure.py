@@ -10,7 +10,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["is_named_tuple", "is_record", "leaves", "made", "map_leaves", "parts", "rebuild", "sequence"]
 
@@ -43,7 +46,7 @@ def is_record(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def sequence(kind: Any, items: Iterable[Any]) -> Any:
+def sequence(kind: type[Any], items: Iterable[Any]) -> Any:
     """Make a tuple or list of a class: named tuples, `torch.Size` and torch's named results are such classes.
 
     >>> sequence(list, (1, 2)), sequence(collections.namedtuple("Point", "x y"), (1, 2))
@@ -63,20 +66,20 @@ def _parts_of_tuple(value: tuple[Any, ...]) -> Parts:
     return dict(enumerate(value))
 
 
-def _parts_of_record(value: Any) -> Parts:
+def _parts_of_record(value: DataclassInstance) -> Parts:
     names = [field.name for field in dataclasses.fields(value)]
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
-def _made_sequence(kind: Any, held: Mapping[Any, Any]) -> Any:
+def _made_sequence(kind: type[Any], held: Mapping[Any, Any]) -> Any:
     return sequence(kind, held.values())
 
 
-def _made_dict(kind: Any, held: Mapping[Any, Any]) -> Any:
+def _made_dict(kind: type[Any], held: Mapping[Any, Any]) -> Any:
     return kind(held)
 
 
-def _made_record(kind: Any, held: Mapping[Any, Any]) -> Any:
+def _made_record(kind: type[Any], held: Mapping[Any, Any]) -> Any:
     """Make an object of a dataclass; the fields that its constructor does not take are set afterwards."""
     others = {field.name for field in dataclasses.fields(kind) if not field.init}
     made = kind(**{name: part for name, part in held.items() if name not in others})
@@ -85,7 +88,7 @@ def _made_record(kind: Any, held: Mapping[Any, Any]) -> Any:
     return made
 
 
-def _made_by_keywords(kind: Any, held: Mapping[Any, Any]) -> Any:
+def _made_by_keywords(kind: type[Any], held: Mapping[Any, Any]) -> Any:
     return kind(**held)
 
 

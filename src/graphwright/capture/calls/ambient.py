@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.autograd import grad_mode
@@ -33,9 +33,12 @@ _GRAD_FILE = grad_mode.__file__
 _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__code__: False}
 
 
+_Key: TypeAlias = tuple[str, object]  # what tells a region from others: its kind, and what it is entered for
+
+
 @dataclasses.dataclass
 class _Region:
-    key: tuple[str, Any]  # what tells it from others
+    key: _Key
     node: Node  # what enters it
     grad: bool | None = None  # the grad mode inside of it, where the program says
     restores: bool | None = None  # the grad mode that a later call of `set_grad_enabled` leaves it by
@@ -63,16 +66,16 @@ class Ambient:
         """Go back to an earlier depth: the regions since then are in a graph that is given up."""
         del self._open[depth:]
 
-    def _enter(self, key: Any, manager: Callable[..., Any], *args: Any, **kwargs: Any) -> _Region:
+    def _enter(self, key: _Key, manager: Callable[..., Any], *args: Any, **kwargs: Any) -> _Region:
         arguments = (manager, *map(self._recorder.argument, args))
         node = self._recorder.node("call_function", enter_context, arguments, kwargs, name=manager.__name__)
         self._open.append(_Region(key, node))
         return self._open[-1]
 
-    def _is_open(self, key: Hashable) -> bool:
+    def _is_open(self, key: _Key) -> bool:
         return any(region.key == key for region in self._open)
 
-    def _leave(self, key: Hashable) -> None:
+    def _leave(self, key: _Key) -> None:
         """Leave a region and those inside it."""
         while self._is_open(key):
             self._recorder.node("call_function", exit_context, (self._open.pop().node,), {})
@@ -94,7 +97,7 @@ class Ambient:
         """Tell whether the program is inside a region of its own of one kind, of autocast for one kind of device."""
         return any(region.key[0] == kind and (not name or region.node.args[1] == name) for region in self._open)
 
-    def made_without_dtype(self, context: Any) -> None:
+    def made_without_dtype(self, context: torch.autocast) -> None:
         """Note that a context of autocast takes the dtype of the one around it."""
         self._default_dtypes.append(context)
 
@@ -111,13 +114,13 @@ class Ambient:
         else:
             self._enter(("inference", now), torch.inference_mode, *(() if now else (False,))).grad = not now
 
-    def inference_mode(self, enabled: Any) -> contextlib.AbstractContextManager[None]:
+    def inference_mode(self, enabled: bool) -> contextlib.AbstractContextManager[None]:
         """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
         symbol = symbol_of(enabled)
         return self._inference_region(enabled, bool(enabled if symbol is None else symbol.sample))
 
     @contextlib.contextmanager
-    def _inference_region(self, flag: Any, enabled: bool) -> Iterator[None]:
+    def _inference_region(self, flag: bool, enabled: bool) -> Iterator[None]:
         self.notice()
         key = "inference", object()
         region = self._enter(key, torch.inference_mode, *(() if flag is True else (flag,)))
@@ -150,7 +153,7 @@ class Ambient:
             self._set_by_function(key, flag)
         torch._C._set_grad_enabled(enabled)
 
-    def _set_by_function(self, key: Hashable, flag: bool) -> None:
+    def _set_by_function(self, key: _Key, flag: bool) -> None:
         """`torch.set_grad_enabled(flag)`, also where it goes on as a context; one may set what was before another."""
         last = self._open[-1] if self._open else None
         if last is not None and last.restores is not None and (last.restores is flag or self._was_before(last, flag)):
@@ -160,13 +163,13 @@ class Ambient:
             before = torch.is_grad_enabled()
             self._enter(key, torch.set_grad_enabled, flag).restores = before
 
-    def _was_before(self, last: _Region, flag: Any) -> bool:
+    def _was_before(self, last: _Region, flag: bool) -> bool:
         """Tell whether a flag is the grad mode that was read outside of the innermost region."""
         symbol = symbol_of(flag)
         around = [region.node for region in self._open[:-1] if region.key[0] in ("grad", "inference")]
         return symbol in self._asked and self._asked[symbol] is (around[-1] if around else None)
 
-    def _enter_made(self, key: Hashable, flag: bool) -> None:
+    def _enter_made(self, key: _Key, flag: bool) -> None:
         """A `set_grad_enabled` turns out to be a context: it has set the grad mode when it was made."""
         if self._left is not None and self._left[0] == key:  # and left no region by that
             self._enter(("grad", None), torch.set_grad_enabled, self._left[1]).restores = flag
@@ -200,7 +203,7 @@ def enters_autocast(frame: FrameType) -> bool | None:
     return _AUTOCAST.get(frame.f_code)
 
 
-def autocast_options(context: Any) -> dict[str, Any]:
+def autocast_options(context: torch.autocast) -> dict[str, Any]:
     """What to call `torch.autocast` with, besides the device, to get a context like this one."""
     options = {"dtype": context.fast_dtype, "enabled": context._enabled, "cache_enabled": context._cache_enabled}
     for name in ("enabled", "cache_enabled"):

@@ -112,7 +112,9 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
     return value
 
 
-def measure(recorder: TypedCapture, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def measure(
+    recorder: TypedCapture, owner: torch.Tensor, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
     if not isinstance(owner, TensorProxy):
         if name == "__len__" or reader() is not None:  # torch has a function of Python's around that one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
-from types import FunctionType, GeneratorType, MethodType
+from types import CellType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
@@ -100,7 +100,7 @@ def _closes_over_values(function: Callable[..., Any]) -> bool:
     return holds_values((cells, function.__defaults__ or (), function.__kwdefaults__ or {}))
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled(cell: CellType) -> bool:
     try:
         return cell.cell_contents is not None
     except ValueError:

@@ -7,7 +7,7 @@ sure of a dtype or device that the parameters have already.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -44,6 +44,6 @@ def convert_module(
     return shell
 
 
-def _is_alike(a: torch.Tensor, b: Any) -> bool:
+def _is_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     kind = (a.dtype, a.device, a.layout, a.shape, a.stride())
     return isinstance(b, torch.Tensor) and (b.dtype, b.device, b.layout, b.shape, b.stride()) == kind

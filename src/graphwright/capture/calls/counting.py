@@ -77,7 +77,7 @@ class CountingMode(TorchFunctionMode):
 _CALL = nn.Module._call_impl.__code__
 
 
-def is_operation(function: Any, args: Sequence[Any], kwargs: Any, result: Any) -> bool:
+def is_operation(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any] | None, result: Any) -> bool:
     """Tell whether a torch call with this result counts."""
     if property_name(function) is not None:
         return len(args) > 1 or isinstance(result, torch.Tensor)

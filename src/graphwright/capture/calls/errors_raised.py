@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.spellings import name_of_target
-from graphwright.capture.state.symbols import Symbol, is_symbolic, symbol_of
+from graphwright.capture.state.symbols import Symbol, is_symbolic
 from graphwright.ir import Node, Target, nodes_in
 from graphwright.ops import (
     cond,
@@ -110,7 +110,7 @@ def fails_by_data(recorder: TypedCapture, target: Target, args: tuple[Any, ...])
     if any(part in name for part in _MAY_FAIL) or target in (int, float) or name == "item":
         return True
     for leaf in leaves(args):
-        if is_symbolic(leaf) and recorder.questions.subjects.is_data(symbol_of(leaf)):
+        if is_symbolic(leaf) and recorder.questions.subjects.is_data(leaf):
             return True
         if isinstance(leaf, Node) and leaf.target in (int, float, "item"):
             return True

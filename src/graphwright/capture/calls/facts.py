@@ -14,6 +14,8 @@ from graphwright.runtime import expect
 from graphwright.source import Use, is_ours, user_frame, uses_of
 
 if TYPE_CHECKING:
+    import torch
+
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "note_count", "reader"]
@@ -47,7 +49,7 @@ def fact(
     return value
 
 
-def ask_dtype(recorder: TypedCapture, tensor: Any) -> None:
+def ask_dtype(recorder: TypedCapture, tensor: torch.Tensor) -> None:
     """The program asks for what follows from the dtype of a tensor."""
     if isinstance(tensor, TensorProxy):
         recorder.ledger.tensor(tensor, "dtype", recorder.where() or "")

@@ -30,6 +30,7 @@ from graphwright.source import is_internal, is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.symbols import Number
 
 __all__ = ["is_asked_by_program", "is_read_at_the_call", "on_any_way", "read_at_the_call", "read_mode"]
 
@@ -101,7 +102,7 @@ def read_mode(recorder: TypedCapture, function: Callable[..., bool], value: bool
     return _number(recorder, recorder.node("call_function", function, (), {}, function.__name__), value)
 
 
-def _number(recorder: TypedCapture, node: Node, value: Any, key: Any = None) -> Any:
+def _number(recorder: TypedCapture, node: Node, value: Number, key: tuple[Any, ...] | None = None) -> Any:
     """The number of the program that a node reads; one that was a key in an earlier pass is the example's."""
     recorder.keep.append(node)  # known by its id
     frame = user_frame(sys._getframe(1))
@@ -140,7 +141,7 @@ def _gradient(recorder: TypedCapture, tensor: torch.Tensor, node: Node, example:
     return proxy
 
 
-def _is_none(recorder: TypedCapture, node: Node, hint: Any, key: Any = None) -> bool:
+def _is_none(recorder: TypedCapture, node: Node, hint: bool, key: tuple[Any, ...] | None = None) -> bool:
     """Tell whether a node gives None in a call: the program goes both ways."""
     asked = recorder.node("call_function", operator.is_, (node, None), {}, "is_none")
     recorder.keep.append(asked)  # known by its id

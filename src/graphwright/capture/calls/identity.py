@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,7 +59,9 @@ def _tell_apart(*values: Any) -> None:
         capture.typed.told_apart.update(map(id, values))
 
 
-def identity_asked(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def identity_asked(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`id(value)`: it is told from other ones."""
     for value in args:
         if type(value) is TensorProxy:
@@ -105,7 +108,7 @@ def _is_same_number(left: Any, right: Any) -> Any:
 _SMALL = range(-5, 257)  # CPython keeps one object for each of these
 
 
-def is_equal(left: Any, right: Any) -> Any:
+def is_equal(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ...]) -> Any:
     """`left == right` of lists or tuples that hold tensors: each is the same, or equal and a truth.
 
     NotImplemented where they hold none.

@@ -108,7 +108,7 @@ def _standing(function: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-def _set_grad_enabled(enabled: Any) -> None:
+def _set_grad_enabled(enabled: bool) -> None:
     """`torch._C._set_grad_enabled`, also of a number that only a run knows, which C++ does not take."""
     recorder, symbol = running(), symbol_of(enabled)
     if recorder is not None and recorder.typed is not None and symbol is not None:
@@ -116,7 +116,7 @@ def _set_grad_enabled(enabled: Any) -> None:
     _SET_GRAD_ENABLED(enabled)
 
 
-def _inference_mode_of(enabled: Any) -> Any:
+def _inference_mode_of(enabled: bool) -> Any:
     """`torch._C._InferenceMode`: a context, which is a region where the program enters it."""
     recorder = running()
     if recorder is None or recorder.typed is None or recorder.pending is not None or not _is_program_running():
@@ -147,7 +147,7 @@ _LIBRARIES = ("torch", __name__.partition(".")[0])
 _looked_at: set[str] = set()  # modules, by name
 
 
-def stand_ins(function: Any) -> list[Entry]:
+def stand_ins(function: Callable[..., Any]) -> list[Entry]:
     """What stands where while a function is captured: one list for all captures, which gets longer.
 
     Names that modules have given such functions (`from torch import is_grad_enabled`) are looked for in those that were

@@ -60,7 +60,9 @@ def record_leaf_module(
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def record_compiled_method(recorder: TypedCapture, method: Any, args: Any, kwargs: Any) -> Any:
+def record_compiled_method(
+    recorder: TypedCapture, method: torch._C.ScriptMethod[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Record the call of a method of a module that TorchScript has compiled, which runs on real values only."""
     path, module = _owner_of(recorder, method)
     if not recorder.examples.is_real:
@@ -72,7 +74,7 @@ def record_compiled_method(recorder: TypedCapture, method: Any, args: Any, kwarg
     return record_opaque(recorder, "call_method", method.name, run, args, kwargs, (node,))
 
 
-def _owner_of(recorder: TypedCapture, method: Any) -> tuple[str, nn.Module]:
+def _owner_of(recorder: TypedCapture, method: torch._C.ScriptMethod[..., Any]) -> tuple[str, nn.Module]:
     """The path and the module that a compiled method belongs to."""
     shells = recorder.shells
     if shells is not None:
@@ -118,7 +120,11 @@ def record_leaf_function(
 
 
 def record_foreign_call(
-    recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any = None
+    recorder: TypedCapture,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    run: Callable[..., Any] | None = None,
 ) -> Any:
     """Record the call of a function that takes or gives objects outside of torch; `run` stands in on the examples.
 

@@ -17,6 +17,8 @@ from graphwright.runtime import name_of_class
 from graphwright.source import mentions
 
 if TYPE_CHECKING:
+    import torch
+
     from graphwright.capture.state.ledger import Ledger
 
 __all__ = ["Asker", "asker_of", "take_answers"]
@@ -85,7 +87,7 @@ def take_answers(
             same.update({_dotted(path, name): firsts[id(value)] for path, name, value in ones})
 
 
-def _is_mentioned(asker: Asker, path: str, name: str, value: Any = None) -> bool:
+def _is_mentioned(asker: Asker, path: str, name: str, value: torch.Tensor | nn.Module | None = None) -> bool:
     """Tell whether a function mentions a submodule or tensor, or the container that holds it."""
     return name in asker.attributes or path.rpartition(".")[2] in asker.attributes
 

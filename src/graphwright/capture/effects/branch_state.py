@@ -15,6 +15,7 @@ from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.source import PREFIX
 
 if TYPE_CHECKING:
+    from graphwright.capture.proxies.contents import Container
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
@@ -96,11 +97,11 @@ class State:
                 if not isinstance(item, nn.Module):  # those are watched when they are called
                     self.watch(item, depth - 1)
 
-    def is_outermost(self, recorder: Capture, container: Any) -> bool:
+    def is_outermost(self, recorder: Capture, container: Container) -> bool:
         """Tell whether no other branch or loop around this one has a container as part of its state."""
         return self.watches(container) and self is next(s for s in recorder.states if s.watches(container))
 
-    def watches(self, container: Any) -> bool:
+    def watches(self, container: Container) -> bool:
         """Tell whether a container is part of the state."""
         return any(now is container for now, _ in self._containers)
 

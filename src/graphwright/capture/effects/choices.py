@@ -20,6 +20,7 @@ from graphwright.capture.state.running import stopping
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.ir import Target
 
 __all__ = ["Choice", "Choices"]
 
@@ -101,7 +102,7 @@ class Choices:
             self._forget()
             self._end(next((choice for choice in changed if choice in self.open), None), "is changed")
 
-    def at_node(self, target: Any, args: tuple[Any, ...]) -> None:
+    def at_node(self, target: Target, args: tuple[Any, ...]) -> None:
         """See that a node that is to be made does not change what stands for a chosen object."""
         if not self.open:
             return

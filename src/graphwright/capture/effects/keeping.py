@@ -205,7 +205,7 @@ class Keeping:
                 self._watch_value(table, key, value)
         self._tables.append(table)
 
-    def _watch_value(self, table: Table, key: Any, value: Any) -> None:
+    def _watch_value(self, table: Table, key: Hashable, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
         table.before[key] = value
         if table.keys is None and key in _OF_TORCH:
@@ -345,7 +345,7 @@ class Keeping:
         recorder.questions.forking.forks[-1].site = None  # no line of the program asks
         return answer
 
-    def _read(self, place: Any) -> Node:
+    def _read(self, place: Place) -> Node:
         """Read an attribute: before the program's branches, for none of them writes it."""
         recorder = self._recorder
         path, keys = place
@@ -540,7 +540,7 @@ class Keeping:
         with self._recorder.finishing():
             self.write()
 
-    def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Any) -> bool:
+    def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Unbound) -> bool:
         """Write a new attribute on a side of a branch, after which it holds what `after` stands for.
 
         False where these are not the attributes of a module of the program.
@@ -566,7 +566,7 @@ class Keeping:
         return argument
 
 
-def _why_gone(table: Table, key: Any) -> tuple[str, str]:
+def _why_gone(table: Table, key: Hashable) -> tuple[str, str]:
     """What the program did to an attribute that is no more there, and what to do instead."""
     for name, what in ("_parameters", "parameter"), ("_modules", "module"):
         if table.keys is None and key in table.now.get(name, ()):

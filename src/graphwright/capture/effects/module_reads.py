@@ -135,7 +135,7 @@ class ModuleReads:
             recorder.plan.in_place.add((path, name))
             raise recorder.questions.restart(Restart("the program writes attributes"))
 
-    def tensor(self, path: str, name: str, value: Any) -> None:
+    def tensor(self, path: str, name: str, value: torch.Tensor | nn.Module | None) -> None:
         """A parameter, buffer or submodule was read that may be None."""
         self._recorder.ledger.module(path).setdefault("is_none", {})[name] = value is None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -137,7 +137,7 @@ def _wrapped(function: Any) -> list[FunctionType]:
     return found
 
 
-def _is_set(cell: Any) -> bool:
+def _is_set(cell: CellType) -> bool:
     try:
         return cell.cell_contents is not None
     except ValueError:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from types import CellType, CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.source import place_of_name
+
+if TYPE_CHECKING:
+    from graphwright.ops import Names
 
 __all__ = ["MISSING", "Variables"]
 
@@ -21,8 +24,11 @@ class Variables:
     `argument` is the owner as nodes name it; `title` is what it is called in messages.
     """
 
-    def __init__(self, owner: Any, argument: Any, title: str) -> None:
-        self.owner, self.argument, self.title = owner, argument, title
+    def __init__(
+        self, owner: dict[str, Any] | type | CellType, argument: str | Names | type | CellType, title: str
+    ) -> None:
+        self.owner: Any = owner
+        self.argument, self.title = argument, title
         self.path = f"{title}[{id(owner)}]:"
         self.codes: list[CodeType] = []  # of functions that mention them
         self._before: dict[str, Any] = {}

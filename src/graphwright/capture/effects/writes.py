@@ -52,7 +52,7 @@ class Writes:
             if isinstance(tensor, TensorProxy):
                 self._write(_memory(tensor))
 
-    def _write(self, memory: Any) -> None:
+    def _write(self, memory: int) -> None:
         recorder = self._recorder
         self._counts[memory] = self._counts.get(memory, 0) + 1
         around = list(recorder.region.all())

@@ -11,6 +11,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
+    from graphwright.capture.state.rungs import QuestionSubject
 
 __all__ = ["Conditions"]
 
@@ -30,7 +31,7 @@ class Conditions:
         if is_new and symbol.function == "branch":  # type: ignore[union-attr]
             self._parts[symbol.key] = is_and, symbols  # type: ignore[union-attr]
 
-    def facts(self, subject: Any, value: bool) -> dict[Any, bool]:
+    def facts(self, subject: QuestionSubject, value: bool) -> dict[Any, bool]:
         """What is known where a condition has this truth, by the keys of what it says something about."""
         found = {self._key_of(subject): value}
         if type(subject) is TensorProxy:
@@ -49,7 +50,7 @@ class Conditions:
         """Note that a branch on a size or flag, at a place, has given a value."""
         self._deciders[self._key_of(value)] = place
 
-    def decider(self, subject: Any) -> Any:
+    def decider(self, subject: QuestionSubject) -> Any:
         """The place of a branch on a size or flag that has given a value, or the opposite of it; None without one."""
         symbol = _symbol(subject)
         while symbol is not None and symbol.function in (operator.not_, bool, "truth"):
@@ -58,5 +59,5 @@ class Conditions:
         return self._deciders.get(self._key_of(subject))
 
 
-def _symbol(subject: Any) -> Symbol | None:
+def _symbol(subject: QuestionSubject) -> Symbol | None:
     return subject if isinstance(subject, Symbol) else symbol_of(subject)

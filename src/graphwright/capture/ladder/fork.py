@@ -14,6 +14,7 @@ from graphwright.source import source_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import QuestionSubject
 
 __all__ = ["Forking"]
 
@@ -27,12 +28,16 @@ class Forking:
         self._capture = capture
         self.forks: list[Fork] = []
 
-    def fork(self, subject: Any, place: tuple[Any, ...] | None) -> bool:
+    def fork(self, subject: QuestionSubject, place: tuple[Any, ...] | None) -> bool:
         """Answer with what the plan says for this fork; the capture is made again for the other answer."""
         capture, questions = self._capture, self._capture.questions
         region, is_data = capture.region, questions.subjects.is_data(subject)
         if any(around.transform for around in region.all()):  # the body of a transform cannot go on after it
-            return bool(questions.refusals.refuse_data(subject) if is_data else questions.guards.guard(subject))
+            return bool(
+                questions.refusals.refuse_data(subject)
+                if is_data
+                else questions.guards.guard(symbol_behind(capture, subject))
+            )
         if region.outer is not None:  # the branch around it forks instead
             while region.outer.outer is not None:
                 region = region.outer

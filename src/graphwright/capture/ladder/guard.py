@@ -17,6 +17,7 @@ from graphwright.runtime import expect
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import QuestionSubject
 
 __all__ = ["Guards", "symbol_behind"]
 
@@ -54,11 +55,11 @@ class Guards:
                 if symbol.has_value and not symbol.is_data and symbol.function != "constant":
                     self.guard(symbol)
 
-    def of_example(self, subject: Any) -> Any:
+    def of_example(self, subject: QuestionSubject) -> Any:
         """The answer of the example, None where that cannot tell."""
         return subject.hint if isinstance(subject, Symbol) else self._capture.numbers.hint(subject)
 
-    def follow(self, subject: Any) -> Any:
+    def follow(self, subject: QuestionSubject) -> Any:
         """Answer a question of data with the example's data, and warn that other data may lead elsewhere."""
         answer = self.of_example(subject)
         if answer is None:
@@ -80,7 +81,7 @@ def _key(symbol: Symbol) -> Hashable:
     return (symbol.function, *arguments) if is_plain else tuple(symbol.key)
 
 
-def symbol_behind(capture: Capture, subject: Any) -> Symbol:
+def symbol_behind(capture: Capture, subject: QuestionSubject) -> Symbol:
     """The number or truth that a question is about."""
     symbol = subject if isinstance(subject, Symbol) else symbol_of(capture.numbers.truth(subject))
     assert symbol is not None

@@ -13,7 +13,7 @@ from graphwright.source import place_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
-    from graphwright.capture.state.rungs import Subjects
+    from graphwright.capture.state.rungs import QuestionSubject, Subjects
 
 __all__ = ["Knowledge", "place_at"]
 
@@ -28,7 +28,7 @@ class Knowledge:
         self._subjects = subjects
         self.conditions = Conditions(subjects.key_of)
 
-    def told(self, subject: Any, key: Hashable) -> Any:
+    def told(self, subject: QuestionSubject, key: Hashable) -> Any:
         """The truth of a condition, whose key is given, as far as that is known; a number of modules is."""
         if self._capture.typed is not None and isinstance(subject, Symbol) and subject.firmness:
             return self._capture.typed.numbers.firm(subject)
@@ -41,7 +41,7 @@ class Knowledge:
         truth = known.get(self._subjects.opposite(subject))
         return None if truth is None else not truth
 
-    def learn(self, subject: Any, truth: bool) -> None:
+    def learn(self, subject: QuestionSubject, truth: bool) -> None:
         """Note that a condition has this truth from here on."""
         self._capture.region.known.update(self.conditions.facts(subject, truth))
 

@@ -32,7 +32,7 @@ from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
-    from graphwright.capture.state.rungs import Subjects
+    from graphwright.capture.state.rungs import HasTruth, QuestionSubject, Subjects
 
 __all__ = ["Questions"]
 
@@ -64,7 +64,7 @@ class Questions:
             return symbol.hint
         return self.decide(symbol, symbol.kind)
 
-    def decide(self, subject: Any, kind: type = bool) -> Any:
+    def decide(self, subject: QuestionSubject, kind: type = bool) -> Any:
         """Answer what Python asks of a value, which the code that asks takes as a plain one.
 
         None where neither the capture nor the example can tell, and the code that asks is not the program's.
@@ -98,14 +98,14 @@ class Questions:
             return self.refusals.refuse_data(subject)
         return self.guards.guard(symbol_behind(capture, subject))
 
-    def _convert_or_fork(self, subject: Any, asking: FrameType | None) -> bool:
+    def _convert_or_fork(self, subject: QuestionSubject, asking: FrameType | None) -> bool:
         """Answer without example values: nothing but the graph and its ends can tell."""
         self.staging.stage(asking)
         return self.forking.fork(subject, place_at(self._capture, asking))
 
     def branch(
         self,
-        test: Any,
+        test: HasTruth,
         then: Callable[[], Any],
         other: Callable[[], Any],
         names: tuple[str, ...] | None = None,

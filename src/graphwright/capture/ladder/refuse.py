@@ -26,6 +26,7 @@ from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import QuestionSubject
 
 __all__ = ["DataQuestion", "Refusals"]
 
@@ -50,7 +51,7 @@ class Refusals:
             raise refusal(error)
         self._capture.plan.obstacles.note(category, error)
 
-    def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
+    def refuse_data(self, subject: QuestionSubject, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
         """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
         capture, subjects = self._capture, self._capture.questions.subjects
         what = f" ({name.strip('_')})" if name else ""
@@ -70,7 +71,7 @@ class Refusals:
         capture.plan.obstacles.note("data", question.error)
         return capture.questions.guards.of_example(subject) if answer is None else answer()
 
-    def _cut_out(self, subject: Any, why: str, frame: FrameType) -> None:
+    def _cut_out(self, subject: QuestionSubject, why: str, frame: FrameType) -> None:
         """Start again with a loop around what asks run plainly, or with the function that asks as one node."""
         ways = [functools.partial(self._unroll_around, why), functools.partial(self.outline, frame, why)]
         if not _comes_from_loop(subject):
@@ -180,7 +181,7 @@ class Refusals:
         return restart(plan.change(place, "follow", f"one side raises {type(raised).__name__}"))
 
 
-def _comes_from_loop(subject: Any) -> bool:
+def _comes_from_loop(subject: QuestionSubject) -> bool:
     """Tell whether a value may be another in each iteration of a loop without being data of a tensor."""
     symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
     if symbol is None:

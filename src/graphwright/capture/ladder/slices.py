@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 
+if TYPE_CHECKING:
+    from graphwright.capture.state.rungs import QuestionSubject
+
 __all__ = ["is_of_slice"]
 
 
-def is_of_slice(region: Region, subject: Any) -> bool:
+def is_of_slice(region: Region, subject: QuestionSubject) -> bool:
     """Tell whether the data behind a value is another one in each slice, so that torch cannot tell it either."""
     regions: list[Region] = []
     batched, around = 0, region if region.outer is not None else None
@@ -45,7 +48,7 @@ def _is_from_inputs(node: Node, regions: list[Region]) -> bool:
     return False
 
 
-def _nodes_behind(subject: Any) -> Iterator[Node]:
+def _nodes_behind(subject: QuestionSubject | Node) -> Iterator[Node]:
     """The nodes that compute a tensor, or the tensors that a number of data comes from; none for sizes."""
     if isinstance(subject, Node):
         yield subject

@@ -31,6 +31,6 @@ def broadcast_shapes(recorder: TypedCapture, shapes: tuple[Any, ...]) -> torch.S
     return torch.Size(sizes)
 
 
-def _plain(size: Any) -> int:
+def _plain(size: int) -> int:
     symbol = symbol_of(size)
     return size if symbol is None else int(symbol.hint)

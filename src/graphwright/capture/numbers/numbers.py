@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from graphwright.ir import Argument, Node
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.rungs import HasTruth, QuestionSubject
 
 __all__ = ["SAMPLES", "Numbers"]
 
@@ -33,7 +34,9 @@ class Numbers:
         self._symbols: dict[tuple[Any, ...], Symbol] = {}
         self._fixed: dict[int, TensorProxy] = {}  # tensors whose sizes are the example's, by id
 
-    def _symbol(self, key: tuple[Any, ...], hint: Number, function: Any, args: tuple[Any, ...]) -> Symbol:
+    def _symbol(
+        self, key: tuple[Any, ...], hint: Number, function: Callable[..., Any] | str, args: tuple[Any, ...]
+    ) -> Symbol:
         known = self._symbols.get(key)
         if known is None:
             known = Symbol(self._recorder, hint, function, args, self._recorder.site())
@@ -117,7 +120,12 @@ class Numbers:
         return symbol
 
     def data_symbol(
-        self, hint: Number, kind: type, function: Any, args: tuple[Any, ...], sample: Number | None = None
+        self,
+        hint: Number,
+        kind: type,
+        function: Callable[..., Any] | str,
+        args: tuple[Any, ...],
+        sample: Number | None = None,
     ) -> Symbol:
         """The symbol of a number that depends on the data of tensors; without a hint, operations run on a sample."""
         symbol = Symbol(self._recorder, hint, function, args, self._recorder.site(), kind)
@@ -125,13 +133,13 @@ class Numbers:
             symbol.sample = SAMPLES[kind] if sample is None else sample
         return symbol
 
-    def _read(self, hint: Any, kind: type, function: Any, tensor: Any) -> Symbol:
+    def _read(self, hint: Number, kind: type, function: Callable[..., Any] | str, tensor: Any) -> Symbol:
         """The symbol of a number that is read from a tensor now, whatever is written to that later."""
         symbol = self._recorder.writes.read(self.data_symbol(hint, kind, function, (tensor,)), tensor)
         self._recorder.attempts.computed(symbol)
         return symbol
 
-    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Number, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
         symbol = self.data_symbol(hint, kind, "opaque", (node,))
         self._recorder.keep.append(node)  # known by its id
@@ -207,7 +215,7 @@ class Numbers:
         hint = UNKNOWN if (truth := self.hint(value)) is None else truth
         return as_number(self.data_symbol(hint, bool, "truth", (value,)))
 
-    def hint(self, subject: Any) -> bool | None:
+    def hint(self, subject: QuestionSubject) -> bool | None:
         """The truth of a value for the examples, None where they cannot tell."""
         if isinstance(subject, TensorProxy) or type(subject) is ObjectProxy:
             with torch._C.DisableTorchFunction():  # the recorder must not see it
@@ -216,7 +224,7 @@ class Numbers:
         assert symbol is not None
         return bool(symbol.hint) if symbol.has_value else None
 
-    def negation(self, value: Any) -> Any:
+    def negation(self, value: HasTruth) -> Any:
         """`not value` of a symbolic value."""
         if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else not truth
@@ -243,7 +251,7 @@ class Numbers:
             return function(left, right)
         return self._recorder.record("call_function", function, function, (left, right), {})
 
-    def length(self, value: Any) -> Any:
+    def length(self, value: Sized) -> Any:
         """`len(value)` of a symbolic value."""
         if type(value) is ObjectProxy:
             return self._recorder.record("call_function", len, len, (value,), {})
@@ -291,7 +299,7 @@ class Numbers:
             self._recorder.keep.append(tensor)
         return self._symbols[key]
 
-    def predicate(self, subject: Any) -> Argument:
+    def predicate(self, subject: QuestionSubject) -> Argument:
         """The argument that decides a branch."""
         symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
         if symbol is None:

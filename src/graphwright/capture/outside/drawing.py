@@ -11,7 +11,7 @@ import functools
 import random
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy
 import torch
@@ -23,8 +23,9 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["GENERATORS", "MAKERS", "is_draw", "record_draw"]
+__all__ = ["Drawer", "GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
+Drawer: TypeAlias = random.Random | numpy.random.RandomState | numpy.random.Generator
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
 _MAKER_IDS = frozenset(map(id, _MAKERS))
@@ -41,7 +42,7 @@ def is_draw(function: Callable[..., Any]) -> bool:
     return id(function) in _MAKER_IDS
 
 
-def _owner(function: Any) -> Any:
+def _owner(function: Callable[..., Any]) -> Any:
     """The generator that a function belongs to: `numpy.random.seed` does not say it."""
     return _OF_NUMPY if function in _UNBOUND else getattr(function, "__self__", None)
 
@@ -61,7 +62,9 @@ def _no_effect(*args: Any, **kwargs: Any) -> None:
     """What a seed is to the examples."""
 
 
-def record_draw(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def record_draw(
+    recorder: TypedCapture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Record a draw of numbers. What draws something else, as a layer from a list, is called, and so refused later."""
     if id(function) in _MAKER_IDS:
         return record_foreign_call(recorder, function, args, kwargs)

@@ -87,7 +87,7 @@ def overhear_class(module: ModuleType, name: str, act: Act | None, methods: dict
     stand(vars(module), name, original, Stand(name, (), {}))
 
 
-def stand(names: dict[str, Any], name: str, original: Any, stand_in: Any) -> None:
+def stand(names: dict[str, Any], name: str, original: Callable[..., Any], stand_in: Callable[..., Any]) -> None:
     """Have a stand-in stand in the place of an original, in one namespace."""
     known = _by_original.setdefault(id(original), (original, stand_in))
     _originals.setdefault(id(known[1]), known)
@@ -95,7 +95,7 @@ def stand(names: dict[str, Any], name: str, original: Any, stand_in: Any) -> Non
 
 
 def heard(
-    original: Any, act: Act, carriers: Iterable[str] = (), inner: tuple[CodeType, ...] = ()
+    original: Callable[..., Any], act: Act, carriers: Iterable[str] = (), inner: tuple[CodeType, ...] = ()
 ) -> Callable[..., Any]:
     """A function that does what another does, and that the capture hears of where its program calls it.
 
@@ -175,13 +175,13 @@ def stand_ins() -> list[Entry]:
     return _entries
 
 
-def original_of(function: Any) -> Any:
+def original_of(function: Callable[..., Any] | None) -> Any:
     """What a stand-in stands for; other functions are answered as they are."""
     known = _originals.get(id(function))
     return function if known is None else known[0]
 
 
-def hear(function: Any) -> Any:
+def hear(function: Callable[..., Any]) -> Any:
     """The stand-in of a function, where there is one; else the function."""
     known = _by_original.get(id(function))
     return function if known is None or known[0] is not function else known[1]

@@ -69,7 +69,12 @@ OTHERS = {
 
 
 def _asked(
-    path: str, recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    path: str,
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """Guard what a getter gives, unless the program has set it."""
     value = function(*args, **kwargs)
@@ -83,13 +88,20 @@ def _asked(
 
 
 def _of_machine(
-    path: str, recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    path: str,
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     say_read(recorder, frame, f"{path}.{function.__name__}()")
     return function(*args, **kwargs)
 
 
-def _at_start(recorder: TypedCapture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+def _at_start(
+    recorder: TypedCapture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Node:
     """The node that asks, before the first operation of the program."""
     graph = recorder.root.graph
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
@@ -102,7 +114,7 @@ def _set(
     getter: Callable[[], Any],
     recorder: TypedCapture,
     frame: FrameType,
-    function: Any,
+    function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:

@@ -152,7 +152,7 @@ def has_state(value: Any) -> bool:
 
 
 @functools.lru_cache(4096)
-def _has_state(kind: Any) -> bool:
+def _has_state(kind: type) -> bool:
     return (issubclass(kind, _GENERATORS) and kind is not GeneratorProxy) or _iterates(kind)
 
 
@@ -198,7 +198,7 @@ def _state_of(value: Any) -> Any:
     return _plain(value.bit_generator.state if hasattr(value, "bit_generator") else value.get_state(legacy=False))
 
 
-def _reduced(iterator: Any) -> Any:
+def _reduced(iterator: Iterator[Any]) -> Any:
     try:
         return repr(iterator) if type(iterator).__module__ == "itertools" else repr(iterator.__reduce__()[1:])
     except TypeError:

@@ -42,7 +42,7 @@ def _recorded(
     run: Callable[..., Any],
     recorder: TypedCapture,
     frame: FrameType,
-    function: Any,
+    function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
@@ -52,7 +52,11 @@ def _recorded(
 
 
 def _generator(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """A call that gives a generator: `torch.Generator()`, and `torch.manual_seed(0)`, which gives torch's own."""
     if recorder.typed is None:
@@ -70,7 +74,11 @@ def _generator(
 
 
 def _forked(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> _Fork:
     return _Fork(recorder, function, args, kwargs)
 
@@ -78,7 +86,9 @@ def _forked(
 class _Fork:
     """`torch.random.fork_rng()` of a program, as a region of the graph."""
 
-    def __init__(self, recorder: TypedCapture, manager: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, recorder: TypedCapture, manager: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self._recorder, self._manager = recorder, manager
         args, kwargs = tuple(map(_as_list, args)), {key: _as_list(value) for key, value in kwargs.items()}
         self._args = tuple([recorder.argument(arg) for arg in args])
@@ -100,7 +110,11 @@ def _as_list(value: Any) -> Any:
 
 
 def _refused(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     at = CallSite(frame.f_code, frame.f_lasti, recorder.scope).line()
     what = f"the program calls {function.__module__}.{function.__name__}, which a graph cannot"
@@ -109,7 +123,11 @@ def _refused(
 
 
 def _drawn(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     if recorder.typed is None:
         say_read(recorder, frame, f"{getattr(function, '__qualname__', function.__name__)}()")
@@ -118,7 +136,11 @@ def _drawn(
 
 
 def _read_state(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     if sys._getframe(2).f_code is _FORK:  # made before the program ran, as `@fork_rng()` is
         return _refused(recorder, frame, torch.random.fork_rng, args, kwargs)

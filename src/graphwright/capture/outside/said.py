@@ -147,7 +147,7 @@ def _is_first(recorder: Capture, frame: FrameType, what: str, text: str) -> bool
 class _Told:
     """A value of the program in a message: its number for the example, where that is known."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: str) -> None:
         self._value = value
 
     @staticmethod

@@ -286,7 +286,14 @@ class World:
 
     # ---- variables
 
-    def _watch(self, owner: Any, argument: Any, title: str, name: str, code: CodeType) -> None:
+    def _watch(
+        self,
+        owner: dict[str, Any] | type | CellType,
+        argument: str | Names | type | CellType,
+        title: str,
+        name: str,
+        code: CodeType,
+    ) -> None:
         """See whether a pass changes a variable, or the containers in it."""
         variables = self._variables.get(id(owner))
         if variables is None:

@@ -51,7 +51,7 @@ class GeneratorProxy(torch.Generator):
     node_of: Callable[[], Node]
 
     @staticmethod
-    def make(recorder: TypedCapture, device: Any, node_of: Callable[[], Node]) -> GeneratorProxy:
+    def make(recorder: TypedCapture, device: torch.device | str | int, node_of: Callable[[], Node]) -> GeneratorProxy:
         """A generator of the program, which a node gives."""
         with torch._C.DisableTorchFunction():
             new: Any = torch._C.Generator.__new__

@@ -7,6 +7,7 @@ that reads, and stands in the report of the capture.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,11 @@ def say_read(recorder: TypedCapture, frame: FrameType, what: str) -> None:
 
 
 def _read(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     if len(args) < _COMPUTE.get(function.__name__, 10**6):
         owner = getattr(function, "__self__", None)
@@ -99,7 +104,11 @@ _HOMES = {
 
 
 def _variable(
-    recorder: TypedCapture, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: TypedCapture,
+    frame: FrameType,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """A variable of the environment is looked up, or written: its name is encoded for that."""
     asked = sys._getframe(2).f_code.co_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy
 from torch import nn
@@ -11,7 +11,12 @@ from torch import nn
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 
-__all__ = ["changeable", "content", "holds_bytes", "refill"]
+__all__ = ["Container", "changeable", "content", "holds_bytes", "refill"]
+
+# What keeps values, or bytes, in a place of its own.
+Container: TypeAlias = (
+    "dict[Any, Any] | list[Any] | set[Any] | collections.deque[Any] | bytearray | numpy.ndarray[Any, Any]"
+)
 
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
 _PLAIN = frozenset({list, dict, set})
@@ -48,7 +53,7 @@ def holds_bytes(value: Any) -> bool:
     return isinstance(value, bytearray)
 
 
-def content(container: Any) -> Any:
+def content(container: Container) -> Any:
     """A plain copy of what a container holds."""
     if isinstance(container, bytearray | numpy.ndarray):
         return bytes(container) if isinstance(container, bytearray) else container.tobytes()
@@ -59,7 +64,7 @@ def content(container: Any) -> Any:
     return set(container) if isinstance(container, set) else list(container)
 
 
-def refill(container: Any, held: Any) -> None:
+def refill(container: Container, held: Any) -> None:
     """Give a container what another one held, without touching one that holds it."""
     if isinstance(container, bytearray):
         container[:] = held

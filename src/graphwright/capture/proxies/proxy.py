@@ -10,7 +10,7 @@ import abc
 import contextlib
 import copy
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from graphwright.ir import ATOMS, Node
 
 if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     from graphwright.capture.proxies.recording import TracerBase
 
 __all__ = ["Attribute", "MetaProxy", "ParameterProxy", "Proxy", "find_tracer"]
@@ -188,7 +190,7 @@ class ParameterProxy(Proxy):
 class MetaProxy(Proxy):
     """A proxy whose node has a fake tensor under `meta["val"]`; torch functions of it compute that of their result."""
 
-    def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: Any = None) -> None:
+    def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: FakeTensorMode | None = None) -> None:
         super().__init__(node, tracer)
         self.fake_mode = fake_mode
 
@@ -213,7 +215,7 @@ class MetaProxy(Proxy):
         return MetaProxy(recorded.node, recorded.tracer, mode)
 
 
-def find_tracer(args: Any, kwargs: Any = None) -> TracerBase | None:
+def find_tracer(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> TracerBase | None:
     """Return the tracer of the first proxy in nested arguments, or None."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         kind = type(value)

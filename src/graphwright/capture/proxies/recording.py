@@ -438,7 +438,7 @@ def _schemas(target: Target) -> list[Any]:
     return []
 
 
-def _fits(schema: Any, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> bool:
+def _fits(schema: torch.FunctionSchema, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> bool:
     """Tell whether a schema takes so many arguments, of these names."""
     names = [argument.name for argument in schema.arguments]
     positional = [argument for argument in schema.arguments if not argument.kwarg_only]

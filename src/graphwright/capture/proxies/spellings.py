@@ -51,7 +51,7 @@ PIECES = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_size
                     "unsafe_chunk", "unsafe_split"})  # fmt: skip
 
 # What torch's own code calls under a private name, and what it is.
-PUBLIC = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
+PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
 
 # What gives as many dimensions as there are sizes other than one.
 LOOKS_AT_SIZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
@@ -204,7 +204,7 @@ def module_name(path: str) -> str:
     return "_".join(atoms[start:])
 
 
-def is_torch(function: Any) -> bool:
+def is_torch(function: Callable[..., Any] | str) -> bool:
     """Tell whether calling a function comes to the recorder before any of its code asks."""
     if isinstance(getattr(function, "__self__", None), TensorProxy):
         return True

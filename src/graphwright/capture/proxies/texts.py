@@ -94,10 +94,10 @@ class RunText:
         name = self.recorder.target_name() or "text"
         return self.recorder.node("call_function", function, tuple(map(self.recorder.argument, args)), {}, "", name)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: str) -> Any:
         return NotImplemented if not isinstance(other, str) else self._joined(self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: str) -> Any:
         return NotImplemented if not isinstance(other, str) else self._joined(other, self)
 
     def _joined(self, one: Any, other: Any) -> Any:
@@ -226,7 +226,7 @@ def ask_for_texts(recorder: Capture, places: Iterable[Any]) -> None:
         raise recorder.questions.restart(Restart("a text of numbers is looked into: they are guarded"))
 
 
-def refused_texts(error: Exception, args: Any, kwargs: Any) -> frozenset[Any]:
+def refused_texts(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[Any]:
     """Where the texts are made which a function written in C refused, because it wants a `str`."""
     if "RunText" not in str(error):
         return frozenset()

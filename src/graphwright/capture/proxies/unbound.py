@@ -11,6 +11,7 @@ from graphwright.ops import expect_bound
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
+    from graphwright.capture.state.rungs import HasTruth
 
 __all__ = ["BoundIf", "BoundIfRun", "OneSided", "Unbound", "bound", "variables"]
 
@@ -51,7 +52,7 @@ class Unbound:
 class BoundIf(Unbound):
     """Stands for a variable that has a value where a loop was left: on that side of a branch it is that value."""
 
-    def __init__(self, name: str, where: str | None, place: Place | None, value: Any, decider: Any) -> None:
+    def __init__(self, name: str, where: str | None, place: Place | None, value: Any, decider: HasTruth) -> None:
         super().__init__(name, where, place)
         object.__setattr__(self, "_held", (value, decider))
 

@@ -42,10 +42,11 @@ def only_moves(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     return any(function is moving for moving in _MOVES)
 
 
-def stores(function: Any) -> bool:
+def stores(function: Callable[..., Any]) -> bool:
     """Tell whether a method of a builtin container puts what it is given into it, or gives that back."""
-    is_method = type(function) is BuiltinFunctionType
-    return is_method and function.__name__ in _STORING.get(type(function.__self__), ())
+    if type(function) is not BuiltinFunctionType:
+        return False
+    return function.__name__ in _STORING.get(type(function.__self__), ())
 
 
 _STORING: dict[type, frozenset[str]] = {

@@ -76,14 +76,14 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
-    def anticipate(self, function: Any) -> None:
+    def anticipate(self, function: Callable[..., Any]) -> None:
         """Have a function converted before the program runs that asks what Python answers, or calls what does."""
         owner, inner = getattr(function, "__self__", None), getattr(function, "__func__", function)
         if type(inner) is FunctionType:
             plan = self._recorder.plan
             plan.converted |= self._convertible(asking_in(inner, owner, _asks, plan.asking))
 
-    def start(self, function: Callable[..., Any], world: Any) -> None:
+    def start(self, function: Callable[..., Any], world: World) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         self._world = world
         shells = self._recorder.shells
@@ -212,7 +212,7 @@ class Callers:
             recorder.plan.is_uncompiled = True
             raise recorder.questions.restart(Restart("the program calls a function of torch.compile"))
 
-    def reached_cpp(self, function: object) -> BaseException:
+    def reached_cpp(self, function: Callable[..., Any]) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
         recorder = self._recorder
         if recorder.pending is not None:

@@ -42,14 +42,14 @@ def listed(
     return out__gw
 
 
-def as_dict(pairs: Any) -> Any:
+def as_dict(pairs: LoopList | list[Any]) -> Any:
     """`{key: value for ...}`, of the list of its pairs."""
     if isinstance(pairs, LoopList):
         return table_of(pairs, dict)
     return dict_of(*[part for pair in pairs for part in pair])
 
 
-def as_set(items: Any) -> Any:
+def as_set(items: LoopList | list[Any]) -> Any:
     """`{item for ...}`, of the list of its items."""
     return table_of(items, set) if isinstance(items, LoopList) else set(items)
 
@@ -65,7 +65,7 @@ def _where(
     return then() if condition is None else branch(condition(item), then, other, names)
 
 
-def extended(values: Any, more: Any) -> Any:
+def extended(values: list[Any], more: Any) -> Any:
     """`values += more` of what starts as a list."""
     recorder = running()
     if recorder is None or type(values) is not list or not isinstance(more, OfRun):

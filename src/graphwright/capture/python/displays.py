@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -74,7 +75,7 @@ def _is_by_array(values: Any, *others: Any) -> bool:
     return type(values) is TensorProxy and values.recorder.has_objects and holds_objects(others)
 
 
-def gotten(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def gotten(recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`table.get(key, default)` with a key that data decides."""
     if kwargs or not 0 < len(args) <= 2 or not _is_small_table(function.__self__) or not _is_of_data(args[0]):
         return NotImplemented
@@ -88,20 +89,20 @@ def _is_small_table(values: Any) -> bool:
 _MOST = 16  # keys that a table is asked for one by one
 
 
-def _is_of_data(key: Any) -> bool:
+def _is_of_data(key: Hashable) -> bool:
     """Tell whether a key depends on the data of tensors: one that sizes decide is under a guard."""
     symbol = symbol_of(key)
     return symbol.is_data if symbol is not None else type(key) is RunText and (key.is_data or not key.places)
 
 
-def _is_key(key: Any) -> bool:
+def _is_key(key: Hashable) -> bool:
     return type(key) in (int, str)
 
 
 class _Chosen:
     """A module of a list whose place only a run knows: its call is a branch for each of them."""
 
-    def __init__(self, converted: Callable[[Any], Any], values: Any, index: Any) -> None:
+    def __init__(self, converted: Callable[[Any], Any], values: nn.ModuleList, index: Hashable) -> None:
         self._converted, self._place = converted, (values, index)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

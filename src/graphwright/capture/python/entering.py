@@ -27,30 +27,29 @@ def convert_methods(shells: Shells, codes: Conversions) -> None:
             shell.__dict__["forward"] = converted
 
 
-def converted_function(function: Any, codes: Conversions, gathers: bool = False) -> Any:
+def converted_function(function: Callable[..., Any], codes: Conversions, gathers: bool = False) -> Any:
     """Return what to call in place of a function: its conversion where it, or what it wraps, is to be converted.
 
     `gathers`: what it gives is gathered, so that a generator function is converted, too, to one that does so.
     """
-    kind = type(function)
-    if kind is FunctionType:
+    if type(function) is FunctionType:
         if function.__code__ not in codes or is_generator(function.__code__) is not gathers:
             return function
         return _conversion(function, codes) or function
-    if kind is MethodType:
+    if type(function) is MethodType:
         inner = function.__func__
         if type(inner) is FunctionType and inner.__code__ not in codes:
             return function
         converted = converted_function(inner, codes, gathers)
         return function if converted is inner else MethodType(converted, function.__self__)
-    if kind is functools.partial:
+    if type(function) is functools.partial:
         inner = converted_function(function.func, codes)
         return function if inner is function.func else functools.partial(inner, *function.args, **function.keywords)
     if isinstance(function, type):
         start = initializer(function)
         is_asked = start is not None and start.__code__ in codes
         return functools.partial(_made, function, _conversion(start, codes) or start) if is_asked else function
-    own = getattr(kind, "__call__", None)  # noqa: B004 - the method, to convert it
+    own = getattr(type(function), "__call__", None)  # noqa: B004 - the method, to convert it
     if type(own) is FunctionType and own.__code__ in codes and not isinstance(function, type | nn.Module):
         return MethodType(_conversion(own, codes) or own, function)
     return function

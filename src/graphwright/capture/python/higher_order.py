@@ -22,7 +22,7 @@ def _act(
     python: Callable[..., Any],
     recorder: TypedCapture,
     frame: FrameType,
-    function: Any,
+    function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:

@@ -7,7 +7,7 @@ get `call` first, which does so.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Reversible
 from types import GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +185,7 @@ def opened(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
     return NotImplemented
 
 
-def _enumerated(iterable: Iterable[Any], start: Any = 0) -> Iterable[Any]:
+def _enumerated(iterable: Iterable[Any], start: int = 0) -> Iterable[Any]:
     part = iterable_of(iterable)
     return enumerate(iterable, start) if part is None else OpenEnumerate(part, start)
 
@@ -203,7 +203,7 @@ def _known_items(iterable: Iterable[Any]) -> Any:
     return [*items] if isinstance(iterable, _ONCE) else iterable
 
 
-def _reversed(iterable: Any) -> Iterable[Any]:
+def _reversed(iterable: Reversible[Any]) -> Iterable[Any]:
     part = iterable_of(iterable)
     return reversed(iterable) if part is None or isinstance(part, Rows) else OpenReversed(part)
 

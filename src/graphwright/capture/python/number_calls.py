@@ -6,8 +6,8 @@ Each answers NotImplemented where Python itself is to make the call.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from types import BuiltinFunctionType
+from collections.abc import Callable, Hashable
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,7 +48,12 @@ def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
     return NotImplemented if is_known(args) else recorder.numbers.computed(function, args, kwargs)
 
 
-def number_method(recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def number_method(
+    recorder: Capture,
+    function: MethodDescriptorType | WrapperDescriptorType,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """`int.__mul__(n, 2)`: the operator, if both are what it takes."""
     kind = function.__objclass__
     if kwargs or kind not in (int, float, bool) or is_known(args) or not all(isinstance(arg, kind) for arg in args):
@@ -142,7 +147,7 @@ def looked_up(recorder: Capture, function: BuiltinFunctionType, args: tuple[Any,
     return recorder.numbers.of_node(node, UNKNOWN, kinds.pop())
 
 
-def chosen(values: Any, index: Any) -> Any:
+def chosen(values: Any, index: Hashable) -> Any:
     """`[1, 2, 4][i]`, `"abc"[i]`: an item of plain numbers of one kind, or of a text; NotImplemented of others."""
     recorder = recorder_of(index)
     symbol = symbol_of(index)

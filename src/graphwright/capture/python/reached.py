@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from graphwright.source import is_internal
@@ -118,7 +118,7 @@ def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:
         rest = rest - there if there else rest
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled(cell: CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018 - whether it holds anything
     except ValueError:

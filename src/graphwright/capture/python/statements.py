@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from graphwright.capture.flow.deciding import branch
@@ -57,12 +58,12 @@ def attempt(
     return recorder.attempts.run(tried, handlers, orelse, final, names, only_raises)
 
 
-def context(entered: Any) -> Any:
+def context(entered: AbstractContextManager[Any]) -> Any:
     """What a `with` block enters."""
     return watched(entered)
 
 
-def suppressed(entered: Any) -> Any:
+def suppressed(entered: AbstractContextManager[Any]) -> Any:
     """The classes of errors that `contextlib.suppress` is told of."""
     if type(entered) is contextlib.suppress:
         return entered._exceptions  # type: ignore[attr-defined]

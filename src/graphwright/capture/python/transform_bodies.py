@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -66,19 +66,24 @@ def _write_output(recorder: TypedCapture, region: Region, function: Callable[...
         output._origin = last if is_its_own else CallSite(code, 0, recorder.scope)
 
 
+# What a transform does to a tensor: along which dimension it slices it, or whether it wants a gradient for it; None for
+# nothing. In a container it is one for each item.
+_Mark: TypeAlias = "int | tuple[Any, ...] | list[Any] | dict[Any, Any] | None"
+
+
 class _Feed:
     """Makes the inputs of a body: one placeholder for each, its tensors as proxies of what the transform gives."""
 
     def __init__(self, recorder: TypedCapture, region: Region, narrow: Callable[..., torch.Tensor]) -> None:
         self._recorder, self._region, self._narrow = recorder, region, narrow
 
-    def input(self, name: str, value: Any, mark: Any) -> Any:
+    def input(self, name: str, value: Any, mark: _Mark) -> Any:
         """Make one input. `mark` says what the transform does to its tensors; it may be a container of such."""
         node = self._region.graph.create_node("placeholder", name, (), {}, name)
         node._target = node.name
         return self._value(value, mark, lambda: node)
 
-    def _value(self, value: Any, mark: Any, make: Callable[[], Node]) -> Any:
+    def _value(self, value: Any, mark: _Mark, make: Callable[[], Node]) -> Any:
         if isinstance(value, torch.Tensor):
             examples = self._recorder.examples
             example = self._recorder.example(value)

@@ -54,21 +54,20 @@ class Transforms:
         self._noted: dict[Node, Any] = {}  # examples of values that bodies use
         self._wholes: dict[int, tuple[Any, Any, Callable[[], Node]]] = {}  # id -> (container, its content, its node)
 
-    def handler(self, function: Any) -> Callable[..., Any] | None:
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any] | None:
         """What to call in place of a function that takes, or is made of, a function; None for others."""
-        kind = type(function)
-        if kind is FunctionType:
+        if type(function) is FunctionType:
             name = BY_CODE.get(function.__code__)
             if name is not None:
                 return functools.partial(self._apply, name)
             name = MADE.get(function.__code__)
             if name is not None:
                 return self._made_before(name, function)
-        elif kind is functools.partial:
+        elif type(function) is functools.partial:
             inner = self.handler(function.func)
             if inner is not None:
                 return functools.partial(inner, *function.args, **function.keywords)
-        elif kind is type:
+        elif type(function) is type:
             return None
         return whole_call(self._recorder, function)
 
@@ -77,7 +76,7 @@ class Transforms:
         self._noted[node] = example
         return node
 
-    def know_whole(self, container: Any, make: Callable[[], Node]) -> Any:
+    def know_whole(self, container: tuple[Any, ...] | list[Any] | dict[Any, Any], make: Callable[[], Node]) -> Any:
         """Remember which node a container is the value of, and give it back."""
         if isinstance(container, tuple | list | dict):
             self._wholes[id(container)] = container, tree_flatten(container), make

@@ -26,7 +26,11 @@ class OwnDraws(TorchDispatchMode):
         self._generators: dict[Any, torch.Generator] = {}
 
     def __torch_dispatch__(
-        self, function: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        function: torch._ops.OpOverload,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in function.tags:
@@ -74,11 +78,11 @@ def _numbers(state: Any) -> tuple[Any, ...]:
     return state[1].tobytes(), *state[2:]
 
 
-def _takes_generator(function: Any) -> bool:
+def _takes_generator(function: torch._ops.OpOverload) -> bool:
     return any(argument.name == "generator" for argument in function._schema.arguments)
 
 
-def _with_generator(function: Any) -> Any:
+def _with_generator(function: torch._ops.OpOverload) -> Any:
     """The overload of an operation that takes a generator, or the operation itself where there is none.
 
     `rand` and `rand.generator`, `randint.low` and `randint.low_generator`, `low_dtype` and `low_generator_dtype`.

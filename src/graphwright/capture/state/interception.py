@@ -35,7 +35,7 @@ class _ThreadFlag:
     def __bool__(self) -> bool:
         return bool(_export_users()) or bool(self.before)
 
-    def __or__(self, other: object) -> bool:
+    def __or__(self, other: bool) -> bool:
         return bool(self) or bool(other)
 
     __ror__ = __or__

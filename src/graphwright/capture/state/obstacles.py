@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Literal
 
-from graphwright.errors import GraphwrightError
+from graphwright.errors import GraphwrightError, Place
 from graphwright.runtime import ReportEntry
 from graphwright.source import place_of, user_frame
 
@@ -96,7 +96,7 @@ class Obstacles:
         """Note an obstacle, once."""
         self.add(category, error.message, error.at, error.fix or _FIXES[category])
 
-    def add(self, category: Category, text: str, at: object = None, fix: str = "") -> None:
+    def add(self, category: Category, text: str, at: Place | str | None = None, fix: str = "") -> None:
         """Note an obstacle in words, once."""
         place, source = split_place(str(at or "")) or split_place(self._entry) or ("", "")
         self._found[Obstacle(category, text, place, source, fix or _FIXES[category])] = None

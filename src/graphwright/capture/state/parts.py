@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.regions import Region
-    from graphwright.capture.state.rungs import Forking, Knowledge, Messages, Raises, Refusals, Staging, Subjects
+    from graphwright.capture.state.rungs import (
+        Forking,
+        HasTruth,
+        Knowledge,
+        Messages,
+        QuestionSubject,
+        Raises,
+        Refusals,
+        Staging,
+        Subjects,
+    )
     from graphwright.capture.state.samples import Verdict
     from graphwright.capture.state.symbols import Number, Symbol
     from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -97,7 +107,7 @@ class Guards(Protocol):
     def guard_sizes(self, values: Iterable[Any]) -> None:
         """Take what these values are, short of their data, from the example: the program asked by a `try`."""
 
-    def of_example(self, subject: Any) -> Any:
+    def of_example(self, subject: QuestionSubject) -> Any:
         """The answer of the example, None where that cannot tell."""
 
 
@@ -143,12 +153,12 @@ class Ladder(Protocol):
     def answer(self, symbol: Symbol) -> Any:
         """Answer what Python asks of a number: convert who asks, or fork, or take the example's value under a guard."""
 
-    def decide(self, subject: Any, kind: type = bool) -> Any:
+    def decide(self, subject: QuestionSubject, kind: type = bool) -> Any:
         """Answer a question of Python's about a value, as the plan says for its place."""
 
     def branch(
         self,
-        test: Any,
+        test: HasTruth,
         then: Callable[[], Any],
         other: Callable[[], Any],
         names: tuple[str, ...] | None = None,
@@ -167,7 +177,7 @@ class Ladder(Protocol):
 class Numbers(Protocol):
     """The symbols of one capture: equal computations give one symbol, whose node is made at its first use."""
 
-    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Number, kind: type) -> Any:
         """The number that a node gives, which depends on data."""
 
     def truth(self, value: Any) -> Any:
@@ -176,22 +186,22 @@ class Numbers(Protocol):
     def loose_truth(self, value: Any) -> Any:
         """A value of which only the truth counts: what is written is the value itself."""
 
-    def hint(self, subject: Any) -> bool | None:
+    def hint(self, subject: QuestionSubject) -> bool | None:
         """The truth of a value for the examples, None where they cannot tell."""
 
-    def negation(self, value: Any) -> Any:
+    def negation(self, value: HasTruth) -> Any:
         """`not value` of a symbolic value."""
 
     def compare(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         """One comparison, written as the operator that it is."""
 
-    def length(self, value: Any) -> Any:
+    def length(self, value: Sized) -> Any:
         """`len(value)` of a symbolic value."""
 
     def computed(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A number that a function of Python's computes from numbers, symbolic ones among them."""
 
-    def predicate(self, subject: Any) -> Argument:
+    def predicate(self, subject: QuestionSubject) -> Argument:
         """The argument that decides a branch."""
 
 
@@ -226,7 +236,12 @@ class TypedNumbers(Numbers, Protocol):
         """The symbol of a number that is passed to the program."""
 
     def data_symbol(
-        self, hint: Number, kind: type, function: Any, args: tuple[Any, ...], sample: Number | None = None
+        self,
+        hint: Number,
+        kind: type,
+        function: Callable[..., Any] | str,
+        args: tuple[Any, ...],
+        sample: Number | None = None,
     ) -> Symbol:
         """The symbol of a number that depends on the data of tensors; without a hint, operations run on a sample."""
 
@@ -270,7 +285,7 @@ class Joining(Protocol):
     def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether each iteration leaves a tensor of another size."""
 
-    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Place | None, hint: Any = None) -> Any:
         """The value in the program of a node that gives something like a sample, for numbers with this hint."""
 
     def node_of(self, value: Any) -> Node | None:
@@ -282,7 +297,9 @@ class Joining(Protocol):
     def items_grow(self) -> bool:
         """Tell whether lists that are items get longer."""
 
-    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool) -> Any:
+    def value(
+        self, subject: QuestionSubject, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool
+    ) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""
 
     def kind_name(self, value: Any) -> str:
@@ -314,7 +331,7 @@ class Choices(Protocol):
     def look(self) -> None:
         """See that no object of a choice has changed."""
 
-    def at_node(self, target: Any, args: tuple[Any, ...]) -> None:
+    def at_node(self, target: Target, args: tuple[Any, ...]) -> None:
         """See that a node that is to be made changes no object of a choice."""
 
     def ask(self, one: Any, other: Any) -> None:
@@ -387,7 +404,7 @@ class Attempts(Protocol):
     def made(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note what an error is made of, and give it back."""
 
-    def standing_for(self, example: Any, error: BaseException) -> Any:
+    def standing_for(self, example: BaseException, error: BaseException) -> Any:
         """Note that an error which is raised as Python does stands for one that only a run knows."""
 
     def original(self, error: BaseException) -> Any:
@@ -416,7 +433,7 @@ class TypedAttempts(Attempts, Protocol):
     def computed(self, symbol: Symbol) -> None:
         """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""
 
-    def asked(self, function: Any, args: Sequence[Any]) -> Any:
+    def asked(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`."""
 
     def comes_from(self, node: Node, error: Node) -> None:
@@ -466,7 +483,7 @@ class Transforms(Protocol):
 class TypedTransforms(Transforms, Protocol):
     """The calls of transforms in one capture."""
 
-    def know_whole(self, container: Any, make: Callable[[], Node]) -> Any:
+    def know_whole(self, container: tuple[Any, ...] | list[Any] | dict[Any, Any], make: Callable[[], Node]) -> Any:
         """Remember which node a container is the value of, and give it back."""
 
     def record(
@@ -517,7 +534,7 @@ class Callers(Protocol):
     def reached_compiler(self) -> None:
         """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
 
-    def reached_cpp(self, function: object) -> BaseException:
+    def reached_cpp(self, function: Callable[..., Any]) -> BaseException:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
 
     def hashed(self, tensor: TensorProxy) -> None:
@@ -552,10 +569,10 @@ class TypedAmbient(Ambient, Protocol):
     def is_inside(self, kind: str, name: str = "") -> bool:
         """Tell whether the program is inside a region of its own of one kind, of autocast for one kind of device."""
 
-    def made_without_dtype(self, context: Any) -> None:
+    def made_without_dtype(self, context: torch.autocast) -> None:
         """Note that a context of autocast takes the dtype of the one around it."""
 
-    def inference_mode(self, enabled: Any) -> AbstractContextManager[None]:
+    def inference_mode(self, enabled: bool) -> AbstractContextManager[None]:
         """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
 
     def set_grad_mode(self, enabled: bool) -> None:

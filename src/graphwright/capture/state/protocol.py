@@ -168,7 +168,9 @@ class Capture(Protocol):
 
     # ---- nodes
 
-    def make(self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
+    def make(
+        self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: dict[str, Any] | None = None
+    ) -> Node:
         """Make a node for the user's running line."""
 
     def node(

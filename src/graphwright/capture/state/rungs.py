@@ -4,31 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from graphwright.capture.state.obstacles import Category
     from graphwright.capture.state.places import Place
     from graphwright.errors import CaptureError
-    from graphwright.ir import Argument
+    from graphwright.ir import Argument, Target
     from graphwright.source import CallSite
 
-__all__ = ["Facts", "Forking", "Knowledge", "Messages", "Raises", "Refusals", "Staging", "Subjects"]
+__all__ = [
+    "HasTruth",
+    "Computed",
+    "Facts",
+    "Forking",
+    "Knowledge",
+    "Messages",
+    "Raises",
+    "Refusals",
+    "Staging",
+    "QuestionSubject",
+    "Subjects",
+]
+
+
+class HasTruth(Protocol):
+    """A value of the program whose truth Python may ask for: a number, a tensor, an object, a proxy."""
+
+    def __bool__(self) -> bool: ...
+
+
+class Computed(Protocol):
+    """What is behind a number of the program: a `Symbol`. The key tells it from others."""
+
+    key: tuple[Any, ...]
+    is_data: bool
+
+
+QuestionSubject: TypeAlias = Computed | HasTruth  # what decides a branch on a value
 
 
 class Subjects(Protocol):
     """What tells the values apart that Python asks about."""
 
-    def subject_of(self, test: Any) -> Any:
+    def subject_of(self, test: HasTruth) -> Any:
         """What decides a branch on a value: the symbol behind a number, else the value itself."""
 
-    def key_of(self, subject: Any) -> Any:
+    def key_of(self, subject: QuestionSubject) -> Any:
         """What tells a value from others."""
 
-    def opposite(self, subject: Any) -> Any:
+    def opposite(self, subject: QuestionSubject) -> Any:
         """What tells the value whose negation a value is from others; None for what is no negation."""
 
-    def is_data(self, subject: Any) -> bool:
+    def is_data(self, subject: QuestionSubject) -> bool:
         """Tell whether a value depends on the data of tensors, rather than on sizes and flags."""
 
 
@@ -38,13 +66,13 @@ class Facts(Protocol):
     def note_parts(self, result: Any, parts: list[Any], is_and: bool) -> None:
         """Note what a condition is made of, with `and` or with `or`."""
 
-    def facts(self, subject: Any, value: bool) -> dict[Any, bool]:
+    def facts(self, subject: QuestionSubject, value: bool) -> dict[Any, bool]:
         """What is known where a condition has this truth, by the keys of what it says something about."""
 
     def note_decider(self, value: Any, place: Place | None) -> None:
         """Note that a branch on a size or flag, at a place, has given a value."""
 
-    def decider(self, subject: Any) -> Any:
+    def decider(self, subject: QuestionSubject) -> Any:
         """The place of a branch on a size or flag that has given a value, or the opposite of it; None without one."""
 
 
@@ -55,7 +83,7 @@ class Knowledge(Protocol):
     def conditions(self) -> Facts:
         """What follows from them."""
 
-    def learn(self, subject: Any, truth: bool) -> None:
+    def learn(self, subject: QuestionSubject, truth: bool) -> None:
         """Note that a condition has this truth from here on."""
 
 
@@ -98,7 +126,7 @@ class Forking(Protocol):
 
     forks: list[Any]
 
-    def fork(self, subject: Any, place: tuple[Any, ...] | None) -> bool:
+    def fork(self, subject: QuestionSubject, place: tuple[Any, ...] | None) -> bool:
         """Answer with what the plan says for this fork; the capture is made again for the other answer."""
 
     def follows_start(self) -> bool:
@@ -117,7 +145,7 @@ class Refusals(Protocol):
     def refuse(self, error: CaptureError, category: Category) -> None:
         """Raise an error. Where all obstacles are wanted, note it: the caller then goes on as well as it can."""
 
-    def refuse_data(self, subject: Any, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
+    def refuse_data(self, subject: QuestionSubject, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
         """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
 
     def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
@@ -126,7 +154,7 @@ class Refusals(Protocol):
     def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
         """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
 
-    def cached_draw(self, op: str, target: Any) -> None:
+    def cached_draw(self, op: str, target: Target) -> None:
         """Refuse a draw in a function behind a `functools` cache: it draws once, a graph would do so in each call."""
 
     def refuse_draw(self, site: CallSite, moved: Any = None) -> None:

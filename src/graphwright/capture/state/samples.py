@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ class Unlike(Exception):
 class Grows(BaseException):
     """A list is longer after an iteration of a loop, at least on some ways through it."""
 
-    def __init__(self, content: Any, name: str = "") -> None:
+    def __init__(self, content: list[Any] | dict[Any, Any] | set[Any] | collections.deque[Any], name: str = "") -> None:
         super().__init__(name)
         self.content, self.name = content, name
 

@@ -152,7 +152,7 @@ class Symbol:
 _ORDERS = frozenset({operator.lt, operator.le, operator.gt, operator.ge, operator.mod})
 
 
-def _firmness(function: Any, args: tuple[Any, ...]) -> int:
+def _firmness(function: Callable[..., Any] | str, args: tuple[Any, ...]) -> int:
     """That of a number computed from others: plain ones, and those of modules."""
     if isinstance(function, str):
         return 2 if function == "constant" else 0
@@ -225,13 +225,13 @@ class _Number:
     def __sym_not__(self) -> Any:
         return self._apply(operator.not_)
 
-    def __sym_max__(self, other: Any) -> Any:
+    def __sym_max__(self, other: Number | _Number) -> Any:
         return self._apply(max, other)
 
-    def __sym_min__(self, other: Any) -> Any:
+    def __sym_min__(self, other: Number | _Number) -> Any:
         return self._apply(min, other)
 
-    def __sym_ite__(self, then: Any, other: Any) -> Any:
+    def __sym_ite__(self, then: Number | _Number, other: Number | _Number) -> Any:
         return self.node.recorder.questions.branch(self, lambda: then, lambda: other)
 
     def __hash__(self) -> int:
@@ -246,7 +246,7 @@ class _Number:
     def __round__(self, digits: int | None = None) -> Any:
         return self._apply(round) if digits is None else self._apply(round, digits)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Number | _Number) -> Any:
         return self._apply(operator.floordiv, other), self._apply(operator.mod, other)
 
     def _apply(self, function: Callable[..., Any], *others: Any, reflected: bool = False) -> Any:

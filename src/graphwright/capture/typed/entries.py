@@ -45,7 +45,7 @@ class EntryPoint:
     examples: list[tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-def uncompiled_root(root: Any) -> Any:
+def uncompiled_root(root: nn.Module | Callable[..., Any]) -> Any:
     """What `torch.compile` was given, where the program to be captured is what it has made of that."""
     if isinstance(root, nn.Module):
         return vars(root).get("_modules", {}).get("_orig_mod", root) if type(root).__module__ == _COMPILED else root

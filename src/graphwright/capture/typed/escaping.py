@@ -58,7 +58,7 @@ def _raised(function: Callable[[], Callable[..., Any]], call: tuple[Any, Any]) -
     return None
 
 
-def refuse_lazy(root: object) -> None:
+def refuse_lazy(root: nn.Module | Callable[..., Any]) -> None:
     """Refuse a module whose parameters its first call makes. Raises CaptureError."""
     for path, module in root.named_modules() if isinstance(root, nn.Module) else ():
         tensors = [*module._parameters.values(), *module._buffers.values()]

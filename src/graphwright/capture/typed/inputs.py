@@ -19,7 +19,7 @@ from torch import nn
 
 from graphwright.capture.containers.rows import given
 from graphwright.capture.effects.held_tables import reads_plainly
-from graphwright.capture.outside.drawing import GENERATORS
+from graphwright.capture.outside.drawing import GENERATORS, Drawer
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
@@ -267,7 +267,9 @@ class Inputs:
         self._recorder.questions.refusals.refuse(error, "argument")
         return value
 
-    def _array(self, path: str, value: Any, make: Callable[[], Node]) -> ObjectProxy:
+    def _array(
+        self, path: str, value: numpy.ndarray[Any, Any] | numpy.number[Any], make: Callable[[], Node]
+    ) -> ObjectProxy:
         """An array or number of NumPy's with other contents, of the example's dtype and number of dimensions."""
         self._kinds[path] = make, type(value)
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
@@ -281,7 +283,7 @@ class Inputs:
         self.has_arrays = True
         return ObjectProxy(self._recorder, copy.deepcopy(value), make())
 
-    def _drawer(self, path: str, value: Any, make: Callable[[], Node]) -> ObjectProxy:
+    def _drawer(self, path: str, value: Drawer, make: Callable[[], Node]) -> ObjectProxy:
         """A generator of Python's or NumPy's, of the example's class: the program draws from the one that it gets."""
         self._kinds[path] = make, type(value)
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
@@ -320,7 +322,9 @@ class Inputs:
             hold(same, name, mine)
         return same
 
-    def _partial(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+    def _partial(
+        self, path: str, value: functools.partial[Any], make: Callable[[], Node], inner: Callable[..., Any]
+    ) -> Any:
         """A partial function of what the program is to have in place of its arguments."""
         args = inner("args", value.args, self._field_maker(make, "args"))
         named = inner("keywords", value.keywords, self._field_maker(make, "keywords"))
@@ -333,7 +337,13 @@ class Inputs:
         if has_methods(kind):
             self._recorder.ledger.asked.setdefault(path, set()).add("class")
 
-    def _collection(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+    def _collection(
+        self,
+        path: str,
+        value: set[Any] | frozenset[Any] | collections.deque[Any],
+        make: Callable[[], Node],
+        inner: Callable[..., Any],
+    ) -> Any:
         """A set or deque with what the program is to have in place of its items; of a set these have no order."""
         if isinstance(value, set | frozenset) and not any(isinstance(item, torch.Tensor) for item in value):
             self._take(path, self._call(frozenset, make()), frozenset(value))

@@ -268,7 +268,7 @@ class Recorder:
 
     # ---- calls of torch
 
-    def torch_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record one call of torch, or answer it from what is known."""
         if function is torch._C._set_grad_enabled and (self.pending is not None or self.examples.is_running):
             return function(*args)
@@ -292,7 +292,7 @@ class Recorder:
             if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
                 return function(*args, **kwargs)
             return self.record("call_function", function, function, args, spoken(function, kwargs))
-        owner = args[0] if args else None
+        owner: Any = args[0] if args else None
         if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
             return measure(self, owner, name, args[1:], kwargs)
         if name in KIND_METHODS or name in TRUTHS:
@@ -408,7 +408,7 @@ class Recorder:
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
     def node(
-        self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
+        self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
     ) -> Node:
         """Make a node for the user's running line.
 
@@ -423,7 +423,7 @@ class Recorder:
         self.choices.at_node(target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
-            wish = module_name(target)
+            wish = module_name(str(target))
         node = self._create(op, target, args, kwargs, wish or None)
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         return node
@@ -493,7 +493,7 @@ class Recorder:
         """What is counted so far."""
         return self.calls.copy(), dict(self._calls)
 
-    def back_to(self, mark: Any) -> None:
+    def back_to(self, mark: tuple[Calls, dict[str, int]]) -> None:
         """Forget what was counted after a mark: it is captured once more."""
         self.calls, self._calls = mark[0].copy(), dict(mark[1])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphwright.capture.proxies.spellings import RESHAPES_IN_PLACE, name_of_target
 from graphwright.capture.proxies.tensor_names import Row, row_of
@@ -18,6 +18,8 @@ from graphwright.ops import written_and_given
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
+    import torch
+
     from graphwright.capture.state.ledger import Read
     from graphwright.capture.state.protocol import TypedCapture
 
@@ -130,7 +132,7 @@ class Settling:
         for node in nodes:
             self._mark(node, fact)
 
-    def _check(self, node: Node, fact: str, value: Any, at: str) -> None:
+    def _check(self, node: Node, fact: str, value: int | torch.dtype | torch.device, at: str) -> None:
         """Check a fact of a value where it is made."""
         graph = node.graph
         with graph.inserting_after(node):

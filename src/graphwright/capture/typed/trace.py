@@ -267,7 +267,9 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
     raise failure
 
 
-def program_of(root: Any, args: Any, kwargs: Mapping[str, Any] | None, leaf_modules: LeafModules) -> Program:
+def program_of(
+    root: nn.Module | Callable[..., Any], args: Any, kwargs: Mapping[str, Any] | None, leaf_modules: LeafModules
+) -> Program:
     """Take what `trace` is called with. Raises CaptureError where that is no program with example inputs."""
     ((given, named),) = entry_points(root, args, kwargs, None, None)[0].examples
     return Program(Subject(root), "forward", given, named, leaf_predicate(leaf_modules))
