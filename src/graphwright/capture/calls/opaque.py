@@ -52,8 +52,7 @@ def record_leaf_module(
     run = contained(recorder, module, path, recorder.examples.module(module))
     result = recorder.record("call_module", path, run, args, kwargs)
     if type(result) is TensorProxy and not kwargs:
-        with torch._C.DisableTorchFunction():  # what is read here is no read of the program's
-            result.sizes = sizes_after(module, args, result.example)
+        result.sizes = sizes_after(module, args, result.example)
     return result
 
 

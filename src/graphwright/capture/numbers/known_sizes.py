@@ -43,7 +43,7 @@ def size_of(tensor: TensorProxy, dim: int) -> int | Dim:
     """What is known of a size; `dim` counts from the end."""
     known = tensor.sizes.get(dim)
     if known is None:
-        known = Dim(tensor.example.shape[dim])
+        known = Dim(_shape_of(tensor.example)[dim])
         tensor.sizes = {**tensor.sizes, dim: known}
     return known
 
@@ -97,24 +97,28 @@ def known_sizes(
 
 
 def _by_dimension(sizes: Sizes, result: torch.Tensor) -> dict[int, int | Dim]:
-    if len(sizes) != result.dim():
+    shape = _shape_of(result)
+    if len(sizes) != len(shape):
         return {}
     hints = [size.hint if isinstance(size, Dim) else size for size in sizes]
     return {
         i - len(sizes): size
         for i, (size, hint) in enumerate(zip(sizes, hints, strict=True))
-        if size is not None and hint == result.shape[i]
+        if size is not None and hint == shape[i]
     }
 
 
 def _sizes_of(value: Any) -> Sizes:
     if isinstance(value, TensorProxy):
-        rank = value.example.dim()
+        rank = len(_shape_of(value.example))
         return [size_of(value, i - rank) for i in range(rank)]
-    if isinstance(value, torch.Tensor):  # a parameter or buffer
-        with torch._C.DisableTorchFunction():
-            return list(value.shape)
-    return []
+    return list(_shape_of(value)) if isinstance(value, torch.Tensor) else []  # a parameter or buffer
+
+
+def _shape_of(tensor: torch.Tensor) -> torch.Size:
+    """The shape of a tensor, read without a question of the program's."""
+    with torch._C.DisableTorchFunction():
+        return tensor.shape
 
 
 def _literals(args: Sequence[Any]) -> Sizes:

@@ -364,8 +364,7 @@ class Recorder:
                 self._note_unforeseen(node, example, hidden is not None)
             proxy = TensorProxy.make(self, example, node)
             proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
-            with torch._C.DisableTorchFunction():  # what is read here is no read of the program's
-                proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
+            proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
             return proxy
         names = self.unpacked_names()
         note_count(self, name_of_target(target), args, kwargs)
