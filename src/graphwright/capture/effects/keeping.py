@@ -133,6 +133,7 @@ class Keeping:
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
         self._tables: list[Table] = []
+        self._containers: list[Table] = []  # those of them that may get longer or shorter
         self._of_module: dict[int, list[Table]] = {}
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
@@ -175,7 +176,7 @@ class Keeping:
         table = next((table for table in self._tables if table.now is variables), None)
         if table is None:
             table = Table(Variables, variables.title, variables.path, None, variables, {})
-            self._tables.append(table)
+            self._add(table)
         values = variables.read()
         for name in variables.names if names is None else names:
             self._outside[variables.path + name] = variables, name
@@ -203,7 +204,12 @@ class Keeping:
         for key, value in held.items():
             if not (are_plain and (type(value) in _ATOMS or key in _OF_TORCH)):
                 self._watch_value(table, key, value)
+        self._add(table)
+
+    def _add(self, table: Table) -> None:
         self._tables.append(table)
+        if table.may_grow and not is_closed(table.now):
+            self._containers.append(table)
 
     def _watch_value(self, table: Table, key: Hashable, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
@@ -392,8 +398,7 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        containers = [t for t in self._tables if t.may_grow and not is_closed(t.now)]
-        grown = [t for t in containers if t.before.keys() != held_by(t.now).keys()]
+        grown = [t for t in self._containers if t.before.keys() != held_by(t.now).keys()]
         learned = [self._learn_growth(table) for table in grown]
         if True not in learned:
             return None
