@@ -48,7 +48,7 @@ class _Item(Growing):
         self._noted = noted
         self.node, self.kinds, self._make = node, dict(kind.items), make
         self._whole, self._loose = kind, kind.loose
-        self._start(name or "a list's item", recorder, lambda: node, lambda kind, node, name: make(kind, node), give_up)
+        self._start(name or "a list's item", recorder, lambda: node, give_up)
 
     @property
     def kind(self) -> RecordKind:

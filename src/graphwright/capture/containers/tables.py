@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
-from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
-from graphwright.capture.containers.loop_queues import LoopQueue
+from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet, table_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
@@ -172,6 +171,7 @@ def _queue_of(recorder: Capture, values: OfRun, maxlen: Any = None) -> LoopQueue
     arguments = (values.node_of(), *(() if maxlen is None else (recorder.argument(maxlen),)))
     name = recorder.target_name() or "queue"
     node = recorder.node("call_function", collections.deque, arguments, {}, "", name)
-    made = LoopQueue(values.content(), recorder, node, name, values.place, values._give_up, maxlen)
+    content = collections.deque(values.content(), maxlen)
+    made = LoopQueue(content, recorder, node, name, values.place, values._give_up)
     made.is_certain, made.kind = values.is_certain, values.kind
     return made

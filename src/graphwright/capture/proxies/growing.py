@@ -42,11 +42,10 @@ class Growing:
         name: str,
         recorder: Capture,
         read: Callable[[], Node],
-        item: Callable[[Any, Node, str], Any],
         give_up: Callable[[], None] | None = None,
     ) -> None:
         """`give_up` has the next pass take the container for one that does not grow."""
-        self.name, self.recorder, self._read, self._item, self._give_up = name, recorder, read, item, give_up
+        self.name, self.recorder, self._read, self._give_up = name, recorder, read, give_up
         self._home = recorder.region  # where it was made
 
     def stands_for(self) -> type:
@@ -115,10 +114,20 @@ class Growing:
 class GrowingDict(Growing, dict):  # type: ignore[type-arg]
     """A dict to which the program adds: `kinds` tells what kind of value each key has, where it has one."""
 
-    def __init__(self, content: dict[Any, Any], kinds: dict[Any, Any], *start: Any) -> None:
+    def __init__(
+        self,
+        content: dict[Any, Any],
+        kinds: dict[Any, Any],
+        name: str,
+        recorder: Capture,
+        read: Any,
+        item: Any,
+        *rest: Any,
+    ) -> None:
         dict.__init__(self, content)
         self.kinds = kinds
-        self._start(*start)
+        self._item = item
+        self._start(name, recorder, read, *rest)
 
     def _known_length(self) -> int:
         return dict.__len__(self)
@@ -168,10 +177,13 @@ class GrowingDict(Growing, dict):  # type: ignore[type-arg]
 class GrowingList(Growing, list):  # type: ignore[type-arg]
     """A list to which the program adds: its items are of one kind. What it removes stays here, as an example."""
 
-    def __init__(self, content: list[Any], kind: Any, *start: Any) -> None:
+    def __init__(
+        self, content: list[Any], kind: Any, name: str, recorder: Capture, read: Any, item: Any, *rest: Any
+    ) -> None:
         list.__init__(self, content)
         self.kind = kind
-        self._start(*start)
+        self._item = item
+        self._start(name, recorder, read, *rest)
 
     def _known_length(self) -> int:
         return list.__len__(self)
@@ -221,9 +233,10 @@ class GrowingList(Growing, list):  # type: ignore[type-arg]
 class GrowingSet(Growing, set):  # type: ignore[type-arg]
     """A set to which the program adds: nothing is read of what is in it but whether it is."""
 
-    def __init__(self, content: set[Any], *start: Any) -> None:
+    def __init__(self, content: set[Any], name: str, recorder: Capture, read: Any, item: Any, *rest: Any) -> None:
         set.__init__(self, content)
-        self._start(*start)
+        self._item = item
+        self._start(name, recorder, read, *rest)
 
     def _known_length(self) -> int:
         return set.__len__(self)
