@@ -33,7 +33,8 @@ class Container(Growing):
     # What each mode and each class of containers does in its own way:
     _may_raise: Callable[[], None]  # refuse, where the program catches what it may raise
     _admit_given: Callable[[Given], None]  # note of what kinds that is which goes in
-    _written: Callable[[Any], Any]  # the argument of a node for an item
+    _key: Callable[[Any], Any]  # the argument of a node for an index or key
+    _written: Callable[[Any], Any]  # that for an item
     _part: Callable[[Row, Given, Node], Any]  # the item, key or both that a node gives
     _same: Callable[[Given, Node], Any]  # another one with such items, which a node gives
     _list_of: Callable[[Part, Node, bool], Any]  # a list of one part of all that is in it

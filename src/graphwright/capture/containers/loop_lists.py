@@ -125,6 +125,8 @@ class OfRun(Holder):
         if row.calls not in HEAP and KEY not in row.takes:
             getattr(self.base, method)(self, *args)
             return
+        if row.calls in HEAP and not self.recorder.examples.is_real:
+            raise LookupError  # what comes first is not known
         held = [self._compared(row, item) for item in self.content()]
         (row.calls or getattr(list, method))(held, *args)
         self.set_content([shown.value for shown in held])
@@ -137,10 +139,8 @@ class OfRun(Holder):
         return self._compared(row, arg) if role is KEY or row.calls in HEAP else arg
 
     def _compared(self, row: Row, item: Any) -> Shown:
-        """An item, compared as what it is for the example: in a heap any that there is is."""
-        if row.calls not in HEAP:
-            return shown_key(item)
-        return Shown(item, self.recorder.to_examples(item) if self.recorder.examples.is_real else UNKNOWN)
+        """An item, compared as what it is for the example: in a heap whatever it is."""
+        return Shown(item, self.recorder.to_examples(item)) if row.calls in HEAP else shown_key(item)
 
     # ---- what is asked of it as a whole
 

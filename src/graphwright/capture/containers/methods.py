@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "BOTH", "CONTAINS", "COUNT", "DEQUE", "DICT", "HEAP", "INDEX", "ITEM", "ITEMS", "KEY", "LIST", "SAME", "SET",
-    "TUPLE", "Given", "Part", "Row", "Table", "Writes", "arguments_of", "only",
+    "BOTH", "CONTAINS", "COUNT", "DEQUE", "DICT", "HEAP", "INDEX", "ITEM", "ITEMS", "KEPT_SET", "KEY", "LIST", "SAME",
+    "SET", "TUPLE", "Given", "Part", "Row", "Table", "Writes", "arguments_of", "only",
 ]  # fmt: skip
 
 
@@ -83,6 +83,12 @@ def Gives(gives: Part, *takes: Part, **more: Any) -> Row:
 
 Table = dict[str, Row]
 
+
+def only(table: Table, *methods: str) -> Table:
+    """The rows of some methods."""
+    return {name: table[name] for name in methods}
+
+
 TUPLE: Table = {
     "__getitem__": Reads(ITEM, INDEX, may_raise=True, calls=operator.getitem, is_part=True,
                          slices=Gives(SAME, INDEX, calls=operator.getitem, is_part=True)),
@@ -139,6 +145,10 @@ SET: Table = {
     "clear": Writes(),
     "copy": Gives(SAME),
 }
+KEPT_SET: Table = only(SET, "add", "clear") | {
+    "remove": Writes(KEY, calls=set.remove, is_part=True),
+    "discard": Writes(KEY, calls=set.discard, is_part=True),
+}
 CONTAINS = Asks(bool, KEY, calls=operator.contains)
 HEAP: dict[Any, Row] = {
     heapq.heappush: Writes(ITEM, calls=heapq.heappush),
@@ -159,8 +169,3 @@ def arguments_of(row: Row, method: str, args: tuple[Any, ...]) -> Given:
     if not least <= len(args) <= most:
         raise TypeError(f"{method}() takes {least}{f' to {most}' if row.optional else ''} arguments, not {len(args)}")
     return list(zip(row.takes, args, strict=False))
-
-
-def only(table: Table, *methods: str) -> Table:
-    """The rows of some methods."""
-    return {name: table[name] for name in methods}
