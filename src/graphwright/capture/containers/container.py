@@ -31,10 +31,7 @@ class Container(Growing):
     """What all lists, tuples, dicts, sets and deques share of which only a run knows the content."""
 
     # What each mode and each class of containers does in its own way:
-    _may_raise: Callable[[], None]  # refuse, where the program catches what it may raise
     _admit_given: Callable[[Given], None]  # note of what kinds that is which goes in
-    _key: Callable[[Any], Any]  # the argument of a node for an index or key
-    _written: Callable[[Any], Any]  # that for an item
     _part: Callable[[Row, Given, Node], Any]  # the item, key or both that a node gives
     _same: Callable[[Given, Node], Any]  # another one with such items, which a node gives
     _list_of: Callable[[Part, Node, bool], Any]  # a list of one part of all that is in it
@@ -62,17 +59,19 @@ class Container(Growing):
             self._change(method, row, given)
         return value
 
+    def _may_raise(self) -> None:
+        """Refuse, where the program catches what a call may raise and only a run knows whether it does."""
+
+    def _written(self, value: Any) -> Any:
+        """The argument of a node for an item."""
+        return self.recorder.argument(value)
+
     def _row_node(self, method: str, row: Row, given: Given) -> Node:
-        arguments = (
-            self._read(), *[self._written(arg) if role in (ITEM, ITEMS) else self._key(arg) for role, arg in given]
-        )  # fmt: skip
-        recorder = self.recorder
-        if row.calls is None:
-            return recorder.node("call_method", method, arguments, {}, "", recorder.target_name() or method)
-        name = row.calls.__name__
-        if row.is_part:
-            return recorder.node("call_function", row.calls, arguments, {}, name)
-        return recorder.node("call_function", row.calls, arguments, {}, "", recorder.target_name() or name)
+        recorder, owner = self.recorder, self._read()
+        arguments = [self._written(arg) if part in (ITEM, ITEMS) else recorder.argument(arg) for part, arg in given]
+        op, called = ("call_method", method) if row.calls is None else ("call_function", row.calls.__name__)
+        part, name = (called, "") if row.is_part else ("", recorder.target_name() or called)
+        return recorder.node(op, row.calls or method, (owner, *arguments), {}, part, name)
 
     def _given(self, row: Row, given: Given, node: Node) -> Any:
         """The value of the program that a row gives."""

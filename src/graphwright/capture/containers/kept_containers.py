@@ -67,17 +67,8 @@ class _Kept(Container):
     def __contains__(self, key: Hashable) -> bool:
         return bool(self.has(key))
 
-    def _may_raise(self) -> None:
-        """An error is left to the call that has it."""
-
     def _admit_given(self, given: Given) -> None:
         """The kinds are learned from all that is there in the end."""
-
-    def _key(self, key: Hashable) -> Any:
-        return self.recorder.argument(key) if is_symbolic(key) else key
-
-    def _written(self, value: Any) -> Any:
-        return self.recorder.argument(value)
 
     def _part(self, row: Row, given: Given, node: Node) -> Any:
         return self._item(self.kinds, node, self.name)

@@ -7,7 +7,7 @@ nothing is read ahead. How many items or which keys there are is the same for al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.container import Container, with_methods
@@ -17,7 +17,7 @@ from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
-from graphwright.values import Kind, RecordKind
+from graphwright.values import RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -50,7 +50,7 @@ class _Item(Container):
     ) -> None:
         self.node, self.kinds, self._loose, self._make, self._noted = node, dict(kind.items), kind.loose, make, noted
         self._start(name or "a list's item", recorder, lambda: node, give_up)
-        self.plain.__init__(self, self._all(key for key in self.kinds if key not in kind.loose))  # for the example
+        self.plain.__init__(self, self._all([key for key in self.kinds if key not in kind.loose]))  # for the example
 
     def stands_for(self) -> type:
         """The class that the program takes it to be of."""
@@ -80,11 +80,17 @@ class _Item(Container):
 
     # ---- all that is in it
 
-    _all: Callable[[Any], Any]  # of these keys, as a plain list or dict
-
     def _keys(self) -> list[Any]:
         """All indices or keys, where these are certain."""
         return [*self.kinds]
+
+    def _all(self, keys: Sequence[Any]) -> Any:
+        """What these have, as a plain list or dict."""
+        items = [self._get(key) for key in keys]
+        return items if self.plain is list else dict(zip(keys, items, strict=True))
+
+    def copy(self) -> Any:
+        return self._all(self._keys())
 
     def length(self) -> int:
         return len(self._keys())
@@ -92,22 +98,7 @@ class _Item(Container):
     def truth_hint(self) -> bool:
         return bool(self.kinds)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._all(self._keys()))
-
-    def copy(self) -> Any:
-        return self._all(self._keys())
-
     # ---- one of them
-
-    def _may_raise(self) -> None:
-        """Which keys there are is known."""
-
-    def _key(self, key: Hashable) -> Any:
-        return key
-
-    def _written(self, value: Any) -> Any:
-        return self.recorder.argument(value)
 
     def _get(self, key: Any) -> Any:
         return self._do("__getitem__", _GET, (key,))
@@ -120,17 +111,16 @@ class _Item(Container):
         self._do("__setitem__", DICT["__setitem__"], (key, value))
 
     def _admit_given(self, given: Given) -> None:
-        for _, value in given[1:]:
-            key = given[0][1]
-            try:
-                kind = joined_kinds(self.recorder.joining, self.kinds.get(key), self._kind_of(value), self.name)
-            except Unlike:
-                self._refuse()
-            if kind is not self.kinds.get(key):
-                self._note(key, kind)
-
-    def _kind_of(self, value: Any) -> Kind:
-        return kind_of_item(self.recorder.joining, value, self.name)
+        if len(given) == 1:
+            return
+        (_, key), (_, value) = given
+        joining, known = self.recorder.joining, self.kinds.get(key)
+        try:
+            kind = joined_kinds(joining, known, kind_of_item(joining, value, self.name), self.name)
+        except Unlike:
+            self._refuse()
+        if kind is not known:
+            self._note(key, kind)
 
     def _note(self, key: Any, kind: Any) -> None:
         """What is in one place is of another kind from now on."""
@@ -166,9 +156,6 @@ class ItemList(_Item, list):  # type: ignore[type-arg]
         """What operations run on."""
         return self.recorder.to_examples(self.content())
 
-    def _all(self, keys: Any) -> list[Any]:
-        return [self._get(key) for key in keys]
-
     def _index(self, index: Any) -> Any:
         if type(index) is not int and not isinstance(index, slice):
             self._refuse()
@@ -183,8 +170,11 @@ class ItemList(_Item, list):  # type: ignore[type-arg]
             self._refuse()
         self._set(self._index(index), value)
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.copy())
+
     def __reversed__(self) -> Iterator[Any]:
-        return iter(self._all(reversed(self._keys())))
+        return iter(self._all(self._keys()[::-1]))
 
     def __add__(self, others: Any) -> Any:
         return [*self, *others]
@@ -208,9 +198,6 @@ class ItemDict(_Item, dict):  # type: ignore[type-arg]
     def example(self) -> Any:
         """What operations run on."""
         return {key: self.recorder.to_examples(item) for key, item in dict.items(self)}
-
-    def _all(self, keys: Any) -> dict[Any, Any]:
-        return {key: self._get(key) for key in keys}
 
     def _keys(self) -> list[Any]:
         if self.recorder.plan.further_keys:

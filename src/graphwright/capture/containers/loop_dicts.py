@@ -203,7 +203,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
             return self._do(
                 "__getitem__", DICT["__getitem__"] if self.base is not collections.Counter else COUNT, (key,)
             )
-        node = self.recorder.node("call_method", "__getitem__", (self._read(), self._key(key)), {}, "")
+        node = self.recorder.node("call_method", "__getitem__", (self._read(), self.recorder.argument(key)), {}, "")
         row = DICT["setdefault"]  # reading it may put something there
         self._change("setdefault", row, [(KEY, key), (ITEM, self.kind.factory())])
         self._admit(key, self.kind.factory())
@@ -234,7 +234,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
             known.known()
             kind = seen(joining, kind, self.shown.get(known, default)) if self.is_certain else kind
         defaults = () if default is None and method == "get" else (self._written(default),)
-        return self._value(kind, self._method(method, self._key(key), *defaults), self._admit_item)
+        return self._value(kind, self._method(method, self.recorder.argument(key), *defaults), self._admit_item)
 
     def setdefault(self, key: Hashable, default: Any = None) -> Any:
         return self._do("setdefault", DICT["setdefault"], (key, default))

@@ -279,9 +279,6 @@ class Holder(Container):
 
     __str__ = __format__ = __repr__ = _text
 
-    def _key(self, key: Any) -> Any:
-        return self.recorder.argument(key)
-
     def _written(self, value: Any) -> Any:
         """The argument for an item, sizes as what they are: among the arguments of an operation they are a tuple."""
         if type(value) is not torch.Size:

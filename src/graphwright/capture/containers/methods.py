@@ -122,6 +122,7 @@ DICT: Table = {
     "__setitem__": Writes(KEY, ITEM, calls=operator.setitem),
     "__delitem__": Writes(KEY, may_raise=True, calls=operator.delitem),
     "__getitem__": Reads(ITEM, KEY, may_raise=True, calls=operator.getitem),
+    "get": Reads(ITEM, KEY, ITEM, optional=1),
     "pop": Takes(ITEM, KEY),
     "popitem": Takes(BOTH, INDEX, optional=1),
     "setdefault": Reads(ITEM, KEY, ITEM, changes=True),
