@@ -91,11 +91,10 @@ def with_methods(table: Table, *plain: type) -> Callable[[_C], _C]:
         for name, row in table.items():
             if name not in vars(cls):
                 setattr(cls, name, _method(name, row))
-        for kind in plain:
-            for name in {*dir(kind)} - _OF_ALL:
-                own, its = getattr(cls, name, None), getattr(kind, name)
-                if callable(its) and (own is None or own is its):
-                    setattr(cls, name, Growing._refuse)
+        for name in {name for kind in plain for name in dir(kind) if callable(getattr(kind, name))} - _OF_ALL:
+            owner = next((base for base in cls.__mro__ if name in vars(base)), object)
+            if not issubclass(owner, Growing):
+                setattr(cls, name, Growing._refuse)
         cls.__hash__ = None  # type: ignore[assignment]
         return cls
 
@@ -107,8 +106,8 @@ _OF_ALL = {*dir(object), "__class_getitem__"} - {"__eq__", "__ne__", "__lt__", "
 
 
 def _method(name: str, row: Row) -> Callable[..., Any]:
-    def method(self: Container, *args: Any) -> Any:
-        return self._do(name, row, args)
+    def method(self: Container, *args: Any, **named: Any) -> Any:
+        return self._do(name, row, (*args, *named.values()))
 
     method.__name__ = name
     return method

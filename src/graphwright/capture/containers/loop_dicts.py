@@ -268,10 +268,6 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
                 for key, value in dict(other).items():
                     self[key] = value
 
-    def move_to_end(self, key: Hashable, last: bool = True) -> None:
-        """That of an `OrderedDict`."""
-        self._do("move_to_end", DICT["move_to_end"], (key, last))
-
     def __ior__(self, other: Any) -> Any:
         if self.base is collections.Counter:
             self._refuse()

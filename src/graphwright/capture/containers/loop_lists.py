@@ -221,6 +221,10 @@ class LoopList(OfRun, list):  # type: ignore[type-arg]
 
     __rmul__ = __mul__
 
+    def __imul__(self, times: Any) -> LoopList:  # type: ignore[misc]
+        self[:] = self * times
+        return self
+
 
 @with_methods(TUPLE, tuple)
 class LoopTuple(OfRun, tuple):  # type: ignore[type-arg]

@@ -134,7 +134,7 @@ DICT: Table = {
     "items": Gives(BOTH, lists=True),
     "most_common": Gives(BOTH, INDEX, lists=True, optional=1, owner=collections.Counter, is_hidden=True),
     "total": Gives(ITEM, owner=collections.Counter),
-    "move_to_end": Writes(KEY, INDEX, owner=collections.OrderedDict, is_hidden=True),
+    "move_to_end": Writes(KEY, INDEX, optional=1, owner=collections.OrderedDict, is_hidden=True),
 }
 COUNT = Reads(ITEM, KEY, calls=operator.getitem)  # what a `Counter` has for any key
 SET: Table = {
