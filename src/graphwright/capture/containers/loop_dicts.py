@@ -233,8 +233,9 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
             known = shown_key(key)
             known.known()
             kind = seen(joining, kind, self.shown.get(known, default)) if self.is_certain else kind
-        defaults = () if default is None and method == "get" else (self._written(default),)
-        return self._value(kind, self._method(method, self.recorder.argument(key), *defaults), self._admit_item)
+        defaults = [] if default is None and method == "get" else [(ITEM, default)]
+        node = self._row_node(method, DICT["get"], [(KEY, key), *defaults])
+        return self._value(kind, node, self._admit_item)
 
     def setdefault(self, key: Hashable, default: Any = None) -> Any:
         return self._do("setdefault", DICT["setdefault"], (key, default))
@@ -242,7 +243,9 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
     def elements(self) -> Any:
         """Those of a `Counter`."""
         self._only(collections.Counter)
-        node = self.recorder.node("call_function", list, (self._call("elements"),), {}, "elements")
+        node = self.recorder.node(
+            "call_function", list, (self._row_node("elements", DICT["keys"], []),), {}, "elements"
+        )
         return self._list_of(KEY, node, True)
 
     @property

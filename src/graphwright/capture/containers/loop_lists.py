@@ -221,7 +221,7 @@ class LoopList(OfRun, list):  # type: ignore[type-arg]
 
     __rmul__ = __mul__
 
-    def __imul__(self, times: Any) -> LoopList:  # type: ignore[misc]
+    def __imul__(self, times: Any) -> LoopList:
         self[:] = self * times
         return self
 

@@ -47,8 +47,7 @@ class Growing:
 
     def stands_for(self) -> type:
         """The class that the program takes it to be of."""
-        base = getattr(self, "base", None)
-        return base or next(kind for kind in (list, dict, set) if isinstance(self, kind))
+        return self.base  # type: ignore[no-any-return]
 
     def node_of(self) -> Node:
         """The node that reads the container."""
@@ -59,14 +58,6 @@ class Growing:
 
     def __bool__(self) -> bool:
         return bool(self.length() > 0)
-
-    def _call(self, method: str, *args: Any) -> Node:
-        return self._method(method, *[arg if type(arg) is Node else self.recorder.argument(arg) for arg in args])
-
-    def _method(self, method: str, *arguments: Any) -> Node:
-        """The node of a call of a method with these arguments of a node."""
-        name = self.recorder.target_name() or method
-        return self.recorder.node("call_method", method, (self._read(), *arguments), {}, name=name)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         if self.is_local:  # who asks is converted, so that it asks the capture
