@@ -13,7 +13,7 @@ What is known of the content decides how each of these steps is done: that is wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from graphwright.capture.containers.methods import ITEM, ITEMS, SAME, Given, Part, Row, Table, arguments_of
@@ -137,12 +137,12 @@ class Shown:
         return hash(self.known())
 
 
-def shown_key(key: Any) -> Shown:
+def shown_key(key: Hashable) -> Shown:
     """A key, compared as numbers and texts are."""
     return Shown(key, _example_of(key))
 
 
-def _example_of(key: Any) -> Any:
+def _example_of(key: Hashable) -> Any:
     """What a key is for the example; UNKNOWN where that cannot tell."""
     if type(key) is tuple:
         parts = [_example_of(part) for part in key]

@@ -7,8 +7,8 @@ nothing is read ahead. How many items or which keys there are is the same for al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from graphwright.capture.containers.container import Container, with_methods
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
@@ -17,7 +17,7 @@ from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
-from graphwright.values import RecordKind
+from graphwright.values import Kind, RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -46,7 +46,7 @@ class _Item(Container):
         name: str,
         make: Make,
         give_up: Callable[[], Any] | None,
-        noted: Callable[[Any], None] | None = None,
+        noted: Callable[[Kind], None] | None = None,
     ) -> None:
         self.node, self.kinds, self._loose, self._make, self._noted = node, dict(kind.items), kind.loose, make, noted
         self._start(name or "a list's item", recorder, lambda: node, give_up)
@@ -100,14 +100,14 @@ class _Item(Container):
 
     # ---- one of them
 
-    def _get(self, key: Any) -> Any:
+    def _get(self, key: Hashable) -> Any:
         return self._do("__getitem__", _GET, (key,))
 
     def _part(self, row: Row, given: Given, node: Node) -> Any:
         key = given[0][1]
         return self._make(self.kinds[key], node, lambda kind: self._note(key, kind))
 
-    def _set(self, key: Any, value: Any) -> None:
+    def _set(self, key: Hashable, value: Any) -> None:
         self._do("__setitem__", DICT["__setitem__"], (key, value))
 
     def _admit_given(self, given: Given) -> None:
@@ -122,7 +122,7 @@ class _Item(Container):
         if kind is not known:
             self._note(key, kind)
 
-    def _note(self, key: Any, kind: Any) -> None:
+    def _note(self, key: Hashable, kind: Kind) -> None:
         """What is in one place is of another kind from now on."""
         self.kinds[key] = kind
         if self._noted is not None:
@@ -131,7 +131,7 @@ class _Item(Container):
     def _change(self, method: str, row: Row, given: Given) -> None:
         self.plain.__setitem__(self, given[0][1], given[1][1])
 
-    def _grow(self, *args: Any, **kwargs: Any) -> Any:
+    def _grow(self, *args: Any, **kwargs: Any) -> NoReturn:
         """It gets longer: start again with items of any length."""
         plan = self.recorder.plan
         if plan.items_grow:
@@ -156,16 +156,16 @@ class ItemList(_Item, list):  # type: ignore[type-arg]
         """What operations run on."""
         return self.recorder.to_examples(self.content())
 
-    def _index(self, index: Any) -> Any:
+    def _index(self, index: SupportsIndex | slice) -> Any:
         if type(index) is not int and not isinstance(index, slice):
             self._refuse()
         return self._keys()[index]
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
         found = self._index(index)
         return self._all(found) if isinstance(found, list) else self._get(found)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: SupportsIndex | slice, value: Any) -> None:
         if isinstance(index, slice):
             self._refuse()
         self._set(self._index(index), value)
@@ -204,7 +204,7 @@ class ItemDict(_Item, dict):  # type: ignore[type-arg]
             self._grow()
         return super()._keys()
 
-    def has(self, key: Any) -> Any:
+    def has(self, key: Hashable) -> Any:
         if key in self.kinds and key not in self._loose:
             return True
         if key not in self.recorder.plan.further_keys:
@@ -212,26 +212,26 @@ class ItemDict(_Item, dict):  # type: ignore[type-arg]
         node = self._row_node("__contains__", _CONTAINS, [(KEY, key)])
         return self.recorder.numbers.of_node(node, UNKNOWN, bool)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Hashable) -> Any:
         if key not in self.kinds and key in self.recorder.plan.further_keys:
             self._refuse()
         return self._get(key)
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: Any = None) -> Any:
         has = self.has(key)
         if type(has) is bool:
             return self._get(key) if has else default
         return self.recorder.questions.branch(has, lambda: self[key], lambda: default)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Hashable, value: Any) -> None:
         if key not in self.kinds:
             self._add(key)
         self._set(key, value)
 
-    def _add(self, key: Any) -> None:
+    def _add(self, key: Hashable) -> None:
         """It gets a further key: others that stand for the same dict do not know of it."""
         plan = self.recorder.plan
-        if type(key) is not str or self._noted is None:
+        if not isinstance(key, str) or self._noted is None:
             self._grow()
         if key not in plan.further_keys:
             plan.further_keys.add(key)

@@ -49,10 +49,10 @@ class Holder(Container):
     base: Any  # the class that it stands for
     node: Any  # None where its items are written as a display
     kind: Any = None  # of what is in it
-    place: Any
+    place: Place | None
     is_certain = True  # whether it holds what it does for the example
     _owner: Holder | None = None  # the list or dict that this is an item of, where that does not show it
-    _noted: Callable[[Any], None] | None = None  # told of another kind of items, where this is one of a list or dict
+    _noted: Callable[[Kind], None] | None = None  # told of another kind of items, where this is one of a list or dict
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class Holder(Container):
     copy: Callable[[], Any]
     has: Callable[[Any], Any]  # `item in self`: a bool of the program
     as_item: Callable[[], Kind]  # the kind of an item that this is
-    _kind_of: Callable[..., Any]  # the kind of an item, or of one that holds a key and a value; raises Unlike
-    _kind_of_all: Callable[[Any], Any]  # that of all that is in another one; raises Unlike
+    _kind_of: Callable[..., Kind]  # the kind of an item, or of one that holds a key and a value; raises Unlike
+    _kind_of_all: Callable[[Any], Kind | None]  # that of all that is in another one; raises Unlike
     _apply: Callable[[str, Row, list[Any]], None]  # call a method of what it holds; LookupError where that is unknown
     _as_example: Callable[[Row, Part, Any], Any]  # an argument of that; LookupError, too
 
@@ -139,9 +139,9 @@ class Holder(Container):
             if self._noted is not None:
                 self._noted(self._whole())
 
-    def _whole(self) -> Any:
+    def _whole(self) -> Kind:
         """The kind that this is of as a whole, whatever is in it for the example."""
-        return self.kind
+        return self.kind  # type: ignore[no-any-return]
 
     def _kind(self, value: Any) -> Kind:
         return kind_of_item(self.recorder.joining, value, self.name)
@@ -162,7 +162,7 @@ class Holder(Container):
 
     # ---- others like it
 
-    def on(self, node: Node, kind: Any = None) -> Any:
+    def on(self, node: Node, kind: Kind | None = None) -> Any:
         """One like this that another node gives."""
         made = self._like(node)
         if kind is not None:
@@ -228,7 +228,7 @@ class Holder(Container):
             )
         )
 
-    def _value(self, kind: Any, node: Node, noted: Callable[[Any], None], names: Sequence[str] = ()) -> Any:
+    def _value(self, kind: Kind | None, node: Node, noted: Callable[[Kind], None], names: Sequence[str] = ()) -> Any:
         """The value that a node gives, of a kind of item; `noted` is told where it gets items of others."""
         names = names or self.recorder.unpacked_names()
         if kind is None:
@@ -288,13 +288,13 @@ class Holder(Container):
 
 def value_of_kind(
     recorder: Capture,
-    kind: Any,
+    kind: Kind,
     node: Node,
     name: str,
-    place: Any,
+    place: Place | None,
     names: Sequence[str] = (),
     give_up: Callable[[], Any] | None = None,
-    noted: Callable[[Any], None] | None = None,
+    noted: Callable[[Kind], None] | None = None,
 ) -> Any:
     """The value of the program that a node gives, of a kind of item; `names` are what the source calls its parts.
 
@@ -327,7 +327,7 @@ def value_of_kind(
     return made
 
 
-def _noted_part(whole: RecordKind, index: int, noted: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+def _noted_part(whole: RecordKind, index: int, noted: Callable[[Kind], None] | None) -> Callable[[Any], None] | None:
     """What tells of another kind of one part of what is told of as a whole."""
     if noted is None:
         return None
@@ -339,9 +339,9 @@ def _of_kind(
     name: str,
     place: Place | None,
     give_up: Callable[[], Any] | None,
-    kind: type,
+    kind: Kind,
     node: Node,
-    noted: Callable[[Any], None] | None = None,
+    noted: Callable[[Kind], None] | None = None,
 ) -> Any:
     return value_of_kind(recorder, kind, node, name, place, (), give_up, noted)
 

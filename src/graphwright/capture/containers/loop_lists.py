@@ -71,12 +71,12 @@ class OfRun(Holder):
             kind = joined_kinds(self.recorder.joining, kind, self._kind(item), self.name)
         return kind
 
-    def _kind_at(self, index: Any) -> Any:
-        if not self.is_certain or not self._has(index):
+    def _kind_at(self, index: int | None) -> Any:
+        if index is None or not self.is_certain or not self._has(index):
             return self.kind
         return seen(self.recorder.joining, self.kind, self.content()[index])
 
-    def _has(self, index: Any) -> bool:
+    def _has(self, index: int | None) -> bool:
         """Tell whether the example has an item there."""
         length: int = self.base.__len__(self)
         return type(index) is int and -length <= index < length
