@@ -28,7 +28,7 @@ def _inputs() -> list[torch.Tensor]:
 # Loops that are unrolled under a guard: `GUARDED` says why, as far as it is not that the program reads a whole.
 GUARDED = frozenset(
     # what a loop of the graph does not hold, or reads another way
-    "d_eq dd_fixed dd_lambda q_bfs l_remove l_tuple_rows l_chain l_accum l_unpack t_return t_swap t_try t_list_eq "
+    "d_eq dd_fixed dd_lambda q_bfs l_tuple_rows l_chain l_accum l_unpack t_return t_swap t_try t_list_eq "
     # another part of the program sees it
     "t_alias_value t_alias_value2 t_view_stale t_helper2 t_helper3 t_fresh_in_body2 a_len a_truth a_stack a_attr "
     "a_tuple a_copyvar "

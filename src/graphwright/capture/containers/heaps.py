@@ -9,13 +9,11 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from graphwright.capture.containers.item_kinds import joined_kinds
 from graphwright.capture.containers.loop_lists import LoopList
+from graphwright.capture.containers.methods import HEAP
+from graphwright.capture.containers.tables import grow
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.samples import Grows
 from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["heap_call"]
 
-_CHANGING: tuple[Any, ...] = (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace)
-_GIVING: tuple[Any, ...] = (heapq.heappop, heapq.heappushpop, heapq.heapreplace)
 _CHOOSING: dict[Any, bool] = {heapq.nlargest: True, heapq.nsmallest: False}
 
 
@@ -39,8 +35,6 @@ def heap_call(
 
     `call` calls a function of the program.
     """
-    if getattr(function, "__module__", "") not in ("heapq", "_heapq"):
-        return NotImplemented
     if function in _CHOOSING and len(args) == 2 and isinstance(args[1], LoopList):
         return call(sorted, args[1], reverse=_CHOOSING[function], **kwargs)[: args[0]]
     if function is heapq.merge and any(isinstance(arg, LoopList) for arg in args):
@@ -51,59 +45,13 @@ def heap_call(
                 fix="use sorted(first + second)",
             )
         )
-    if not args or not any(function is known for known in _CHANGING):
+    if not args or function not in HEAP:
         return NotImplemented
     heap = args[0]
-    if is_growing(heap) and not isinstance(heap, LoopList):
+    if isinstance(heap, LoopList):
+        return heap._do(function.__name__, HEAP[function], args[1:])
+    if is_growing(heap):
         heap._refuse()  # `heapq` looks past the methods of a list
-    if type(heap) is list and recorder.region.is_in_loop() and any(state.watches(heap) for state in recorder.states):
-        raise Grows(heap)
-    if not isinstance(heap, LoopList):
-        return NotImplemented
-    return _changed(recorder, function, heap, *args[1:])
-
-
-def _changed(recorder: Capture, function: Callable[..., Any], heap: LoopList, *values: Any) -> Any:
-    for value in values:
-        heap._admit(value)
-    arguments = (heap.node_of(), *map(heap._written, values))
-    name = recorder.target_name() or function.__name__
-    gives = any(function is known for known in _GIVING)
-    node = recorder.node("call_function", function, arguments, {}, "", name if gives else function.__name__)
-    kind = heap.kind
-    found: list[Any] = []
-    heap._keep(lambda: found.extend(_of_example(recorder, function, heap, values)))
-    if not gives:
-        return None
-    for item in found:
-        kind = joined_kinds(recorder.joining, kind, heap._kind_of(item), heap.name)
-    return heap._made(kind, node, heap.name)
-
-
-def _of_example(recorder: Capture, function: Callable[..., Any], heap: LoopList, values: tuple[Any, ...]) -> list[Any]:
-    """Do the same to what the heap holds for the example; return what that gives, as far as that is known."""
-    held, is_known = [_Entry(recorder, item) for item in heap.content()], recorder.examples.is_real and heap.is_certain
-    given: Any = None
-    if is_known:
-        try:
-            with torch._C.DisableTorchFunction():
-                given = function(held, *[_Entry(recorder, value) for value in values])
-        except (LookupError, TypeError, ValueError, RuntimeError):
-            is_known = False
-    if not is_known:  # how many there are, if not which
-        held += [_Entry(recorder, value) for value in values]
-        if any(function is known for known in _GIVING):
-            del held[-1:]
-        heap.is_certain = False
-    heap.set_content([entry.item for entry in held])
-    return [] if given is None else [given.item]
-
-
-class _Entry:
-    """An item of a heap of the example, which is compared as what it is there."""
-
-    def __init__(self, recorder: Capture, item: Any) -> None:
-        self.item, self._example = item, recorder.to_examples(item)
-
-    def __lt__(self, other: _Entry) -> bool:
-        return bool(self._example < other._example)
+    if type(heap) is list:
+        grow(recorder, heap)
+    return NotImplemented

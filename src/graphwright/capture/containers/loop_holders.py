@@ -10,15 +10,16 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.item_kinds import DICTS
+from graphwright.capture.containers.container import Container
+from graphwright.capture.containers.item_kinds import DICTS, joined_kinds, kind_of_item
 from graphwright.capture.containers.list_items import ItemDict, ItemList
+from graphwright.capture.containers.methods import ITEM, ITEMS, KEY, Given, Part, Row
 from graphwright.capture.proxies.contents import content
-from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refusal, stopping
 from graphwright.capture.state.samples import Unlike
@@ -26,62 +27,124 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.source import targets_in
-from graphwright.values import ConstantKind, MappingKind, RecordKind, SequenceKind, sequence
+from graphwright.values import ConstantKind, Kind, MappingKind, RecordKind, SequenceKind, sequence
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CLASSES", "TABLES", "Holder", "check_items", "value_of_kind"]
+__all__ = ["CLASSES", "Holder", "check_items", "value_of_kind"]
 
-CLASSES: dict[type, Any] = {}  # what stands for a list, tuple or deque of the run: each puts itself here
-TABLES: list[Callable[..., Any]] = []  # what makes the dicts and sets of a run: `loop_sets` puts it here
+CLASSES: dict[type, Any] = {}  # what stands for a list, dict, set or deque of the run: each puts itself here
 _WATCHED = (list, set, collections.deque, *DICTS)
 
 
-class Holder(Growing):
-    """What all variables share of which only a run knows how much is in them."""
+class Holder(Container):
+    """A container that is a variable of the program: of what is in it the kind and the example are known.
+
+    `content()` is what it holds for the example, `node` gives it, and `place` is where the plan says so.
+    """
 
     is_local = True
     base: Any  # the class that it stands for
     node: Any  # None where its items are written as a display
     kind: Any = None  # of what is in it
-    place: Any
+    place: Place | None
     is_certain = True  # whether it holds what it does for the example
     _owner: Holder | None = None  # the list or dict that this is an item of, where that does not show it
-    _noted: Callable[[Any], None] | None = None  # told of another kind of items, where this is one of a list or dict
+    _noted: Callable[[Kind], None] | None = None  # told of another kind of items, where this is one of a list or dict
 
-    def _told(self, node: Node) -> Node:
+    def __init__(
+        self,
+        content: Any,
+        recorder: Capture,
+        node: Node | None,
+        name: str,
+        place: Place | None,
+        give_up: Callable[[], Any] | None = None,
+        kind: Kind | None = None,
+    ) -> None:
+        self._start(name, recorder, lambda: self._told(node), give_up)
+        self.node, self.place = node, place
+        self._fill(content, kind)
+
+    @classmethod
+    def empty(cls, recorder: Capture, node: Node) -> Any:
+        """An empty one that a node makes."""
+        return cls((), recorder, node, node.name, recorder.questions.place())
+
+    def _told(self, node: Node | None) -> Any:
         """The node of this, of which a function that a transform or `sorted` is given may want the example."""
         recorder = self.recorder
+        if node is None:  # what is written is a display of its items
+            return self.base([recorder.argument(item) for item in self.content()])
         if recorder.examples.is_real and any(region.transform for region in recorder.region.all()):
             with_examples(recorder).transforms.note(node, self.example())
         return node
-
-    def content(self) -> Any:
-        """What it holds for the example."""
-        raise NotImplementedError
-
-    def set_content(self, held: Any) -> None:
-        """Say what it holds for the example."""
-        raise NotImplementedError
-
-    def as_item(self) -> Any:
-        """The kind of an item that this is."""
-        raise NotImplementedError
-
-    def copy(self) -> Any:
-        """Another one like it."""
-        raise NotImplementedError
-
-    def example(self) -> Any:
-        """What operations run on."""
-        raise NotImplementedError
 
     def _may_raise(self) -> None:
         """What is done raises where something is not there, which the program must not catch: only a run knows."""
         if self.recorder.questions.raises.is_caught_outside():
             self._refuse()
+
+    # What sequences do in their own way, and dicts and sets in theirs:
+    content: Callable[[], Any]  # what it holds for the example
+    set_content: Callable[[Any], None]  # say so
+    _content_of: Callable[[Any], Any]  # what one of the program's own holds, as `content` has it
+    _fill: Callable[[Any, Any], None]  # what it holds when it is made, and of which kind it is then
+    example: Callable[[], Any]  # what operations run on
+    copy: Callable[[], Any]
+    has: Callable[[Any], Any]  # `item in self`: a bool of the program
+    as_item: Callable[[], Kind]  # the kind of an item that this is
+    _kind_of: Callable[..., Kind]  # the kind of an item, or of one that holds a key and a value; raises Unlike
+    _kind_of_all: Callable[[Any], Kind | None]  # that of all that is in another one; raises Unlike
+    _apply: Callable[[str, Row, list[Any]], None]  # call a method of what it holds; LookupError where that is unknown
+    _as_example: Callable[[Row, Part, Any], Any]  # an argument of that; LookupError, too
+
+    # ---- kinds
+
+    def _admit_given(self, given: Given) -> None:
+        roles = [role for role, _ in given]
+        if ITEM in roles:
+            self._admit(*[arg for role, arg in given if role in (KEY, ITEM)])
+        if ITEMS in roles:
+            self._admit_all(given[-1][1])
+
+    def _admit(self, *entering: Any) -> None:
+        """Note what kind of item, or of key and value, there is. Raises Unlike where these are different ones."""
+        try:
+            kind = self._kind_of(*entering)
+        except Unlike as why:
+            raise self._unlike(why) from None
+        self._admit_kind(kind)
+        self._watch(entering[-1])
+
+    def _admit_all(self, values: Any) -> None:
+        """Note what kind the items are of that are in another iterable."""
+        if not isinstance(values, Holder):
+            for item in values:
+                self._admit(item)
+            return
+        self._admit_kind(self._kind_of_all(values))
+        if not values.is_certain:
+            self.is_certain = False
+
+    def _admit_kind(self, kind: Any) -> None:
+        try:
+            joined = joined_kinds(self.recorder.joining, self.kind, kind, self.name)
+        except Unlike as why:
+            raise self._unlike(why) from None
+        if joined is not self.kind:
+            self.kind = joined
+            if self._noted is not None:
+                self._noted(self._whole())
+
+    def _whole(self) -> Kind:
+        """The kind that this is of as a whole, whatever is in it for the example."""
+        return self.kind  # type: ignore[no-any-return]
+
+    def _kind(self, value: Any) -> Kind:
+        return kind_of_item(self.recorder.joining, value, self.name)
 
     def _unlike(self, why: Unlike) -> BaseException:
         """What to raise where something is put here that is of another kind."""
@@ -96,6 +159,54 @@ class Holder(Growing):
                 fix="put what is of another kind into a container of its own",
             )
         )
+
+    # ---- others like it
+
+    def on(self, node: Node, kind: Kind | None = None) -> Any:
+        """One like this that another node gives."""
+        made = self._like(node)
+        if kind is not None:
+            made.kind = kind
+        return made
+
+    def _like(self, node: Node, content: Any = None, base: Any = None) -> Any:
+        """Another one that a node gives, with what is in this one or something else."""
+        content = self.content() if content is None else content
+        kind: Any = CLASSES[base or self.base]
+        made = kind(content, self.recorder, node, self.name, self.place, self._give_up, self._whole())
+        made.is_certain, made.is_sized = self.is_certain, self.is_sized
+        return made
+
+    def joined_with(self, value: Any) -> Any:
+        """This one, with what is in it of the kinds that another one has, too. Raises Unlike."""
+        kind = joined_kinds(self.recorder.joining, self.kind, self._kind_of_all(value), self.name)
+        return self if kind is self.kind else self.on(self.node, kind)
+
+    def holding(self, value: Any) -> Any:
+        """This one, with what another one holds for the example."""
+        is_of_run = type(value) is type(self)
+        if not is_of_run and type(value) is not self.base:
+            return self
+        made = self._like(self.node, value.content() if is_of_run else self._content_of(value))
+        made.is_certain = value.is_certain if is_of_run else True
+        return made
+
+    def _same(self, given: Given, node: Node) -> Any:
+        return self._like(node)
+
+    # ---- what it is for the example
+
+    def _change(self, method: str, row: Row, given: Given) -> None:
+        """Do the same to what it holds for the example, where that takes this way and tells what is given."""
+        if not self._is_kept():
+            return
+        try:
+            if row.is_hidden:
+                raise LookupError
+            with torch._C.DisableTorchFunction():
+                self._apply(method, row, [self._as_example(row, role, arg) for role, arg in given])
+        except (LookupError, TypeError, ValueError, RuntimeError):
+            self._be_unsure()
 
     def _watch(self, item: Any) -> None:
         """Remember what a list or dict holds that becomes an item: the program may change it later on."""
@@ -117,7 +228,7 @@ class Holder(Growing):
             )
         )
 
-    def _of_kind(self, kind: type, node: Node, noted: Callable[[Any], None], names: Sequence[str] = ()) -> Any:
+    def _value(self, kind: Kind | None, node: Node, noted: Callable[[Kind], None], names: Sequence[str] = ()) -> Any:
         """The value that a node gives, of a kind of item; `noted` is told where it gets items of others."""
         names = names or self.recorder.unpacked_names()
         if kind is None:
@@ -168,9 +279,6 @@ class Holder(Growing):
 
     __str__ = __format__ = __repr__ = _text
 
-    def _key(self, key: Hashable) -> Any:
-        return self.recorder.argument(key)
-
     def _written(self, value: Any) -> Any:
         """The argument for an item, sizes as what they are: among the arguments of an operation they are a tuple."""
         if type(value) is not torch.Size:
@@ -180,13 +288,13 @@ class Holder(Growing):
 
 def value_of_kind(
     recorder: Capture,
-    kind: Any,
+    kind: Kind,
     node: Node,
     name: str,
-    place: Any,
+    place: Place | None,
     names: Sequence[str] = (),
     give_up: Callable[[], Any] | None = None,
-    noted: Callable[[Any], None] | None = None,
+    noted: Callable[[Kind], None] | None = None,
 ) -> Any:
     """The value of the program that a node gives, of a kind of item; `names` are what the source calls its parts.
 
@@ -211,18 +319,15 @@ def value_of_kind(
             for i, (part, item) in enumerate(zip(kind.parts, nodes, strict=True))
         ]
         return sequence(kind.kind, items)
-    if isinstance(kind, MappingKind):
-        return TABLES[0](recorder, kind, node, name, place, give_up, noted)
-    if not isinstance(kind, SequenceKind):
+    if not isinstance(kind, SequenceKind | MappingKind):
         return recorder.joining.stand_in(kind, node, place)
-    made: Any = CLASSES[kind.kind](kind.content, recorder, node, name, place, kind.give_up or give_up)
-    made.is_certain = kind.is_certain
-    made._admit_kind(kind.item)
-    made._noted = noted
+    content, is_certain = (kind.content, kind.is_certain) if isinstance(kind, SequenceKind) else ((), False)
+    made = CLASSES[kind.kind](content, recorder, node, name, place, kind.give_up or give_up, kind)
+    made.is_certain, made._noted = is_certain, noted
     return made
 
 
-def _noted_part(whole: RecordKind, index: int, noted: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+def _noted_part(whole: RecordKind, index: int, noted: Callable[[Kind], None] | None) -> Callable[[Any], None] | None:
     """What tells of another kind of one part of what is told of as a whole."""
     if noted is None:
         return None
@@ -234,9 +339,9 @@ def _of_kind(
     name: str,
     place: Place | None,
     give_up: Callable[[], Any] | None,
-    kind: type,
+    kind: Kind,
     node: Node,
-    noted: Callable[[Any], None] | None = None,
+    noted: Callable[[Kind], None] | None = None,
 ) -> Any:
     return value_of_kind(recorder, kind, node, name, place, (), give_up, noted)
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.item_kinds import DICTS, kind_of_table
-from graphwright.capture.containers.loop_lists import LoopList
-from graphwright.capture.containers.loop_queues import LoopQueue
+from graphwright.capture.containers.loop_lists import LoopList, LoopQueue
 from graphwright.capture.containers.loop_sets import opened_table
 from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, content_of
@@ -115,7 +114,7 @@ def _opened(recorder: Capture, whole: Any, name: str, place: Place | None, give_
     node = recorder.make("call_function", function, tuple(map(recorder.argument, args)), name)
     _put_after_items(node)
     if type(whole) is collections.deque:
-        return LoopQueue([*whole], recorder, node, name, place, give_up, whole.maxlen)
+        return LoopQueue(whole, recorder, node, name, place, give_up)
     return opened_table(recorder, whole, node, name, place, give_up)
 
 

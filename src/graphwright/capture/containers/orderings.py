@@ -33,7 +33,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, shared_operands
 from graphwright.ops import transformed
-from graphwright.values import leaves
+from graphwright.values import Kind, leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -173,7 +173,7 @@ class _Ordering:
     def _argument(self) -> Any:
         return self._values.node_of() if self._is_long else self._recorder.argument(self._values)
 
-    def _captured_key(self, kind: type) -> Region:
+    def _captured_key(self, kind: Kind) -> Region:
         """The body that computes the key of an item."""
         recorder, name = self._recorder, _parameter(self._key)
         region = Region(recorder.region, sys._getframe(), self._place)

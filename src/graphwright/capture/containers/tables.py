@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
-from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
-from graphwright.capture.containers.loop_queues import LoopQueue
+from graphwright.capture.containers.loop_lists import LoopQueue, LoopTuple, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet, table_of
+from graphwright.capture.containers.methods import DEQUE, DICT, INDEX, ITEM, ITEMS, KEY, LIST, SET, Part
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, makes_text
@@ -57,20 +57,6 @@ def unbound_method(recorder: Capture, function: Unbound, args: tuple[Any, ...], 
     return getattr(args[0], function.__name__)(*args[1:], **kwargs) if args and is_growing(args[0]) else NotImplemented
 
 
-def _keyed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`table.get(key)`, `found.add(key)`: a key that only a run knows."""
-    if args and is_of_run(args[0]):
-        grow(recorder, function.__self__)
-    return NotImplemented
-
-
-def _updated(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`table.update(others)`: others that only a run knows."""
-    if args and _holds_of_run(args[0]):
-        grow(recorder, function.__self__)
-    return NotImplemented
-
-
 def _combined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`found.union(others)`, of a set of the program's with one of the run."""
     if len(args) != 1 or not isinstance(args[0], LoopSet):
@@ -79,18 +65,26 @@ def _combined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs
     return _ALGEBRA[function.__name__](set(owner), args[0])
 
 
-def _indexed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`values.pop(i)`, `values.remove(item)`: a number that only a run knows."""
-    if args and is_symbolic(args[0]):
-        grow(recorder, function.__self__)
+def _changed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`found.add(n)`, `values.pop(i)`, `queue.extend(found)`: what goes in, or is looked for, only a run knows."""
+    owner: Any = function.__self__
+    row = _TABLES[type(owner)][function.__name__]
+    if any(_is_for_run(owner, part, arg) for part, arg in zip(row.takes, args, strict=False)):
+        grow(recorder, owner)
     return NotImplemented
 
 
-def _lengthened(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`values.extend(found)`, `queue.append(found)` with a list of the run."""
-    if args and isinstance(args[0], OfRun):
-        grow(recorder, function.__self__)
-    return NotImplemented
+def _is_for_run(owner: Any, part: Part, value: Any) -> bool:
+    """Tell whether a container of the program's cannot take what a method is given: only one of the run can."""
+    is_counted = isinstance(owner, list | collections.deque)
+    if part is INDEX or (part is KEY and is_counted):
+        return is_symbolic(value)
+    if part is KEY or (part is ITEM and type(owner) is set):
+        return is_of_run(value)
+    if is_counted:
+        return isinstance(value, OfRun)
+    holds = type(value) in (list, tuple, set) and any(map(is_of_run, value))
+    return part is ITEMS and (holds or is_growing(value))
 
 
 def _filled(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -116,26 +110,19 @@ _ALGEBRA: dict[str, Callable[[Any, Any], Any]] = {
     "union": operator.or_, "intersection": operator.and_, "difference": operator.sub,
     "symmetric_difference": operator.xor, "issubset": operator.le, "issuperset": operator.ge,
 }  # fmt: skip
-_OF_KEYS: dict[str, tuple[Callable[..., Any], ...]] = {
-    **dict.fromkeys(("get", "pop", "setdefault", "add", "remove", "discard", "move_to_end"), (_keyed,)),
-    "update": (_updated,),
+_TABLES = {list: LIST, collections.deque: DEQUE, set: SET, **dict.fromkeys(DICTS, DICT)}
+_LOOKED_AT = {
+    list: ("remove", "insert", "pop", "extend"), set: SET,
+    collections.deque: ("append", "appendleft", "extend", "extendleft"),
+    **dict.fromkeys(DICTS, ("get", "pop", "setdefault", "move_to_end", "update")),
 }  # fmt: skip
 # The methods of the program's own containers and texts that are looked at, by the class and their names.
 METHODS: dict[type, dict[str, tuple[Callable[..., Any], ...]]] = {
-    **dict.fromkeys(DICTS, _OF_KEYS),
-    set: _OF_KEYS | dict.fromkeys(_ALGEBRA, (_combined,)),
+    **{kind: dict.fromkeys(names, (_changed,)) for kind, names in _LOOKED_AT.items()},
     frozenset: dict.fromkeys(_ALGEBRA, (_combined,)),
-    list: {**dict.fromkeys(("remove", "insert", "pop"), (_indexed,)), "extend": (_lengthened,)},
-    collections.deque: dict.fromkeys(dir(collections.deque), (_lengthened,)),
     str: {"format": (_filled,), "join": (_joined,)},
 }
-
-
-def _holds_of_run(values: Any) -> bool:
-    """Tell whether what a dict or set is updated with is of the run, or holds keys that are."""
-    if is_growing(values):
-        return True
-    return type(values) in (list, tuple, set) and any(map(is_of_run, values))
+METHODS[set] |= METHODS[frozenset]
 
 
 # ---- classes
@@ -145,26 +132,18 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
     """`dict(pairs)`, `set(items)`, `Counter(items)`, `deque(items)` of values of the run; else NotImplemented."""
     if type(function) is not type or not args:
         return NotImplemented
-    values = args[-1]
-    if function is collections.defaultdict and len(args) == 2 and isinstance(values, LoopDict | LoopList):
-        return table_of(values, function, args[0])
-    if function is collections.deque and args and isinstance(args[0], OfRun):
-        return _queue_of(recorder, args[0], *args[1:], **kwargs)
-    if kwargs or len(args) != 1 or not (function in DICTS or function is set):
+    if function is collections.deque:
+        return _queue_of(recorder, *args, **kwargs) if isinstance(args[0], OfRun) else NotImplemented
+    *factory, values = args
+    if kwargs or len(factory) != (function is collections.defaultdict) or not isinstance(values, Holder):
         return NotImplemented
-    if isinstance(values, LoopSet):
-        values = values.copy() if function is set else values.listed()
-        if function is set:
-            return values
-    if isinstance(values, LoopTuple):
+    if isinstance(values, LoopSet) and function is set:
+        return values.copy()
+    if isinstance(values, LoopSet) or (isinstance(values, LoopDict) and function is set):
+        values = values.listed()
+    elif isinstance(values, LoopTuple | LoopQueue):
         values = values.listed(list)
-    if isinstance(values, LoopQueue):
-        values = values.listed(list)
-    if isinstance(values, LoopList) or (isinstance(values, LoopDict) and function is not set):
-        return table_of(values, function)
-    if isinstance(values, LoopDict):
-        return table_of(values.listed(), function)
-    return NotImplemented
+    return table_of(values, function, *factory)
 
 
 def _queue_of(recorder: Capture, values: OfRun, maxlen: Any = None) -> LoopQueue:
@@ -172,6 +151,7 @@ def _queue_of(recorder: Capture, values: OfRun, maxlen: Any = None) -> LoopQueue
     arguments = (values.node_of(), *(() if maxlen is None else (recorder.argument(maxlen),)))
     name = recorder.target_name() or "queue"
     node = recorder.node("call_function", collections.deque, arguments, {}, "", name)
-    made = LoopQueue(values.content(), recorder, node, name, values.place, values._give_up, maxlen)
+    content = collections.deque(values.content(), maxlen)
+    made = LoopQueue(content, recorder, node, name, values.place, values._give_up)
     made.is_certain, made.kind = values.is_certain, values.kind
     return made

@@ -84,20 +84,12 @@ def put_back(container: Any, held: dict[Any, Any]) -> None:
     now = held_by(container)
     if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
         return
-    if holds_bytes(container):
+    if isinstance(container, list | collections.deque):
+        refill(container, [*held.values()])
+    elif isinstance(container, dict | set):
+        refill(container, held if isinstance(container, dict) else {*held})
+    elif holds_bytes(container):
         refill(container, held[0])
-        return
-    if isinstance(container, dict):
-        dict.clear(container)
-        dict.update(container, held)
-    elif isinstance(container, set):
-        container.clear()
-        container.update(held)
-    elif isinstance(container, list):
-        container[:] = held.values()
-    elif isinstance(container, collections.deque):
-        container.clear()
-        container.extend(held.values())
     elif is_plain_object(container):
         vars(container).clear()
         vars(container).update({str(name): value for name, value in held.items()})

@@ -40,7 +40,7 @@ from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Gro
 from graphwright.capture.effects.kept_tables import ABSENT, Table
 from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.variables import Variables
-from graphwright.capture.proxies.growing import GrowingDict, GrowingList, GrowingSet, is_growing
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
@@ -128,8 +128,8 @@ _ADDS = frozenset({"add", "update"})
 class Keeping:
     """The attributes of one run of a program, and variables outside of it: live where the plan says it writes them."""
 
-    def __init__(self, recorder: TypedCapture, shells: Shells | None) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: TypedCapture, shells: Shells | None, kept_container: Callable[..., Any]) -> None:
+        self._recorder, self._kept_container = recorder, kept_container
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
         self._tables: list[Table] = []
@@ -263,17 +263,12 @@ class Keeping:
         """The value that a call starts with."""
         kind = self._live[place]
         if isinstance(kind, Grows):
-            start: tuple[Any, ...] = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing
-            if kind.is_assumed:
-                start = *start, lambda: self._live.__setitem__(place, PLAIN)
-            if isinstance(kind.held, RecordKind):
-                self._growing[place] = GrowingDict(value, kind.held.items, *start)
-            else:
-                assert isinstance(kind.held, SequenceKind)
-                if kind.held.kind is set:
-                    return GrowingSet(value, *start)
-                self._growing[place] = GrowingList(value, kind.held.item, *start)
-            return self._growing[place]
+            give_up = (lambda: self._live.__setitem__(place, PLAIN)) if kind.is_assumed else None
+            start = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing, give_up
+            grown = self._kept_container(value, kind.held, *start)
+            if type(value) is not set:
+                self._growing[place] = grown
+            return grown
         make = made_once(lambda: self._read(place))
         has_to_fork = ("attribute", place) in self._recorder.plan.ways
         if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):

@@ -9,7 +9,7 @@ recording.py first.
     object_proxy.py   values that leave torch: lists of numbers, NumPy arrays
     objects.py        objects of the user's own classes among the inputs
     texts.py          texts that only a run knows
-    growing.py        lists and dicts in attributes, which grow from call to call
+    growing.py        containers of which only a run knows the content, as the whole capture sees them
     unbound.py        variables that have a value on some ways only
     uncertain.py      tensors that are None, or a number, on some ways
     training_flag.py  the `training` flag of a module during symbolic tracing

@@ -16,8 +16,7 @@ import torch
 from graphwright.capture.containers.heaps import heap_call
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
-from graphwright.capture.containers.loop_lists import LoopList, LoopTuple, OfRun
-from graphwright.capture.containers.loop_queues import LoopQueue
+from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.open_iterables import (
     OpenEnumerate,

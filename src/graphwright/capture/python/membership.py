@@ -9,12 +9,9 @@ from typing import Any
 import torch
 
 from graphwright.capture.calls.identity import is_equal, is_member
-from graphwright.capture.containers.loop_dicts import LoopDict
-from graphwright.capture.containers.loop_lists import OfRun
-from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
-from graphwright.capture.proxies.growing import GrowingDict, GrowingSet, is_growing
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText
 from graphwright.capture.python.displays import look
@@ -27,7 +24,7 @@ _SEARCHED = (tuple, list, dict, set, frozenset)
 
 def contains(item: Any, values: Any) -> Any:
     """`item in values`."""
-    if isinstance(values, GrowingDict | GrowingSet | LoopDict | LoopSet | OfRun):
+    if is_growing(values) and hasattr(values, "has"):
         return values.has(item)
     if shown(values):
         return recorder_of(values).record("call_function", operator.contains, operator.contains, (values, item), {})

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.modes import stand_ins as modes_of
+from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
@@ -436,7 +437,7 @@ class Program:
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
         self.held = HeldObjects(recorder.shells)
-        keeping = recorder.keeping = Keeping(recorder, recorder.shells)
+        keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
         self.world.start([program], self._entered(recorder), keeping, plan.leaves)
         watch_world()

@@ -1,0 +1,147 @@
+"""Lists, dicts and sets in attributes to which a program adds, from call to call.
+
+What is in them differs from call to call, so nothing of it is known while the program is captured but what kind of
+value each holds: every read and every write is a node, where it happens. What is put there stays as an example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphwright.capture.containers.container import Container, with_methods
+from graphwright.capture.containers.methods import CONTAINS, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
+from graphwright.capture.proxies.growing import Growing
+from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.symbols import as_number, is_symbolic
+from graphwright.ir import Node
+from graphwright.values import Kind, RecordKind, SequenceKind
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = ["kept_container"]
+
+_CONTAINS = dataclasses.replace(CONTAINS, is_part=True)
+_GET = dataclasses.replace(DICT["__getitem__"], is_part=True)
+
+
+class _Kept(Container):
+    """What these lists, dicts and sets share: `item` makes the value of an item of a kind, a node and a name."""
+
+    base: Any
+
+    def __init__(
+        self,
+        content: Any,
+        kinds: Any,
+        name: str,
+        recorder: Capture,
+        read: Callable[[], Node],
+        item: Callable[[Any, Node, str], Any],
+        give_up: Callable[[], None] | None = None,
+    ) -> None:
+        self.base.__init__(self, content)
+        self.kinds, self._item = kinds, item  # of all items of a list; by the key of a dict
+        self._start(name, recorder, read, give_up)
+
+    def length(self) -> Any:
+        """How many items there are: a number of the program."""
+        return self._answer(
+            self.recorder.node("call_function", len, (self._read(),), {}, "len"), self.base.__len__(self)
+        )
+
+    def truth_hint(self) -> bool:
+        """Whether there is anything in it for the example."""
+        return self.base.__len__(self) > 0  # type: ignore[no-any-return]
+
+    def has(self, key: Hashable) -> Any:
+        """`key in self`: a bool of the program."""
+        node = self._row_node("__contains__", _CONTAINS, [(KEY, key)])
+        return self._answer(node, not is_symbolic(key) and self.base.__contains__(self, key))
+
+    def _answer(self, node: Node, hint: Any) -> Any:
+        return as_number(with_examples(self.recorder).numbers.input_symbol(node, hint))
+
+    def __contains__(self, key: Hashable) -> bool:
+        return bool(self.has(key))
+
+    def _admit_given(self, given: Given) -> None:
+        """The kinds are learned from all that is there in the end."""
+
+    def _part(self, row: Row, given: Given, node: Node) -> Any:
+        return self._item(self.kinds, node, self.name)
+
+    _same = Growing._refuse
+
+
+@with_methods(only(LIST, "append", "insert", "pop", "clear", "__getitem__", "__setitem__", "__delitem__"), list)
+class _KeptList(_Kept, list):  # type: ignore[type-arg]
+    """A list to which the program adds: its items are of one kind."""
+
+    base = list
+    __contains__ = has = Growing._refuse
+
+    def extend(self, values: Iterable[Any]) -> None:
+        for value in [*values]:
+            self.append(value)
+
+    def __iadd__(self, values: Iterable[Any]) -> _KeptList:  # type: ignore[misc]
+        self.extend(values)
+        return self
+
+    def _change(self, method: str, row: Row, given: Given) -> None:
+        if method in ("append", "insert"):
+            list.append(self, given[-1][1])
+
+
+@with_methods(KEPT_SET, set)
+class _KeptSet(_Kept, set):  # type: ignore[type-arg]
+    """A set to which the program adds: nothing is read of what is in it but whether it is."""
+
+    base = set
+
+    def update(self, *others: Any) -> None:
+        for other in others:
+            for item in other:
+                self.add(item)
+
+    def _change(self, method: str, row: Row, given: Given) -> None:
+        if method == "add" and not is_symbolic(given[0][1]):
+            set.add(self, given[0][1])
+
+
+@with_methods(only(DICT, "__setitem__", "__delitem__", "clear"), dict)
+class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
+    """A dict to which the program adds: a key that has no kind was not there before."""
+
+    base = dict
+
+    def has(self, key: Hashable) -> Any:
+        """`key in self`: a bool of the program; False as long as no pass has shown that the program stores it."""
+        return super().has(key) if key in self.kinds else dict.__contains__(self, key)
+
+    def __getitem__(self, key: Hashable) -> Any:
+        if key not in self.kinds:
+            return dict.__getitem__(self, key)  # just stored, for the first time
+        return self._item(self.kinds[key], self._row_node("", _GET, [(KEY, key)]), f"{self.name}[{key!r}]")
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        return self[key] if key in self.kinds and self.has(key) else default
+
+    def update(self, *others: Any, **items: Any) -> None:
+        for key, value in dict(*others, **items).items():
+            self[key] = value
+
+    def _change(self, method: str, row: Row, given: Given) -> None:
+        if ITEM in row.takes:
+            dict.__setitem__(self, given[0][1], given[1][1])
+
+
+def kept_container(content: Any, kind: Kind, *start: Any) -> Any:
+    """What stands for a list, dict or set in an attribute; `start` is what `_Kept` takes after the kinds."""
+    if isinstance(kind, RecordKind):
+        return _KeptDict(content, kind.items, *start)
+    assert isinstance(kind, SequenceKind)
+    return (_KeptSet if kind.kind is set else _KeptList)(content, kind.item, *start)
