@@ -8,6 +8,12 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
+    fx_writing.py       graphs of torch.fx, written
+    operator_form.py    branches and loops as torch's operators take them
+    operator_loops.py   loops: one kind of them
+    operator_numbers.py numbers that go in and out
+    operator_parts.py   what these have in common
+    operands.py         numbers as tensors
     fx_signatures.py    the structure of arguments and results, as nodes
     modes.py            programs of one mode
     fx_guards.py        guards that torch.fx records
@@ -28,9 +34,15 @@ FLOORS = (
     "compile_backend",
     "reading",
     "fx",
+    "fx_writing",
+    "operator_form",
+    "operator_loops",
+    "operator_numbers",
+    "operator_parts",
     "fx_graphs",
     "fx_signatures",
     "modes",
     "fx_guards",
     "fx_values",
+    "operands",
 )

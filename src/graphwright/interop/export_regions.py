@@ -16,6 +16,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from graphwright.errors import ExportError
 from graphwright.interop.fx_graphs import stack_trace
+from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
 from graphwright.ir import Graph, Node
 from graphwright.ops import (
     cond,
@@ -30,8 +31,6 @@ from graphwright.ops import (
 from graphwright.runtime import Interpreter, expect
 
 __all__ = ["Exporting"]
-
-_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Exporting(Interpreter):
@@ -66,9 +65,9 @@ class Exporting(Interpreter):
             raise _cannot_write(node, str(args[1]))
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if target is bool and tensor is not None:
-            return _as_bool(tensor.reshape(()))
+            return as_bool(tensor)
         if target is operator.not_ and tensor is not None:
-            return ~_as_bool(tensor.reshape(()))
+            return ~as_bool(tensor)
         if target is expect and tensor is not None:
             torch._assert_async(tensor == args[1], f"the program was captured where this was {args[1]}: {args[2]}")
             return None
@@ -102,7 +101,7 @@ class Exporting(Interpreter):
 
     def _cond(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.Tensor):
-            pred = _as_bool(pred)
+            pred = as_bool(pred)
         for number, other in ((1, false), (2, true)):
             body = node.args[number]
             raising = [inner for inner in body.nodes if inner.target is raise_error] if isinstance(body, Graph) else []
@@ -171,7 +170,7 @@ class Exporting(Interpreter):
 
         def asked(values: list[Any], rest: Sequence[Any]) -> torch.Tensor:
             with lifted.bound(rest) as others:
-                return _as_bool(test(*values, *others))
+                return as_bool(test(*values, *others))
 
         def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
             with lifted.bound(rest) as others, _unwritten(values, node):
@@ -248,7 +247,7 @@ def _loop(
             value.to(was.dtype) if value.dim() == was.dim() == 0 else value
             for value, was in zip(after, state, strict=True)
         ]
-        return (*[~_as_bool(stop) for stop in result[:breaks]], *numbers)
+        return (*[~as_bool(stop) for stop in result[:breaks]], *numbers)
 
     results = torch.ops.higher_order.while_loop(test, run, (*going, *state), tuple(others))
     return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
@@ -350,15 +349,13 @@ def _as_result(value: Any, given: Sequence[Any], node: Node) -> torch.Tensor:
     """A tensor that is none of those given."""
     if isinstance(value, torch.Tensor):
         return value.clone() if any(value is one for one in given) else value
-    if not isinstance(value, _NUMBERS):
+    if not isinstance(value, NUMBERS):
         raise ExportError(
             f"{node.name} gives or carries a {type(value).__name__}, which torch's operators cannot",
             at=node.origin,
             fix="let both sides, and each iteration, give tensors or numbers",
         )
-    if isinstance(value, bool | torch.SymBool):
-        return _as_bool(value)
-    return _number(value)
+    return as_tensor(value)
 
 
 def _item(tensor: torch.Tensor, index: Any) -> Any:
@@ -372,7 +369,7 @@ def _item(tensor: torch.Tensor, index: Any) -> Any:
         if part is ...:
             dim += after
         elif isinstance(part, torch.SymInt) and free_unbacked_symbols(part):
-            number = _number(part)
+            number = as_tensor(part)
             number = torch.where(number < 0, number + tensor.shape[dim], number)
             tensor = tensor.index_select(dim, number.reshape(1))
             part = 0
@@ -381,21 +378,11 @@ def _item(tensor: torch.Tensor, index: Any) -> Any:
     return tensor[tuple(rest)]
 
 
-def _number(value: Any) -> torch.Tensor:
-    return torch.scalar_tensor(value, dtype=torch.int64 if isinstance(value, int | torch.SymInt) else torch.float64)
-
-
 def _not(holds: Any) -> Any:
     return ~holds if isinstance(holds, torch.Tensor) else torch.sym_not(holds)
 
 
-def _as_bool(value: Any) -> torch.Tensor:
-    if isinstance(value, torch.Tensor):
-        return value.bool()
-    return torch.scalar_tensor(torch.sym_ite(value, 1, 0), dtype=torch.int64) != 0
-
-
 def _as_value(value: torch.Tensor, kind: Any, other: Any) -> Any:
     """A result as the program has it: a number where it was one on both sides."""
-    is_number = kind is not None and other is not None and issubclass(kind, _NUMBERS) and issubclass(other, _NUMBERS)
+    is_number = kind is not None and other is not None and issubclass(kind, NUMBERS) and issubclass(other, NUMBERS)
     return value.item() if is_number else value
