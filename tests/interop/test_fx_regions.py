@@ -144,7 +144,11 @@ def test_bodies_are_modules_as_torch_names_them() -> None:
 def test_the_mode_of_modules_in_bodies() -> None:
     x = torch.ones(40, 3)
     fx = copy.deepcopy(to_fx(captured(Noisy, x), control_flow="hop"))
-    assert bool((fx(x)[0] != 0).all()) and not bool((fx.train()(x)[0] != 0).all())  # dropout reads its flag
+    assert bool((fx(x)[0] != 0).all())
+    with pytest.raises(GuardError, match="training mode"):
+        fx.train()(x)
+    fx = to_fx(captured(Noisy, x).train(), control_flow="hop")
+    assert not bool((fx(x)[0] != 0).all())
 
     class Inner(nn.Module):
         def __init__(self) -> None:

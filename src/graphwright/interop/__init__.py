@@ -15,6 +15,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     operator_parts.py   what these have in common
     operands.py         numbers as tensors
     fx_signatures.py    the structure of arguments and results, as nodes
+    keeping.py          guards that stay or go, attributes that become constants
     modes.py            programs of one mode
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
@@ -41,6 +42,7 @@ FLOORS = (
     "operator_parts",
     "fx_graphs",
     "fx_signatures",
+    "keeping",
     "modes",
     "fx_guards",
     "fx_values",

@@ -20,6 +20,7 @@ from graphwright.errors import ExportError, GuardError
 from graphwright.interop.fx_graphs import bodies_named, read_nodes
 from graphwright.interop.fx_signatures import is_of_call, nest
 from graphwright.interop.fx_writing import GraphWriter
+from graphwright.interop.keeping import Guards, frozen_attributes, warn_of_frozen, with_guards
 from graphwright.interop.modes import in_its_mode
 from graphwright.interop.operator_form import in_operator_form
 from graphwright.ir import Graph
@@ -40,14 +41,19 @@ __all__ = ["from_fx", "to_fx"]
 _READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of what was captured, and is to be read
 
 
-def to_fx(module: GraphModule, control_flow: Literal["error", "hop"] = "error") -> torch.fx.GraphModule:
+def to_fx(
+    module: GraphModule, control_flow: Literal["error", "hop"] = "error", guards: Guards = "keep"
+) -> torch.fx.GraphModule:
     """Give a captured module as a torch.fx.GraphModule: the same nodes, names, meta, modules and parameters.
 
     Guards are nodes that raise there, too, and stay when unused nodes are removed. What is taken for granted of modules
-    is checked by a hook, and so is the mode, training or evaluation, where branches ask for it. With
-    `control_flow="hop"`, branches on data become `torch.ops.higher_order.cond` and loops `while_loop`, each with its
-    bodies as GraphModules of the result. Raises ExportError, naming the user's line, for what torch.fx's graphs cannot
-    say: writes of attributes and, without that, branches and loops on data.
+    is checked by a hook, and so is the mode, training or evaluation, where branches ask for it. With `guards="drop"`,
+    all but the check of the mode is left out.
+
+    With `control_flow="hop"`, branches on data become `torch.ops.higher_order.cond` and loops `while_loop`, with their
+    bodies as GraphModules of the result; a warning names the objects that these have as constants, and that the program
+    reads in each call. Raises ExportError, naming the user's line, for what torch.fx's graphs cannot say: writes of
+    attributes and, without that, branches and loops on data.
 
     >>> import graphwright
     >>> print(to_fx(graphwright.symbolic_trace(lambda x: torch.relu(x) + 1)).graph)
@@ -59,6 +65,7 @@ def to_fx(module: GraphModule, control_flow: Literal["error", "hop"] = "error") 
     """
     if control_flow not in ("error", "hop"):
         raise ValueError(f"control_flow is 'error' or 'hop', not {control_flow!r}")
+    module = with_guards(module, guards)
     graph, modes = graph_of(module), dict[str, bool]()
     if graph.has_bodies:
         module, modes = in_its_mode(module)
@@ -69,6 +76,7 @@ def to_fx(module: GraphModule, control_flow: Literal["error", "hop"] = "error") 
     taken = {*vars(module), *module._modules, *module._parameters, *module._buffers}
     writer = GraphWriter(graph, module, taken, control_flow == "hop")
     writer.graph.set_codegen(_fx_writer(graph))
+    warn_of_frozen(frozen_attributes(module, writer.settings), "bodies of the torch.fx.GraphModule")
     result = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), type(module).__name__)
     _take_over(module, result, _called(graph.nodes), lambda inner: inner)
     for name in _attributes(graph.nodes):

@@ -41,6 +41,7 @@ class GraphWriter:
     ) -> None:
         self.graph = torch.fx.Graph()
         self.modules: dict[str, torch.fx.GraphModule] = {}
+        self.settings: list[Node] = []  # what bodies have as constants, in place of these
         self._nodes: dict[Node, Any] = {}
         self._module, self._taken, self._operators = module, taken, operators
         self._constants = Constants(self.graph, self._nodes, taken)
@@ -56,6 +57,7 @@ class GraphWriter:
             module.add_module(name, body)
 
     def _setting(self, node: Node) -> Any:
+        self.settings.append(node)
         return self._constants.argument(read_attribute(self._module, str(node.target)))
 
     def _written(self, node: Node) -> torch.fx.Node:
@@ -100,6 +102,7 @@ class GraphWriter:
         path = f"{name}_{number}"
         self._taken.add(path)
         inner = GraphWriter(value, self._module, set(), True, in_body=True)
+        self.settings += inner.settings
         body = self.modules[path] = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), path)
         body.training = self._module.training
         inner.hand_over(body)

@@ -62,6 +62,8 @@ def in_operator_form(module: GraphModule) -> tuple[GraphModule, bool]:
             called = read_attribute(other, str(node.target))
             if not use_function(node, called):
                 pinned |= _pass_tensors(node, called, other.training)
+        for flag in [read for read in body.find_nodes(op="get_attr") if str(read.target).endswith("training")]:
+            pinned |= _write_mode(flag, other)
     for rewritten in (count, carry_whether_it_goes_on):
         for region in regions_in(other):
             rewritten(region)
@@ -71,6 +73,14 @@ def in_operator_form(module: GraphModule) -> tuple[GraphModule, bool]:
             _give_tuple(region)
     Numbers(other).change(graph)
     return other, pinned
+
+
+def _write_mode(flag: Node, module: nn.Module) -> bool:
+    """Write the training flag of a module in the place of a node that reads it, as operators ask for no data there."""
+    if read_attribute(module, str(flag.target)) is not module.training:
+        raise no_operator(flag, f"a read of {flag.target}, which is not the mode of the whole module")
+    put_in_place(flag, module.training)
+    return True
 
 
 def _pass_tensors(node: Node, module: nn.Module, training: bool) -> bool:
