@@ -37,6 +37,7 @@ FOR_TORCHSCRIPT = "torchscript"  # in the meta of a graph: its code has no `del`
 def write_for_torchscript(module: nn.Module, graph: Graph) -> None:
     """Change a module and its graph so that torch.jit.script reads them. Raises ExportError for what it cannot know."""
     graph.meta[FOR_TORCHSCRIPT] = True
+    _use_known_types(graph)
     for node in [*graph.all_nodes()]:
         if is_guard(node):
             _assert(node)
@@ -46,7 +47,9 @@ def write_for_torchscript(module: nn.Module, graph: Graph) -> None:
             _may_be_none(node)
         elif node.op == "call_function":
             _refuse_classes(node)
-    _use_known_parameters(graph)
+    for node in graph.find_nodes(op="placeholder"):
+        if str(node.target).startswith("*") and not node.users:
+            graph.erase_node(node)  # TorchScript refuses what it would take
     called = {str(node.target) for node in graph.all_nodes() if node.op == "call_module"}
     read = {str(node.target) for node in graph.all_nodes() if node.op == "get_attr"}
     for name, child in [*module._modules.items()]:
@@ -201,13 +204,13 @@ def _may_be_none(node: Node) -> None:
 # ---- parameters
 
 
-def _use_known_parameters(graph: Graph) -> None:
-    """Have only parameters, and a result, of types that TorchScript knows."""
+def _use_known_types(graph: Graph) -> None:
+    """Have only parameters, and a result, of types that TorchScript knows; what is None by default may be a tensor."""
     for node in graph.find_nodes(op="placeholder"):
-        if str(node.target).startswith("*") and not node.users:
-            graph.erase_node(node)  # TorchScript refuses what it would take
+        if _is_optional(node.type) if node.type is not None else node.args == (None,):
+            node.type = node.type if node.type is not None and _is_known(node.type) else Tensor | None
         elif not _is_known(node.type):
-            node.type = Tensor | None if _is_optional(node.type) else None
+            node.type = None
     for node in graph.find_nodes(op="output"):
         node.type = node.type if _is_known(node.type) else None
 
