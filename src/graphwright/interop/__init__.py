@@ -5,6 +5,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     compile_backend.py  torch.compile with passes of this library
     export.py           torch.export's programs
     export_regions.py   branches and loops, run as torch's operators
+    export_items.py     what loops go over, lists that they fill
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
@@ -32,6 +33,7 @@ __all__ = ["compile_backend", "from_export", "from_fx", "read_others", "to_expor
 FLOORS = (
     "export",
     "export_regions",
+    "export_items",
     "compile_backend",
     "reading",
     "fx",

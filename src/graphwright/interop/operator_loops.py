@@ -47,15 +47,16 @@ def _counted(items: Any, node: Node) -> tuple[Any, Any, int, Any]:
     """
     if isinstance(items, range):
         return items.start, items.stop, items.step, None
-    if not isinstance(items, Node) or items.kwargs or (items.target in CONTAINERS and items.target not in _SEVERAL):
+    if not isinstance(items, Node) or (items.target in CONTAINERS and items.target not in _SEVERAL):
         raise no_operator(node, "a loop over what is no tensor and no range")
     if items.target is range:
         start, stop, step = items.args if len(items.args) == 3 else (*(0, *items.args)[-2:], 1)
         if type(step) is not int:
             raise no_operator(node, "a range whose step only a run knows")
         return start, stop, step, None
-    if items.target is enumerate and not all(type(first) is int for first in items.args[1:]):
-        raise no_operator(node, "an enumeration from where only a run knows")
+    first = items.kwargs.get("start", (*items.args[1:], 0)[0])
+    if type(first) is not int or items.kwargs.get("strict"):
+        raise no_operator(node, "a zip that is strict, or an enumeration from where only a run knows")
     if items.target not in _SEVERAL:
         return 0, call(node.graph, number_of_rows, items, _where(node)), 1, items
     parts = [_counted(part, node) for part in (items.args if items.target is zip else items.args[:1])]
@@ -64,7 +65,7 @@ def _counted(items: Any, node: Node) -> tuple[Any, Any, int, Any]:
         raise no_operator(node, "a range among several that starts elsewhere than at 0")
     stops = [stop for _, stop, _, _ in parts]
     stop = stops[0] if len(stops) == 1 else call(node.graph, min, *stops)
-    return 0, stop, 1, item if items.target is zip else ((*items.args[1:], 0)[0], *item)
+    return 0, stop, 1, item if items.target is zip else (first, *item)
 
 
 _SEVERAL = (enumerate, zip)
