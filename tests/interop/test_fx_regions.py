@@ -199,6 +199,22 @@ def test_what_the_operators_cannot_say_is_refused(program: Any, message: str) ->
         to_fx(trace(program, (x,)), control_flow="hop")
 
 
+def limited(x: Tensor, limit=3.0) -> Tensor:  # type: ignore[no-untyped-def]
+    peak = x.abs().max()
+    if peak > limit:
+        x = x * (limit / peak)
+    return x
+
+
+def test_an_input_that_is_a_number_by_default() -> None:
+    fx = to_fx(trace(limited, (torch.ones(2),)), control_flow="hop")
+    x = torch.full((2,), 9.0)
+    same(fx(x), limited(x))
+    same(fx(x, 2), limited(x, 2))
+    with pytest.raises(GuardError, match="argument 'limit' is a number"):
+        fx(x, torch.tensor(2.0))
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="control_flow is 'error' or 'hop', not 'cond'"):
         to_fx(trace(growing, (torch.ones(2),)), control_flow="cond")  # type: ignore[arg-type]

@@ -40,6 +40,11 @@ def none_on_one_side(x: Tensor) -> Tensor:
     return x if mask is None else x * mask
 
 
+def limited(x: Tensor, limit=0.5) -> Tensor:  # type: ignore[no-untyped-def]
+    peak = x.abs().max()
+    return x * (limit / peak) if peak > limit else x
+
+
 class Config:
     def __init__(self) -> None:
         self.size = 3
@@ -74,6 +79,7 @@ class Net(nn.Module):
     ("program", "inputs"),
     [
         pytest.param(halved, [torch.ones(3), torch.ones(9)], id="keywords of torch's own"),
+        pytest.param(limited, [torch.ones(3), torch.ones(9) / 4], id="a number by default"),
         pytest.param(deleted, [torch.tensor([1, 2]), torch.tensor([1, 9, 5])], id="del in a loop"),
         pytest.param(none_on_one_side, [torch.ones(3), -torch.ones(3)], id="None on one side"),
         pytest.param(Net(), [torch.randn(2, 3), torch.randn(5, 3)], id="objects, options and optional inputs"),

@@ -8,7 +8,7 @@ import torch
 
 from graphwright.errors import GuardError
 
-__all__ = ["NUMBERS", "as_bool", "as_tensor", "kept", "number_of_rows"]
+__all__ = ["NUMBERS", "as_bool", "as_tensor", "kept", "number_as_tensor", "number_of_rows"]
 
 NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -24,6 +24,20 @@ def as_tensor(value: Any) -> torch.Tensor:
     if isinstance(value, bool | torch.SymBool):
         return as_bool(value)
     return torch.scalar_tensor(value, dtype=torch.int64 if isinstance(value, int | torch.SymInt) else torch.float64)
+
+
+def number_as_tensor(value: Any, name: str) -> torch.Tensor:
+    """An input that is a number by default, as a tensor. Raises GuardError for another value.
+
+    >>> number_as_tensor(2, "limit")
+    tensor(2)
+    """
+    if isinstance(value, NUMBERS):
+        return as_tensor(value)
+    raise GuardError(
+        f"argument {name!r} is a number for the branches and loops of this module; now it is a {type(value).__name__}",
+        fix="make the module of a capture whose input is annotated, or without a number as its default",
+    )
 
 
 def as_bool(value: Any) -> torch.Tensor:

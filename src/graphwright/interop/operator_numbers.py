@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from graphwright.interop.operands import NUMBERS, as_bool, as_tensor, number_of_rows
+from graphwright.interop.operands import NUMBERS, as_bool, as_tensor, number_as_tensor, number_of_rows
 from graphwright.interop.operator_parts import CONTAINERS, call, names_of, no_operator
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_loop, is_region, kind_of
@@ -44,7 +44,7 @@ class Numbers:
             return isinstance(value, NUMBERS)
         if value in self._known or kind_of(value) in _WORDS:
             return True
-        if value.op == "placeholder" and value.type in (bool, int, float):
+        if value.op == "placeholder" and (value.type in (bool, int, float) or _is_by_default(value)):
             return True
         if value.op == "get_attr":
             return isinstance(read_attribute(self._module, str(value.target)), NUMBERS)
@@ -83,7 +83,10 @@ class Numbers:
             self._give_results(node)
 
     def _outside(self, value: Any, node: Node) -> Node:
-        made = node.graph.call_function(as_tensor, (value,))
+        if isinstance(value, Node) and value.type is None and _is_by_default(value):
+            made = call(node.graph, number_as_tensor, value, value.name)
+        else:
+            made = call(node.graph, as_tensor, value)
         made.origin = node.origin
         return made
 
@@ -124,6 +127,11 @@ class Numbers:
                 if are[i] and taker.users:
                     with node.graph.inserting_after(taker):
                         self._known.add(_as_item(taker))
+
+
+def _is_by_default(value: Node) -> bool:
+    """Tell whether an input is a number by default."""
+    return value.op == "placeholder" and value.type is None and bool(value.args) and isinstance(value.args[0], NUMBERS)
 
 
 def _as_item(node: Node) -> Node:

@@ -205,9 +205,11 @@ def _may_be_none(node: Node) -> None:
 
 
 def _use_known_types(graph: Graph) -> None:
-    """Have only parameters, and a result, of types that TorchScript knows; what is None by default may be a tensor."""
+    """Have only parameters, and a result, of types that TorchScript knows; what is a number by default stays one."""
     for node in graph.find_nodes(op="placeholder"):
-        if _is_optional(node.type) if node.type is not None else node.args == (None,):
+        if node.type is None and node.args and type(node.args[0]) in _PLAIN:
+            node.type = type(node.args[0])
+        elif _is_optional(node.type) if node.type is not None else node.args == (None,):
             node.type = node.type if node.type is not None and _is_known(node.type) else Tensor | None
         elif not _is_known(node.type):
             node.type = None
