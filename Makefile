@@ -6,6 +6,7 @@
 #   make test-all   every test
 #   make lint       style and types
 #   make format     let ruff mend what it can
+#   make interop    the ways in and out of torch.fx, torch.export and torch.compile, judged on many programs
 #   make bench      the five headline ratios to torch.fx
 #   make docs       the documentation as HTML, in site/
 #   make clean      remove what these targets made, $(VENV) included
@@ -15,6 +16,7 @@ VENV ?= .venv
 JOBS ?= 2
 PYTEST_ARGS ?=
 ZOO_ARGS ?=
+SECTIONS ?=
 
 # Absolute, so that what a recipe starts finds the same programs from any directory.
 BIN := $(abspath $(VENV))/bin
@@ -23,7 +25,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all zoo lint style types format bench docs clean
+.PHONY: demo test test-all zoo interop lint style types format bench docs clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -38,6 +40,10 @@ test-all: $(VENV)/installed-dev $(VENV)/installed-model
 # Real models, judged by a program beside the checkout; ZOO= names its folder.
 zoo: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.zoo $(ZOO_ARGS)
+
+# What goes to other systems of torch and comes back: goals, values, pass or miss. SECTIONS= names some of them.
+interop: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.interop.judge $(SECTIONS)
 
 lint: style types
 

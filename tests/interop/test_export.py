@@ -118,7 +118,42 @@ class Smoothed(Layers):
         return x + self.calls
 
 
+def zipped(x: Tensor) -> Tensor:
+    total = torch.zeros(3)
+    for one, other in zip(x, x * 2, strict=False):
+        total = total + one * other
+    return total
+
+
+def enumerated(x: Tensor) -> Tensor:
+    total = torch.zeros(3)
+    for i, (row, other) in enumerate(zip(x, x * 2, strict=False), start=1):
+        total = total + row * i - other
+    return total
+
+
+def stacked(x: Tensor) -> tuple[Tensor, Tensor, int]:
+    rows, sums = [], []
+    h = torch.zeros(3)
+    for row in x:
+        h = torch.tanh(h + row)
+        rows.append(h * 2 if row.sum() > 0 else h)
+        sums.append(row[None, :2])
+    return torch.stack(rows, -1), torch.cat(sums, dim=1), len(rows)
+
+
+def of_numbers(x: Tensor) -> Tensor:
+    out = []
+    for i in range(1, x.shape[0] + 1):
+        out.append(x[i - 1] * i)
+    return torch.cat(out)
+
+
 PROGRAMS = [
+    zipped,
+    enumerated,
+    stacked,
+    of_numbers,
     one_of_two,
     number_of_two,
     size_of_two,
@@ -222,6 +257,14 @@ def listed(x: Tensor) -> Tensor:
     return torch.stack(out)
 
 
+def on_one_side(x: Tensor) -> Tensor:
+    out = [x[0]]
+    for row in x:
+        if row.sum() > 0:
+            out.append(row)
+    return torch.stack(out)
+
+
 class Kept(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -236,6 +279,7 @@ class Kept(nn.Module):
     ("program", "message"),
     [
         pytest.param(growing, r"at .*in growing: for _ in range\(4\)", id="a shape that grows"),
+        pytest.param(on_one_side, r"adds to a list", id="a list that one side adds to"),
         pytest.param(listed, r"adds to a list that is around it.*\n  at .*in listed: while", id="a list"),
         pytest.param(alias_of_one_side, r"write to a copy", id="a write to one of two that may be one"),
         pytest.param(written_in_the_first_round, r"write to a copy", id="a write to what is carried"),

@@ -5,10 +5,18 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     compile_backend.py  torch.compile with passes of this library
     export.py           torch.export's programs
     export_regions.py   branches and loops, run as torch's operators
+    export_items.py     what loops go over, lists that they fill
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
+    fx_writing.py       graphs of torch.fx, written
+    operator_form.py    branches and loops as torch's operators take them
+    operator_loops.py   loops: one kind of them
+    operator_numbers.py numbers that go in and out
+    operator_parts.py   what these have in common
+    operands.py         numbers as tensors
     fx_signatures.py    the structure of arguments and results, as nodes
+    keeping.py          guards that stay or go, attributes that become constants
     modes.py            programs of one mode
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
@@ -25,12 +33,20 @@ __all__ = ["compile_backend", "from_export", "from_fx", "read_others", "to_expor
 FLOORS = (
     "export",
     "export_regions",
+    "export_items",
     "compile_backend",
     "reading",
     "fx",
+    "fx_writing",
+    "operator_form",
+    "operator_loops",
+    "operator_numbers",
+    "operator_parts",
     "fx_graphs",
     "fx_signatures",
+    "keeping",
     "modes",
     "fx_guards",
     "fx_values",
+    "operands",
 )

@@ -21,6 +21,7 @@ from graphwright.interop.export_regions import Exporting
 from graphwright.interop.fx import from_fx
 from graphwright.interop.fx_graphs import read_nodes
 from graphwright.interop.fx_signatures import nest
+from graphwright.interop.keeping import Guards, check_outside, frozen_attributes, warn_of_frozen, with_guards
 from graphwright.ir import Graph
 from graphwright.runtime import GraphModule, graph_of
 
@@ -34,14 +35,17 @@ def to_export(
     *,
     dynamic_shapes: Any = None,
     no_grad: bool = True,
+    guards: Guards = "keep",
 ) -> ExportedProgram:
     """Export a captured module; `args` and `kwargs` are example inputs, a lone tensor counting as a tuple of one.
 
     Branches on data become `torch.ops.higher_order.cond`, loops `while_loop`. `dynamic_shapes` is as for
     `torch.export.export`; without it every size of a tensor is dynamic that no guard and no operation fixes. Guards on
     sizes become conditions of the program; what is taken for granted of other inputs is what torch.export checks of
-    them. With `no_grad` what is computed is not differentiable, as loops need it. Raises ExportError, with the user's
-    line, for what the operators cannot say.
+    them; `guards="drop"` leaves guards out. What is taken for granted of modules and global names is checked now, and a
+    warning names the numbers and objects that are constants of the exported program, and that the captured one reads
+    of its modules in each call. With `no_grad` what is computed is not differentiable, as loops need it. Raises
+    ExportError, with the user's line, for what the operators cannot say.
 
     >>> import graphwright
     >>> gm = graphwright.trace(lambda x: x * 2 if x.sum() > 0 else x, torch.ones(3))
@@ -49,6 +53,8 @@ def to_export(
     tensor([-1., -1., -1., -1., -1.])
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    module = with_guards(module, guards)
+    check_outside(module)
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(module, given, named)
     runs: list[Exporting] = []
@@ -75,6 +81,7 @@ def to_export(
             at=type(module).__name__,
             fix="keep what differentiates or transforms inside the program in a leaf function",
         )
+    warn_of_frozen(frozen_attributes(module, graph_of(module).all_nodes()), "the exported program")
     return exported
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +14,20 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.nn.utils.stateless import _reparametrize_module
 
 from graphwright.errors import ExportError
+from graphwright.interop.export_items import (
+    COLLECTED,
+    Range,
+    Several,
+    item_of,
+    length_of,
+    lists_filled,
+    made_empty,
+    rows_of,
+    several_of,
+    with_row,
+)
 from graphwright.interop.fx_graphs import stack_trace
+from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
 from graphwright.ir import Graph, Node
 from graphwright.ops import (
     cond,
@@ -31,8 +43,6 @@ from graphwright.runtime import Interpreter, expect
 
 __all__ = ["Exporting"]
 
-_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
-
 
 class Exporting(Interpreter):
     """Runs a graph under torch.export: a branch that data decides is `cond`, a loop `while_loop` of torch's.
@@ -44,6 +54,7 @@ class Exporting(Interpreter):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph. Raises ExportError where something is written to that a branch gave as it was."""
+        self._collected: dict[int, tuple[list[Any], torch.Tensor]] = {}  # by id: lists that loops add to, as tensors
         self._same: list[tuple[torch.Tensor, int, Node]] = []  # of two that are one tensor, and two in the result
         with torch.fx.traceback.preserve_node_meta():  # so that nodes name the user's lines, and not ours
             result = super().run(*args, **kwargs)
@@ -66,14 +77,18 @@ class Exporting(Interpreter):
             raise _cannot_write(node, str(args[1]))
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if target is bool and tensor is not None:
-            return _as_bool(tensor.reshape(()))
+            return as_bool(tensor)
         if target is operator.not_ and tensor is not None:
-            return ~_as_bool(tensor.reshape(()))
+            return ~as_bool(tensor)
         if target is expect and tensor is not None:
             torch._assert_async(tensor == args[1], f"the program was captured where this was {args[1]}: {args[2]}")
             return None
         if target is range and any(isinstance(arg, torch.SymInt) for arg in args):
-            return _Range(*(0, *args)[-2:]) if len(args) < 3 else _Range(*args)
+            return Range(*(0, *args)[-2:]) if len(args) < 3 else Range(*args)
+        if target in (zip, enumerate) and (several := several_of(target, args, kwargs)) is not None:
+            return several
+        if target in COLLECTED and args and id(args[0]) in self._collected:
+            return COLLECTED[target](self._collected[id(args[0])][1], *args[1:], **kwargs)
         if target is operator.getitem and tensor is not None:
             return _item(tensor, args[1])
         if target is cond and isinstance(args[0], torch.SymBool):
@@ -85,7 +100,7 @@ class Exporting(Interpreter):
         if target is while_loop:
             return self._while_loop(node, *args)
         if target is for_loop and (isinstance(args[0], range) and args[4:] == (True,)):
-            args = (_Range(args[0].start, args[0].stop, args[0].step), *args[1:])
+            args = (Range(args[0].start, args[0].stop, args[0].step), *args[1:])
         if target is for_loop and not isinstance(args[0], range | list | tuple):
             return self._for_loop(node, *args)
         return super().call_function(target, args, kwargs)
@@ -102,7 +117,7 @@ class Exporting(Interpreter):
 
     def _cond(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.Tensor):
-            pred = _as_bool(pred)
+            pred = as_bool(pred)
         for number, other in ((1, false), (2, true)):
             body = node.args[number]
             raising = [inner for inner in body.nodes if inner.target is raise_error] if isinstance(body, Graph) else []
@@ -171,7 +186,7 @@ class Exporting(Interpreter):
 
         def asked(values: list[Any], rest: Sequence[Any]) -> torch.Tensor:
             with lifted.bound(rest) as others:
-                return _as_bool(test(*values, *others))
+                return as_bool(test(*values, *others))
 
         def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
             with lifted.bound(rest) as others, _unwritten(values, node):
@@ -189,31 +204,44 @@ class Exporting(Interpreter):
         operands: Sequence[Any] = (),
         breaks: bool = False,
     ) -> Any:
-        if not isinstance(items, torch.Tensor | _Range):
+        if not isinstance(items, torch.Tensor | Range | Several):
             raise ExportError(
                 f"{node.name} goes over a {type(items).__name__}, which torch.while_loop cannot say",
                 at=node.origin,
                 fix="go over the rows of a tensor, or over a range",
             )
-        numbers = items if isinstance(items, _Range) else _Range(0, items.shape[0])
-        lifted = _Lifted(self.module, node, [node.args[1]], (items, *operands))
-        state = [_as_result(numbers.start, (), node), *[_as_result(value, (value,), node) for value in carried]]
+        numbers = items if isinstance(items, Range) else Range(0, length_of(items, node))
+        rows = rows_of(items)
+        lifted = _Lifted(self.module, node, [node.args[1]], (*rows, *operands))
+        lists = [] if breaks or numbers.step != 1 else lists_filled(node, operands)
+
+        def item(values: Sequence[Any], number: torch.Tensor) -> Any:
+            return item_of(items, iter(values), number)
+
+        first = item(rows, torch.zeros((), dtype=torch.int64)) if lists else None
+        filled = made_empty(lists, numbers, lambda: body(first, *carried, *operands)) if lists else []
+        state = [numbers.start, *filled, *carried]
+        state = [_as_result(value, (value,), node) for value in state]
 
         def asked(values: list[Any], rest: Sequence[Any]) -> Any:
             return values[0] < rest[-1] if numbers.step > 0 else values[0] > rest[-1]
 
         def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
-            with lifted.bound(rest[:-1]) as (rows, *others), _unwritten(values, node):
-                if isinstance(rows, torch.Tensor):
-                    item = rows.index_select(0, values[0].reshape(1)).squeeze(0)
-                else:
-                    item = values[0].item()
-                result = tuple(body(item, *values[1:], *others))
-            return (*result[:breaks], values[0] + numbers.step, *result[breaks:])
+            number, *values = values
+            tensors, values = values[: len(filled)], values[len(filled) :]
+            with lifted.bound(rest[:-1]) as given, _unwritten(values, node):
+                result = tuple(body(item(given[: len(rows)], number), *values, *given[len(rows) :]))
+                tensors = [
+                    with_row(tensor, held.pop(), number - numbers.start)
+                    for tensor, held in zip(tensors, lists, strict=True)
+                ]
+            return (*result[:breaks], number + numbers.step, *tensors, *result[breaks:])
 
-        kinds = [None, *map(type, carried)]
+        kinds = [None, *[None for _ in filled], *map(type, carried)]
         end = _as_result(numbers.stop, (), node)
-        return _loop(node, asked, step, state, kinds, (*lifted.tensors, end), breaks)[1:]
+        results = _loop(node, asked, step, state, kinds, (*lifted.tensors, end), breaks)[1:]
+        self._collected |= {id(held): (held, tensor) for held, tensor in zip(lists, results, strict=False)}
+        return results[len(filled) :]
 
 
 def _loop(
@@ -248,19 +276,10 @@ def _loop(
             value.to(was.dtype) if value.dim() == was.dim() == 0 else value
             for value, was in zip(after, state, strict=True)
         ]
-        return (*[~_as_bool(stop) for stop in result[:breaks]], *numbers)
+        return (*[~as_bool(stop) for stop in result[:breaks]], *numbers)
 
     results = torch.ops.higher_order.while_loop(test, run, (*going, *state), tuple(others))
     return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Range:
-    """A `range` whose length only a run knows."""
-
-    start: Any
-    stop: Any
-    step: int = 1
 
 
 _WRITES = (set_attribute, delete_attribute, write_variable)
@@ -350,15 +369,13 @@ def _as_result(value: Any, given: Sequence[Any], node: Node) -> torch.Tensor:
     """A tensor that is none of those given."""
     if isinstance(value, torch.Tensor):
         return value.clone() if any(value is one for one in given) else value
-    if not isinstance(value, _NUMBERS):
+    if not isinstance(value, NUMBERS):
         raise ExportError(
             f"{node.name} gives or carries a {type(value).__name__}, which torch's operators cannot",
             at=node.origin,
             fix="let both sides, and each iteration, give tensors or numbers",
         )
-    if isinstance(value, bool | torch.SymBool):
-        return _as_bool(value)
-    return _number(value)
+    return as_tensor(value)
 
 
 def _item(tensor: torch.Tensor, index: Any) -> Any:
@@ -372,7 +389,7 @@ def _item(tensor: torch.Tensor, index: Any) -> Any:
         if part is ...:
             dim += after
         elif isinstance(part, torch.SymInt) and free_unbacked_symbols(part):
-            number = _number(part)
+            number = as_tensor(part)
             number = torch.where(number < 0, number + tensor.shape[dim], number)
             tensor = tensor.index_select(dim, number.reshape(1))
             part = 0
@@ -381,21 +398,11 @@ def _item(tensor: torch.Tensor, index: Any) -> Any:
     return tensor[tuple(rest)]
 
 
-def _number(value: Any) -> torch.Tensor:
-    return torch.scalar_tensor(value, dtype=torch.int64 if isinstance(value, int | torch.SymInt) else torch.float64)
-
-
 def _not(holds: Any) -> Any:
     return ~holds if isinstance(holds, torch.Tensor) else torch.sym_not(holds)
 
 
-def _as_bool(value: Any) -> torch.Tensor:
-    if isinstance(value, torch.Tensor):
-        return value.bool()
-    return torch.scalar_tensor(torch.sym_ite(value, 1, 0), dtype=torch.int64) != 0
-
-
 def _as_value(value: torch.Tensor, kind: Any, other: Any) -> Any:
     """A result as the program has it: a number where it was one on both sides."""
-    is_number = kind is not None and other is not None and issubclass(kind, _NUMBERS) and issubclass(other, _NUMBERS)
+    is_number = kind is not None and other is not None and issubclass(kind, NUMBERS) and issubclass(other, NUMBERS)
     return value.item() if is_number else value

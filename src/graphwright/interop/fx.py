@@ -17,13 +17,13 @@ from torch.fx.graph import _BoxedCodeGen, _PyTreeCodeGen, _PyTreeInfo
 
 from graphwright.codegen import BoxedCodeGen, CodeGen, PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import ExportError, GuardError
-from graphwright.interop.fx_graphs import ORIGIN, read_nodes, stack_trace
-from graphwright.interop.fx_guards import recorded
+from graphwright.interop.fx_graphs import bodies_named, read_nodes
 from graphwright.interop.fx_signatures import is_of_call, nest
-from graphwright.interop.fx_values import Constants
+from graphwright.interop.fx_writing import GraphWriter
+from graphwright.interop.keeping import Guards, frozen_attributes, warn_of_frozen, with_guards
 from graphwright.interop.modes import in_its_mode
-from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import is_impure, is_region, write_attribute
+from graphwright.interop.operator_form import in_operator_form
+from graphwright.ir import Graph
 from graphwright.runtime import (
     Bound,
     Entry,
@@ -41,12 +41,19 @@ __all__ = ["from_fx", "to_fx"]
 _READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of what was captured, and is to be read
 
 
-def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torch.fx.GraphModule:
+def to_fx(
+    module: GraphModule, control_flow: Literal["error", "hop"] = "error", guards: Guards = "keep"
+) -> torch.fx.GraphModule:
     """Give a captured module as a torch.fx.GraphModule: the same nodes, names, meta, modules and parameters.
 
     Guards are nodes that raise there, too, and stay when unused nodes are removed. What is taken for granted of modules
-    is checked by a hook, and so is the mode, training or evaluation, where branches ask for it. Raises ExportError,
-    naming the user's line, for what torch.fx's graphs cannot say: branches and loops on data, writes of attributes.
+    is checked by a hook, and so is the mode, training or evaluation, where branches ask for it. With `guards="drop"`,
+    all but the check of the mode is left out.
+
+    With `control_flow="hop"`, branches on data become `torch.ops.higher_order.cond` and loops `while_loop`, with their
+    bodies as GraphModules of the result; a warning names the objects that these have as constants, and that the program
+    reads in each call. Raises ExportError, naming the user's line, for what torch.fx's graphs cannot say: writes of
+    attributes and, without that, branches and loops on data.
 
     >>> import graphwright
     >>> print(to_fx(graphwright.symbolic_trace(lambda x: torch.relu(x) + 1)).graph)
@@ -56,39 +63,32 @@ def to_fx(module: GraphModule, control_flow: Literal["error"] = "error") -> torc
         %add : [num_users=1] = call_function[target=operator.add](args = (%relu, 1), kwargs = {})
         return add
     """
-    if control_flow != "error":
-        raise ValueError(f"control_flow is 'error', not {control_flow!r}")
+    if control_flow not in ("error", "hop"):
+        raise ValueError(f"control_flow is 'error' or 'hop', not {control_flow!r}")
+    module = with_guards(module, guards)
     graph, modes = graph_of(module), dict[str, bool]()
     if graph.has_bodies:
         module, modes = in_its_mode(module)
+        if control_flow == "hop":
+            module, pinned = in_operator_form(module)
+            modes |= {"": module.training} if pinned else {}
         graph = graph_of(module)
-    made, nodes = torch.fx.Graph(), dict[Node, torch.fx.Node]()
-    made.set_codegen(_fx_writer(graph))
-    constants = Constants(made, nodes, {*vars(module), *module._modules, *module._parameters, *module._buffers})
-    for node in graph.nodes:
-        _refuse_what_fx_cannot_say(node, f"{type(module).__name__}.forward")
-        args = tuple([constants.argument(arg) for arg in node.args])
-        kwargs = {key: constants.argument(arg) for key, arg in node.kwargs.items()}
-        copied = nodes[node] = made.create_node(node.op, recorded(node.target), args, kwargs, node.name, node.type)
-        copied.meta.update(node.meta)
-        if node.origin is not None:
-            copied.meta[ORIGIN] = node.origin
-            copied.meta.setdefault("stack_trace", stack_trace(node.origin))
-        if node.op == "call_function" and _is_ours(node.target) and is_impure(node):
-            torch.fx.node.has_side_effect(node.target)
+    taken = {*vars(module), *module._modules, *module._parameters, *module._buffers}
+    writer = GraphWriter(graph, module, taken, control_flow == "hop")
+    writer.graph.set_codegen(_fx_writer(graph))
+    warn_of_frozen(frozen_attributes(module, writer.settings), "bodies of the torch.fx.GraphModule")
     result = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), type(module).__name__)
     _take_over(module, result, _called(graph.nodes), lambda inner: inner)
     for name in _attributes(graph.nodes):
         if not hasattr(result, name):
             setattr(result, name, graph.constants[name] if name in graph.constants else getattr(module, name))
-    for name, value in constants.values.items():
-        object.__setattr__(result, name, value)  # whatever it is, it is no part of the state
+    writer.hand_over(result)
     if facts_of_modules(graph) or modes:
         _Expected(graph, modes).look_at(result)
     result.meta.update(module.meta)
     if is_readable(module):
         result.meta[_READABLE] = entry_points_of(module)["forward"].signature
-    result.graph = made
+    result.graph = writer.graph
     return result
 
 
@@ -125,6 +125,8 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
         return known[id(inner)] if id(inner) in known else _from_fx(inner, known)
 
     _take_over(module, made, _called(module.graph.nodes), converted)
+    for path in bodies_named(module.graph):
+        made._modules.pop(path, None)  # which is in the graph now
     for attribute in _attributes(graph.all_nodes()):
         if not hasattr(made, attribute):
             setattr(made, attribute, getattr(module, attribute))
@@ -215,27 +217,7 @@ def _take_over(source: nn.Module, target: nn.Module, called: set[str], converted
             target.__dict__[table] = source.__dict__[table].copy()
 
 
-# ---- nodes
-
-
-def _refuse_what_fx_cannot_say(node: Node, program: str) -> None:
-    if is_region(node) or bodies_of(node):
-        raise ExportError(
-            f"torch.fx's graphs have no {getattr(node.target, '__name__', node.target)}: node {node.name}",
-            at=node.origin,
-            fix="keep that in a leaf module or function, or capture the way of the example: "
-            "trace(model, args, control_flow='guard')",
-        )
-    if node.target is write_attribute:
-        raise ExportError(
-            f"torch.fx's graphs write no attributes: {node.args[0]!r}",
-            at=node.origin or program,
-            fix="keep it in a buffer and write that in place: buffer.copy_(value)",
-        )
-
-
-def _is_ours(target: Any) -> bool:
-    return str(getattr(target, "__module__", "")).partition(".")[0] == "graphwright"
+# ---- code
 
 
 def _fx_writer(graph: Graph) -> FxCodeGen:

@@ -12,13 +12,14 @@ from torch import nn
 from graphwright.codegen import parse_stack_trace
 from graphwright.interop.fx_guards import checking
 from graphwright.interop.fx_values import is_constant
+from graphwright.interop.operands import kept
 from graphwright.ir import Graph, Origin
 from graphwright.ops import cond, while_loop
 
-__all__ = ["ORIGIN", "read_nodes", "stack_trace"]
+__all__ = ["ORIGIN", "REGIONS", "bodies_named", "read_nodes", "stack_trace"]
 
 ORIGIN = "graphwright_origin"  # in the meta of torch.fx's nodes
-_REGIONS: dict[Any, Any] = {
+REGIONS: dict[Any, Any] = {
     torch.ops.higher_order.cond: cond,
     torch.ops.higher_order.while_loop: while_loop,
 }
@@ -31,12 +32,14 @@ def read_nodes(nodes: Iterable[torch.fx.Node], graph: Graph, module: nn.Module, 
         if is_constant(node):
             made[node] = getattr(module, str(node.target))
             continue
-        if node.op == "get_attr" and node.users and all(_is_body(node, user) for user in node.users):
+        if checking(node.target) is kept:
+            continue  # here, what has an effect stays anyway
+        if _names_body(node):
             continue  # the graph of a branch or loop, which becomes an argument
         target: Any = f"{prefix}{node.target}" if node.op in ("get_attr", "call_module") else checking(node.target)
         args, kwargs = node.args, node.kwargs
-        if node.op == "call_function" and node.target in _REGIONS:
-            target, args, kwargs = _REGIONS[node.target], _arguments_of_region(node, made, module, prefix), {}
+        if node.op == "call_function" and node.target in REGIONS:
+            target, args, kwargs = REGIONS[node.target], _arguments_of_region(node, made, module, prefix), {}
         else:
             args, kwargs = torch.fx.node.map_arg((args, kwargs), made.__getitem__)
         copied = made[node] = graph.create_node(node.op, target, args, kwargs, node.name, node.type)
@@ -44,9 +47,21 @@ def read_nodes(nodes: Iterable[torch.fx.Node], graph: Graph, module: nn.Module, 
         copied.meta.update({key: value for key, value in node.meta.items() if key != ORIGIN})
 
 
+def bodies_named(graph: torch.fx.Graph) -> set[str]:
+    """The modules of a graph that are bodies of its branches and loops, and nothing else."""
+    named = [node for node in graph.nodes if node.op == "get_attr"]
+    others = {str(node.target) for node in named if not _names_body(node)}
+    called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
+    return {str(node.target) for node in named if _names_body(node)} - others - called
+
+
+def _names_body(node: torch.fx.Node) -> bool:
+    return node.op == "get_attr" and bool(node.users) and all(_is_body(node, user) for user in node.users)
+
+
 def _is_body(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     """Tell whether an operator of torch's gets a graph by a node."""
-    return user.target in _REGIONS and any(arg is node for arg in (*user.args, *user.kwargs.values()))
+    return user.target in REGIONS and any(arg is node for arg in (*user.args, *user.kwargs.values()))
 
 
 def _arguments_of_region(node: torch.fx.Node, made: dict[torch.fx.Node, Any], module: nn.Module, prefix: str) -> Any:

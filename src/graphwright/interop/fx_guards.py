@@ -10,6 +10,7 @@ import torch.fx
 import torch.fx.node
 from torch.utils import _pytree as pytree
 
+from graphwright.interop.operands import kept
 from graphwright.runtime import EXPECTATIONS
 
 __all__ = ["checking", "recorded"]
@@ -30,7 +31,7 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_RECORDED = {function: _recorded(function) for function in EXPECTATIONS}
+_RECORDED = {function: _recorded(function) for function in (*EXPECTATIONS, kept)}
 _CHECKING = {made: function for function, made in _RECORDED.items()}
 globals().update({made.__name__: made for made in _CHECKING})
 

@@ -14,7 +14,7 @@ nothing to do. Read fusion/fuse_conv_batch_norm.py first.
 """
 
 from graphwright.passes.forms.functional_to_module import UseModules
-from graphwright.passes.forms.module_to_functional import UseFunctions
+from graphwright.passes.forms.module_to_functional import UseFunctions, use_function
 from graphwright.passes.forms.reversible import (
     ChangeTrueDivToMulByInverse,
     ReversibleTransformation,
@@ -53,7 +53,17 @@ from graphwright.passes.simplifying.remove_dead_code import RemoveDeadCode
 from graphwright.passes.simplifying.remove_guards import remove_guards
 from graphwright.passes.simplifying.remove_no_ops import RemoveNoOps
 from graphwright.passes.simplifying.simplify_algebra import SimplifyAlgebra
-from graphwright.passes.support.bodies import module_of, put_in_place
+from graphwright.passes.support.bodies import (
+    add_operand,
+    inline,
+    inputs_of,
+    items_of,
+    module_of,
+    own_bodies,
+    put_in_place,
+    regions_in,
+    substitute,
+)
 from graphwright.passes.support.node_names import node_names
 from graphwright.passes.support.pass_base import PassBase, PassResult
 from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
@@ -103,6 +113,7 @@ __all__ = [
     "UseInPlace",
     "UseMixedPrecision",
     "UseScaledDotProductAttention",
+    "add_operand",
     "create_feature_extractor",
     "extract",
     "extract_tensor_metadata",
@@ -111,14 +122,21 @@ __all__ = [
     "fuse_conv_batch_norm",
     "fuse_conv_relu",
     "get_graph_node_names",
+    "inline",
+    "inputs_of",
+    "items_of",
     "module_of",
     "node_names",
+    "own_bodies",
     "prune",
     "put_in_place",
+    "regions_in",
     "remove_dead_values",
     "remove_guards",
     "scale_and_shift",
     "split",
+    "substitute",
+    "use_function",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.

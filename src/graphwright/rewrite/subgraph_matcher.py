@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.errors import PatternError
+from graphwright.errors import GraphError, PatternError
 from graphwright.ir import Graph, Node
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
@@ -111,6 +111,14 @@ def _comes_back(match: Match) -> bool:
     return False
 
 
+def _refuse_others(graph: Any) -> None:
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"a {type(graph).__module__}.{type(graph).__qualname__} is no graph of this library",
+            fix="graphwright.from_fx(module).graph",
+        )
+
+
 class SubgraphMatcher:
     """Finds a graph in others, with torch.fx's arguments.
 
@@ -135,6 +143,7 @@ class SubgraphMatcher:
         remove_overlapping_matches: bool = True,
         ignore_literals: bool = False,
     ) -> None:
+        _refuse_others(pattern)
         if not len(pattern.nodes):
             raise ValueError("SubgraphMatcher cannot be initialized with an empty pattern")
         self.pattern = pattern
@@ -144,6 +153,7 @@ class SubgraphMatcher:
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """List the places of a graph where the pattern is; with `node_name_match`, where a node is called so."""
+        _refuse_others(graph)
         gm = graph.owning_module if graph.owning_module is not None else nn.Module()
         taken: set[Node] = set()
         found = []

@@ -12,6 +12,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     reporting/        what people read: of a capture, of a module, of an error
     members/          attributes, submodules and hooks, and stand-ins that hold the same
     entries.py        the entry points of a captured module
+    torchscript.py    programs as torch.jit.script reads them
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
@@ -214,6 +215,7 @@ FLOORS = (
     "reporting",
     "members",
     "entries",
+    "torchscript",
     "dispatch",
     "guards",
     "outside",

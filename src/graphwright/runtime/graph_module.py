@@ -33,6 +33,7 @@ from graphwright.runtime.premises import facts_of_modules, forget_modules
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
+from graphwright.runtime.torchscript import FOR_TORCHSCRIPT, write_for_torchscript
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 
@@ -438,10 +439,13 @@ class GraphModule(nn.Module):
 
     def __prepare_scriptable__(self) -> GraphModule:
         """What torch.jit.script compiles in place of the module: it cannot look at the Python of submodules."""
-        is_checked = any(facts_of_modules(entry.graph) for entry in _state(self).entries.values())
-        copied = copy.copy(self) if is_checked else self
+        graphs = [entry.graph for entry in _state(self).entries.values()]
+        if not (_state(self).is_readable or any(facts_of_modules(graph) for graph in graphs)):
+            return self
+        copied = copy.copy(self)
         for entry in _state(copied).entries.values():
             forget_modules(entry.graph)
+            write_for_torchscript(copied, entry.graph)
         return copied
 
     # ---- copies
@@ -571,7 +575,8 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
         is_native = is_plain(entry.graph._writer)  # `if`, `while` and `for` as such
         if name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
             first = (expect_modules, name) if facts_of_modules(entry.graph) else None
-            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name, first=first)
+            frees = FOR_TORCHSCRIPT not in entry.graph.meta
+            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name, first=first, frees=frees)
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
         _watch(module, state, entry)

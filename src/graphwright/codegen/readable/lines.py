@@ -35,23 +35,23 @@ class Line:
 # ---- lines
 
 
-def lines_of(writer: ReadableWriter) -> list[Line]:
-    """Write the body of a function."""
-    return _Lines(writer).of(writer, "    ")
+def lines_of(writer: ReadableWriter, frees: bool = True) -> list[Line]:
+    """Write the body of a function; with `frees`, say of each variable where it is used no more."""
+    return _Lines(writer, frees).of(writer, "    ")
 
 
 _WIDTH = 112  # beyond which a `del` gets a line of its own
 
 
 class _Lines:
-    def __init__(self, root: ReadableWriter) -> None:
-        self._root = root
+    def __init__(self, root: ReadableWriter, frees: bool) -> None:
+        self._root, self._frees = root, frees
         self._comments = _Comments()
 
     def of(self, writer: ReadableWriter, indent: str) -> list[Line]:
         plan, exits = writer.plan, writer.exits
         closing = {exit_node: enter for enter, exit_node in exits.items()}
-        free = _free_after(writer)
+        free = _free_after(writer) if self._frees else {}
         out: list[Line] = []
         for i, statement in enumerate(plan):
             node, code = statement.node, statement.code

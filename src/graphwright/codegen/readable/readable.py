@@ -29,15 +29,17 @@ def graph_to_readable_source(
     name: str = "forward",
     owner: Any = None,
     first: tuple[Callable[[Any, str], None], str] | None = None,
+    frees: bool = True,
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. `first` is a
-    function to call with it before anything else, and what else that gets.
+    function to call with it before anything else, and what else that gets. With `frees`, a `del` follows the last use
+    of each variable.
     """
     writer = BodyWriter(graph, root, owner)
     writer.make_plan()
-    lines = lines_of(writer)
+    lines = lines_of(writer, frees)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
     nodes: list[Node | None] = [None] if first else []
     for line in lines:

@@ -13,7 +13,7 @@ from graphwright.ops import FunctionalForm, functional_form
 from graphwright.passes.support.submodules import graphs_in
 from graphwright.runtime import read_attribute
 
-__all__ = ["UseFunctions"]
+__all__ = ["UseFunctions", "use_function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,27 @@ class UseFunctions:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
-        return sum(
-            self._change(node, read_attribute(gm, str(node.target)))
-            for graph in graphs_in(gm)
-            for node in graph.find_nodes(op="call_module")
-        )
+        calls = [node for graph in graphs_in(gm) for node in graph.find_nodes(op="call_module")]
+        return sum(self._change(node, read_attribute(gm, str(node.target))) for node in calls)
 
     def _change(self, node: Node, module: Any) -> bool:
-        """Make a call of a module one of its function, where it is as good as that."""
-        if self.kinds and type(module) not in self.kinds:
-            return False
-        form = functional_form(module) if isinstance(module, nn.Module) else None
-        inputs = None if form is None or _keeps_statistics(module) else _inputs(node, module, form)
-        if form is None or inputs is None:
-            return False
-        path = str(node.target)
-        kwargs = {parameter: _read(node, f"{path}.{name}") for parameter, name in form.tensors.items()}
-        kwargs.update(form.values)
-        if has_live_flag(module):
-            kwargs["training"] = _read(node, f"{path}.training")
-        node.op, node.target = "call_function", form.function
-        node.args, node.kwargs = inputs, kwargs
-        return True
+        return (not self.kinds or type(module) in self.kinds) and use_function(node, module)
+
+
+def use_function(node: Node, module: Any) -> bool:
+    """Make a call of a module one of its function, where it is as good as that; tell whether it is."""
+    form = functional_form(module) if isinstance(module, nn.Module) else None
+    inputs = None if form is None or _keeps_statistics(module) else _inputs(node, module, form)
+    if form is None or inputs is None:
+        return False
+    path = str(node.target)
+    kwargs = {parameter: _read(node, f"{path}.{name}") for parameter, name in form.tensors.items()}
+    kwargs.update(form.values)
+    if has_live_flag(module):
+        kwargs["training"] = _read(node, f"{path}.training")
+    node.op, node.target = "call_function", form.function
+    node.args, node.kwargs = inputs, kwargs
+    return True
 
 
 def has_live_flag(module: nn.Module) -> bool:

@@ -99,7 +99,7 @@ def add_operand(node: Node, value: Node) -> dict[Graph, Node]:
     made = {}
     for body in own_bodies(node):
         inputs = inputs_of(body)
-        with body.inserting_after(inputs[-1] if inputs else None):
+        with body.inserting_after(inputs[-1]) if inputs else body.inserting_before():
             made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
         made[body].target = made[body].name
     node.args = (*node.args[:3], (*operands, value), *node.args[4:])
