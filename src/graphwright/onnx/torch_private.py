@@ -1,0 +1,289 @@
+"""All that this room takes of torch without a promise that it stays: operators that hold graphs, and how ONNX gets them.
+
+Two operators stand for branches and loops while torch.export watches. Their bodies are functions of what they are given;
+torch.export traces each into a graph of its own, and its translation to ONNX asks for `If` and `Loop`, which are made
+here. Everything else that this room calls of torch is public.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from graphwright.errors import ExportError
+
+__all__ = ["SUPPORTED", "if_operator", "loop_operator", "check_release", "either", "quietly", "record"]
+
+# The releases of torch whose private names are as this file expects: the tests ran with each of them.
+SUPPORTED = ("2.13",)
+
+RELEASE = ".".join(re.findall(r"\d+", torch.__version__)[:2])
+
+
+def check_release(release: str = RELEASE) -> None:
+    """Raise ExportError where torch is of a release that this room has not been tested with.
+
+    >>> check_release("2.1")
+    Traceback (most recent call last):
+    graphwright.errors.ExportError: graphwright.onnx is tested with torch 2.13, and this is torch 2.1
+      fix: install one of these releases of torch
+    """
+    if release not in SUPPORTED:
+        raise ExportError(
+            f"graphwright.onnx is tested with torch {', '.join(SUPPORTED)}, and this is torch {release}",
+            fix="install one of these releases of torch",
+        )
+
+
+check_release()
+
+# ruff: noqa: E402
+from torch._C import DispatchKey
+from torch._higher_order_ops.utils import reenter_make_fx, unique_graph_id
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, disable_proxy_modes_tracing, track_tensor_tree
+from torch.onnx._internal.exporter import _core
+
+Body = Callable[..., Sequence[torch.Tensor]]
+
+
+class _If(HigherOrderOperator):
+    """`if_operator(pred, true, false, operands)`: the tensors of one of two bodies, each a function of the operands."""
+
+    def __init__(self) -> None:
+        super().__init__("graphwright_if")
+
+    def __call__(self, pred: torch.Tensor, true: Body, false: Body, operands: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        return super().__call__(pred, true, false, tuple(operands))  # type: ignore[no-any-return]
+
+
+class _Loop(HigherOrderOperator):
+    """`loop_operator(body, trips, going, state, operands, ends)`: the last state, then what iterations gave, stacked.
+
+    The body takes the number of the iteration, the state and the operands. It gives whether to go on, the next state
+    and the tensors to stack. There are at most `trips` iterations, where that is no None, and none without `going`.
+    `ends` says whether the body may ask for the end before these are over.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("graphwright_loop")
+
+    def __call__(
+        self, body: Body, trips: Any, going: torch.Tensor, state: Sequence[torch.Tensor], operands: Sequence[Any], ends: bool
+    ) -> tuple[torch.Tensor, ...]:
+        return super().__call__(body, trips, going, tuple(state), tuple(operands), ends)  # type: ignore[no-any-return]
+
+
+if_operator, loop_operator = _If(), _Loop()
+
+
+def _below_autograd(operator: HigherOrderOperator) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*args)
+
+    return call
+
+
+for _operator in (if_operator, loop_operator):
+    _operator.py_autograd_impl(_below_autograd(_operator))
+
+
+# ---- branches
+
+
+@if_operator.py_impl(DispatchKey.CompositeExplicitAutograd)
+def _run_if(pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+    return (true if pred else false)(*operands)
+
+
+@if_operator.py_functionalize_impl
+def _functional_if(context: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+    plain_pred, plain = context.unwrap_tensors((pred, operands))
+    with context.redispatch_to_next():
+        given = if_operator(plain_pred, context.functionalize(_run(true)), context.functionalize(_run(false)), plain)
+        return context.wrap_tensors(given)
+
+
+@if_operator.py_impl(ProxyTorchDispatchMode)
+def _trace_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+    bodies = [_traced(mode, body, operands) for body in (true, false)]
+    return _recorded(mode, if_operator, (pred, *bodies, tuple(operands)))
+
+
+@if_operator.py_impl(FakeTensorMode)
+def _fake_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+    with mode, mode.shape_env.ignore_fresh_unbacked_symbols():
+        one, other = tuple(true(*operands)), tuple(false(*operands))
+    with mode:
+        return tuple([_either(mode, a, b) for a, b in zip(one, other, strict=True)])
+
+
+# ---- loops
+
+
+@loop_operator.py_impl(DispatchKey.CompositeExplicitAutograd)
+def _run_loop(body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
+) -> Any:
+    count, values, stacked = 0, tuple(state), []
+    while going and (trips is None or count < trips):
+        going, *given = body(torch.tensor(count), *values, *operands)
+        values = tuple(given[: len(values)])
+        stacked.append(given[len(values) :])
+        count += 1
+    return (*values, *[torch.stack(each) for each in zip(*stacked, strict=True)])
+
+
+@loop_operator.py_functionalize_impl
+def _functional_loop(
+    context: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
+) -> Any:
+    plain_going, plain_state, plain = context.unwrap_tensors((going, state, operands))
+    with context.redispatch_to_next():
+        given = loop_operator(context.functionalize(_run(body)), trips, plain_going, plain_state, plain, ends)
+        return context.wrap_tensors(given)
+
+
+@loop_operator.py_impl(ProxyTorchDispatchMode)
+def _trace_loop(mode: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
+) -> Any:
+    fake = _fake_mode(state, operands, going)
+    with fake.shape_env.ignore_fresh_unbacked_symbols():
+        inputs, _ = _settled(fake, body, state, operands)
+    traced = _traced(mode, body, inputs)
+    return _recorded(mode, loop_operator, (traced, trips, going, tuple(state), tuple(operands), ends))
+
+
+@loop_operator.py_impl(FakeTensorMode)
+def _fake_loop(mode: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
+) -> Any:
+    with mode.shape_env.ignore_fresh_unbacked_symbols():
+        inputs, given = _settled(mode, body, state, operands)
+    count = len(state)
+    with mode:
+        last = [_either(mode, a, b) for a, b in zip(state, inputs[1 : 1 + count], strict=True)]
+        length = trips if not ends else None
+        if len(given) > 1 + count and length is None:
+            length = mode.shape_env.create_unbacked_symint()
+            torch._check(length >= 0)
+        rows = [torch.empty((length, *_sizes(mode, each)), dtype=each.dtype) for each in given[1 + count :]]
+    return (*last, *rows)
+
+
+def _settled(
+    mode: Any, body: Body, state: Sequence[torch.Tensor], operands: Sequence[Any]
+) -> tuple[tuple[Any, ...], Sequence[torch.Tensor]]:
+    """The inputs of a body whose sizes hold for every iteration, and what it gives for them.
+
+    A size that an iteration changes is one that only a run knows.
+    """
+    with mode:
+        number, values = torch.empty((), dtype=torch.int64), list(state)
+        for _ in range(1 + sum(value.dim() for value in state)):
+            given = body(number, *values, *operands)
+            after = given[1 : 1 + len(values)]
+            changed = [_free_where_unlike(mode, was, now) for was, now in zip(values, after, strict=True)]
+            if all(now is was for now, was in zip(changed, values, strict=True)):
+                break
+            values = changed
+        return (number, *values, *operands), given
+
+
+def _free_where_unlike(mode: Any, was: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
+    _check_alike(was, now, "a loop carries")
+    sizes = [a if _same_size(a, b) else _fresh(mode) for a, b in zip(was.shape, now.shape, strict=True)]
+    if all(a is b for a, b in zip(sizes, was.shape, strict=True)) or all(map(_same_size, sizes, was.shape)):
+        return was
+    return torch.empty(sizes, dtype=was.dtype)
+
+
+# ---- what both need
+
+
+@contextlib.contextmanager
+def quietly(*values: Any) -> Iterator[None]:
+    """Run something on the tensors that torch.export is watching, and leave no trace of it in what it records."""
+    with disable_proxy_modes_tracing(), _fake_mode(*values).shape_env.ignore_fresh_unbacked_symbols():
+        yield
+
+
+def either(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """A tensor that is like both of two: a size in which they differ is one that only a run knows."""
+    mode = _fake_mode(one, other)
+    with mode:
+        return _either(mode, one, other)
+
+
+def _either(mode: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """A tensor that is like both of two: a size in which they differ is one that only a run knows."""
+    _check_alike(one, other, "the sides of a branch give")
+    sizes = [
+        a if _same_size(a, b) and not free_unbacked_symbols(a) else _fresh(mode)
+        for a, b in zip(one.shape, other.shape, strict=True)
+    ]
+    return torch.empty(sizes, dtype=one.dtype)
+
+
+def _sizes(mode: Any, tensor: torch.Tensor) -> list[Any]:
+    return [_fresh(mode) if free_unbacked_symbols(size) else size for size in tensor.shape]
+
+
+def _check_alike(one: torch.Tensor, other: torch.Tensor, what: str) -> None:
+    if one.dtype != other.dtype or one.dim() != other.dim():
+        raise ExportError(
+            f"{what} a tensor of {one.dim()} dimensions of {one.dtype} and one of {other.dim()} of {other.dtype}",
+            fix="give tensors of one rank and dtype: value.to(dtype), value.unsqueeze(dim)",
+        )
+
+
+def _same_size(a: Any, b: Any) -> bool:
+    if isinstance(a, int) or isinstance(b, int):
+        return isinstance(a, int) and isinstance(b, int) and a == b
+    return bool(a.node.expr == b.node.expr)
+
+
+def _fresh(mode: Any) -> torch.SymInt:
+    size: torch.SymInt = mode.shape_env.create_unbacked_symint()
+    torch._check(size >= 0)
+    return size
+
+
+def _fake_mode(*values: Any) -> Any:
+    return next(leaf.fake_mode for leaf in pytree.tree_leaves(values) if hasattr(leaf, "fake_mode"))
+
+
+def _run(body: Body) -> Body:
+    """A body that may be a graph of torch's, run so that errors and metadata name its nodes."""
+    if not isinstance(body, torch.fx.GraphModule):
+        return body
+    return lambda *given: torch.fx.Interpreter(body).run(*given)  # type: ignore[no-any-return]
+
+
+def _traced(mode: Any, body: Body, inputs: Sequence[Any]) -> torch.fx.GraphModule:
+    graph = reenter_make_fx(body)(*inputs)
+    _, name = unique_graph_id(mode, prefix="body")
+    mode.tracer.root.register_module(name, graph)
+    return graph  # type: ignore[no-any-return]
+
+
+def _recorded(mode: Any, operator: HigherOrderOperator, args: tuple[Any, ...]) -> Any:
+    proxies = pytree.tree_map(mode.tracer.unwrap_proxy, args)
+    proxy = mode.tracer.create_proxy("call_function", operator, proxies, {})
+    return track_tensor_tree(operator(*args), proxy, constant=None, tracer=mode.tracer)
+
+
+# ---- into ONNX
+
+
+def record(node: Any) -> Any:
+    """Have torch.onnx add a node of onnx_ir to what it is writing."""
+    assert _core.current_tracer is not None
+    _core.current_tracer.nodes.append(node)
+    return node
