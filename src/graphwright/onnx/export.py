@@ -24,8 +24,9 @@ from graphwright.interop.modes import in_its_mode
 from graphwright.ir import Node
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
-from graphwright.onnx.running import Running
+from graphwright.onnx.running import Running, is_differentiated
 from graphwright.onnx.sizes import Sizes, at_sizes, export_open
+from graphwright.onnx.torch_private import without_transforms
 from graphwright.onnx.translation import TRANSLATIONS
 from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
@@ -136,24 +137,35 @@ class _Exporting:
         program, plans = copy.copy(self._module), dict[Any, Any]()
 
         def forward(*tensors: torch.Tensor) -> Any:
-            args, kwargs = self._arguments.call(tensors)
             running = Running(program, self._note, plans, self._drop_guards)
-            before = [tensor._version for tensor in tensors]
             try:
-                result = running.run(*args, **kwargs)
+                return self._run(running, program, tensors)
             finally:
                 self._node = running.node
-            for each, tensor, version in zip(self._arguments.inputs, tensors, before, strict=True):
+
+        program.__dict__["forward"] = forward
+        return program
+
+    def _run(self, running: Running, program: GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        known = {**dict(program.named_parameters()), **dict(program.named_buffers())}
+        count = len(tensors)
+
+        def whole(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            before = [tensor._version for tensor in given[:count]]
+            args, kwargs = self._arguments.call(given[:count])
+            result = running.run_with(list(known)[: len(given) - count], given[count:], args, kwargs)
+            for each, tensor, version in zip(self._arguments.inputs, given, before, strict=False):
                 if tensor._version != version:
                     raise ExportError(
                         f"the program writes to its input {each.name!r}, and an ONNX model cannot",
                         at=type(self._module).__name__,
                         fix="write to a copy: x = x.clone()",
                     )
-            return self._taken_apart(result, tensors)
+            return self._taken_apart(result, given[:count])
 
-        program.__dict__["forward"] = forward
-        return program
+        if not is_differentiated(program):
+            return whole(*tensors)
+        return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
 
     def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         leaves, spec = pytree.tree_flatten(result)
@@ -223,13 +235,24 @@ def _rename(
     }
 
 
+def _renamed(size: str, names: Mapping[str, str]) -> int | str:
+    """The size of a dimension: a number, or an expression of sizes by their new names."""
+    if size.isdigit():
+        return int(size)
+    return re.sub(r"\b[A-Za-z_]\w*\b", lambda found: names.get(found[0], found[0]), size)
+
+
 def _rename_sizes(model: ir.Model, names: Mapping[str, str]) -> None:
     def renamed(value: ir.Value | None) -> None:
         if value is not None and value.shape is not None:
-            for dim, size in enumerate(value.shape):
-                if isinstance(size, ir.SymbolicDim) and size.value is not None:
-                    text = re.sub(r"\b[A-Za-z_]\w*\b", lambda found: names.get(found[0], found[0]), str(size.value))
-                    value.shape[dim] = text
+            value.shape = ir.Shape(
+                [
+                    _renamed(str(size.value), names)
+                    if isinstance(size, ir.SymbolicDim) and size.value is not None
+                    else size
+                    for size in value.shape
+                ]
+            )
 
     for value in model.graph.inputs:
         renamed(value)

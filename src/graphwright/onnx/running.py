@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from graphwright.errors import ExportError
 from graphwright.interop.lower import (
@@ -26,6 +28,7 @@ from graphwright.interop.lower import (
 )
 from graphwright.ir import Graph, Node
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
+from graphwright.onnx.torch_private import recurrent_operator
 from graphwright.onnx.values import IsNone, Maybe
 from graphwright.ops import (
     cond,
@@ -35,13 +38,14 @@ from graphwright.ops import (
     is_impure,
     raise_error,
     set_attribute,
+    transformed,
     unpack,
     while_loop,
     write_variable,
 )
-from graphwright.runtime import GraphModule, Interpreter, expect, is_guard
+from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
 
-__all__ = ["Running"]
+__all__ = ["Running", "is_differentiated"]
 
 
 class Running(Interpreter):
@@ -51,6 +55,7 @@ class Running(Interpreter):
         self, module: GraphModule, note: Callable[[Node, str, str], None], plans: dict[Any, Any], drop_guards: bool
     ) -> None:
         super().__init__(module)
+        self._is_differentiated = is_differentiated(module)
         self.node = next(iter(self.graph.nodes))
         self._note, self._plans, self._drop_guards = note, plans, drop_guards
         self._shown: list[dict[str, torch.Tensor]] = []
@@ -60,10 +65,21 @@ class Running(Interpreter):
             **dict(module.named_buffers(remove_duplicate=False)),
         }
 
+    def run_with(self, names: Sequence[str], tensors: Sequence[torch.Tensor], args: Any, kwargs: Any) -> Any:
+        """Run the graph with tensors in place of the module's of these names."""
+        with self._show(dict(zip(names, tensors, strict=True))), Recurrent():
+            return self.run(*args, **kwargs)
+
     def run_node(self, n: Node) -> Any:
         """Run one node, and know which one it is."""
         self.node = n
         return super().run_node(n)
+
+    def body(self, body: Graph, n: Node) -> Any:
+        """A function that runs a body, of a loop that collects, too."""
+        if n.target in (collecting_for, collecting_while):
+            return functools.partial(self.run_body, body)
+        return super().body(body, n)
 
     # ---- what the module has
 
@@ -187,7 +203,7 @@ class Running(Interpreter):
     def _branch(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.SymInt):
             pred = pred != 0
-        if isinstance(pred, list) and any(isinstance(each, Collected) for each in pred):
+        if _is_filled(pred):
             pred = _length(pred) != 0
         if not isinstance(pred, torch.Tensor | torch.SymBool | IsNone):
             return (true if pred else false)(*operands)
@@ -208,6 +224,8 @@ class Running(Interpreter):
 
     def _at(self, node: Node, function: Callable[..., Any], *args: Any) -> Any:
         """Run a region; an error without a place gets that of its node."""
+        if self._is_differentiated and torch.is_grad_enabled():
+            raise _refused(node, "a branch or loop on data that is differentiated")
         shown, given = list(self._shown), (*args, self._quiet > 0) if function is branch else args
         try:
             return function(*given)
@@ -235,8 +253,8 @@ class Running(Interpreter):
     def _for(
         self, node: Node, iterable: Any, body: Any, carried: Any, operands: Any = (), breaks: bool = False, count: int = 0
     ) -> Any:
-        if isinstance(iterable, list | tuple) and any(isinstance(each, Collected) for each in iterable):
-            iterable = _whole(iterable) if len(iterable) == 1 else _rows(iterable)
+        if _is_filled(iterable):
+            iterable = iterable[0] if len(iterable) == 1 else _rows(iterable)
         is_known = not isinstance(iterable, torch.Tensor | Items)
         if is_known and not breaks and (not isinstance(iterable, range) or len(iterable) <= UNROLLED):
             kind = collecting_for if count else for_loop
@@ -246,6 +264,35 @@ class Running(Interpreter):
         self._note(node, "Loop", "")
         around = self._around(node, (items, *operands))
         return self._at(node, loop, node, items, None, body, carried, around, breaks, count)
+
+
+def is_differentiated(module: GraphModule) -> bool:
+    """Tell whether a program computes gradients, or has a function transformed."""
+    return any(_differentiates(node) for node in graph_of(module).all_nodes())
+
+
+def _differentiates(node: Node) -> bool:
+    if node.op == "call_method":
+        return node.target == "backward"
+    is_transform = node.target is transformed and str(node.args[0]).startswith(("torch.vmap", "torch.func", "torch.autograd"))
+    return is_transform or node.target in (torch.autograd.grad, torch.autograd.backward)
+
+
+class Recurrent(TorchFunctionMode):
+    """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call what is called, these two by an operator of ours."""
+        if func in (torch.gru, torch.lstm) and not kwargs and len(args) == 9 and not isinstance(args[3], torch.Tensor):
+            input, state, weights, *options = args
+            *_, dropout, is_training, _, _ = options
+            if not (is_training and dropout):
+                parts = state if isinstance(state, list | tuple) else (state,)
+                name = "gru" if func == torch.gru else "lstm"
+                return recurrent_operator(name, input, tuple(parts), tuple(weights), *options)
+        return func(*args, **(kwargs or {}))
 
 
 UNROLLED = 32  # numbers of a range that is gone over without a loop of ONNX's
@@ -288,8 +335,7 @@ def _sizes_with_tensors(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _check_whole(node: Node, args: tuple[Any, ...]) -> None:
     """Refuse what reads a list that a loop filled, item by item: only a run knows how many there are."""
     for arg in args:
-        is_filled = isinstance(arg, list | tuple) and any(isinstance(each, Collected) for each in arg)
-        if is_filled or isinstance(arg, Collected):
+        if _is_filled(arg) or isinstance(arg, Collected):
             raise ExportError(
                 f"{node.name} reads a list that a loop filled as often as data says, which ONNX has only as one tensor",
                 at=node.origin,
@@ -300,12 +346,8 @@ def _check_whole(node: Node, args: tuple[Any, ...]) -> None:
 # ---- tensors that Python would take apart, and lists that loops have filled
 
 
-def _whole(values: Any) -> Any:
-    return values[0] if isinstance(values, list | tuple) and len(values) == 1 else None
-
-
 def _is_filled(values: Any) -> bool:
-    return isinstance(values, list | tuple) and any(isinstance(each, Collected) for each in values)
+    return isinstance(values, list) and any(isinstance(each, Collected) for each in values)
 
 
 def _length(values: Any) -> Any:
@@ -409,7 +451,7 @@ def _unpack(value: Any, count: int) -> Any:
     return NotImplemented
 
 
-def _iter(value: Any) -> Any:
+def _iter(value: Any = ()) -> Any:
     return value if isinstance(value, Items) else Rows(value) if isinstance(value, torch.Tensor) else NotImplemented
 
 

@@ -35,8 +35,8 @@ def facts_of(program: torch.export.ExportedProgram, inputs: Sequence[Input]) -> 
     for i, (name, each) in enumerate(zip(names, inputs, strict=True)):
         for dim in each.dynamic:
             size = values[name].shape[dim]
-            if isinstance(size, int):
-                fixed[i, dim] = size
+            if str(size).isdigit():  # a SymInt may be of one value by now
+                fixed[i, dim] = int(size)
             elif str(size) in first:
                 equal[i, dim] = first[str(size)]
             else:

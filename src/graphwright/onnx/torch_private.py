@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 
-__all__ = ["SUPPORTED", "if_operator", "loop_operator", "check_release", "either", "quietly", "record"]
+__all__ = ["SUPPORTED", "if_operator", "loop_operator", "check_release", "either", "quietly", "record", "recurrent_operator", "translation_of", "without_transforms"]
 
 # The releases of torch whose private names are as this file expects: the tests ran with each of them.
 SUPPORTED = ("2.13",)
@@ -48,8 +48,11 @@ from torch._C import DispatchKey
 from torch._higher_order_ops.utils import reenter_make_fx, unique_graph_id
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, disable_proxy_modes_tracing, track_tensor_tree
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, disable_proxy_modes_tracing, make_fx, track_tensor_tree
+from torch._C import _len_torch_function_stack
 from torch.onnx._internal.exporter import _core
+from torch.onnx._internal.exporter._registration import ONNXRegistry
+from torch.overrides import _pop_mode, _push_mode
 
 Body = Callable[..., Sequence[torch.Tensor]]
 
@@ -81,7 +84,22 @@ class _Loop(HigherOrderOperator):
         return super().__call__(body, trips, going, tuple(state), tuple(operands), ends)  # type: ignore[no-any-return]
 
 
-if_operator, loop_operator = _If(), _Loop()
+class _Recurrent(HigherOrderOperator):
+    """`recurrent_operator(name, input, state, weights, options)`: `torch.gru` or `torch.lstm` of any length.
+
+    torch.export would run each step on its own, as many as the example has.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("graphwright_recurrent")
+
+    def __call__(
+        self, name: str, input: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], *options: Any
+    ) -> tuple[torch.Tensor, ...]:
+        return super().__call__(name, input, tuple(state), tuple(weights), *options)  # type: ignore[no-any-return]
+
+
+if_operator, loop_operator, recurrent_operator = _If(), _Loop(), _Recurrent()
 
 
 def _below_autograd(operator: HigherOrderOperator) -> Callable[..., Any]:
@@ -92,7 +110,7 @@ def _below_autograd(operator: HigherOrderOperator) -> Callable[..., Any]:
     return call
 
 
-for _operator in (if_operator, loop_operator):
+for _operator in (if_operator, loop_operator, recurrent_operator):
     _operator.py_autograd_impl(_below_autograd(_operator))
 
 
@@ -204,7 +222,37 @@ def _free_where_unlike(mode: Any, was: torch.Tensor, now: torch.Tensor) -> torch
     return torch.empty(sizes, dtype=was.dtype)
 
 
-# ---- what both need
+# ---- recurrent layers
+
+
+@recurrent_operator.py_impl(DispatchKey.CompositeExplicitAutograd)
+def _run_recurrent(name: str, input: Any, state: Sequence[Any], weights: Sequence[Any], *options: Any) -> Any:
+    return getattr(torch, name)(input, state if len(state) > 1 else state[0], weights, *options)
+
+
+@recurrent_operator.py_functionalize_impl
+def _functional_recurrent(
+    context: Any, name: str, input: Any, state: Sequence[Any], weights: Sequence[Any], *options: Any
+) -> Any:
+    plain_input, plain_state, plain_weights = context.unwrap_tensors((input, state, weights))
+    with context.redispatch_to_next():
+        return context.wrap_tensors(recurrent_operator(name, plain_input, plain_state, plain_weights, *options))
+
+
+@recurrent_operator.py_impl(ProxyTorchDispatchMode)
+def _trace_recurrent(mode: Any, *args: Any) -> Any:
+    return _recorded(mode, recurrent_operator, args)
+
+
+@recurrent_operator.py_impl(FakeTensorMode)
+def _fake_recurrent(mode: Any, name: str, input: Any, state: Sequence[Any], weights: Sequence[Any], *options: Any) -> Any:
+    is_bidirectional = options[4]
+    size = state[0].shape[2] * (2 if is_bidirectional else 1)
+    with mode:
+        return (input.new_empty((*input.shape[:2], size)), *[torch.empty_like(each) for each in state])
+
+
+# ---- what all need
 
 
 @contextlib.contextmanager
@@ -212,6 +260,24 @@ def quietly(*values: Any) -> Iterator[None]:
     """Run something on the tensors that torch.export is watching, and leave no trace of it in what it records."""
     with disable_proxy_modes_tracing(), _fake_mode(*values).shape_env.ignore_fresh_unbacked_symbols():
         yield
+
+
+def without_transforms(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+    """Run a function so that whoever watches sees what its gradients and transforms come to, and none of these."""
+    with quietly(*tensors), _no_function_modes():
+        traced = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*tensors)
+    return traced(*tensors)
+
+
+@contextlib.contextmanager
+def _no_function_modes() -> Iterator[None]:
+    """Take away what torch.export has to see transforms as they are written."""
+    popped = [_pop_mode() for _ in range(_len_torch_function_stack())]
+    try:
+        yield
+    finally:
+        for mode in reversed(popped):
+            _push_mode(mode)
 
 
 def either(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -280,6 +346,11 @@ def _recorded(mode: Any, operator: HigherOrderOperator, args: tuple[Any, ...]) -
 
 
 # ---- into ONNX
+
+
+def translation_of(operator: str) -> Callable[..., Any]:
+    """torch.onnx's own translation of an operator of ATen: `translation_of("aten::gru.input")`."""
+    return ONNXRegistry.from_torchlib().get_decomps(operator)[0].onnx_function  # type: ignore[arg-type]
 
 
 def record(node: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import onnx_ir as ir
 
-from graphwright.onnx.torch_private import if_operator, loop_operator, record
+from graphwright.onnx.torch_private import if_operator, loop_operator, record, recurrent_operator, translation_of
 
 __all__ = ["TRANSLATIONS"]
 
@@ -51,6 +51,10 @@ def _write_loop(
     return node.outputs  # type: ignore[no-any-return]
 
 
+def _write_recurrent(name: str, input: Any, state: Sequence[Any], weights: Sequence[Any], *options: Any) -> Any:
+    return translation_of(f"aten::{name}.input")(input, state if len(state) > 1 else state[0], weights, *options)
+
+
 def _name(call: ir.Node, body: ir.Function) -> None:
     """Name what a body gives: ONNX Runtime refuses two values of one name, in whatever graphs they are."""
     for inner, value in zip(body.outputs, call.outputs, strict=True):
@@ -67,4 +71,4 @@ def _as_value(value: Any, nodes: list[ir.Node]) -> ir.Value:
     return node.outputs[0]
 
 
-TRANSLATIONS: dict[Any, Callable[..., Any]] = {if_operator: _write_if, loop_operator: _write_loop}
+TRANSLATIONS: dict[Any, Callable[..., Any]] = {if_operator: _write_if, loop_operator: _write_loop, recurrent_operator: _write_recurrent}

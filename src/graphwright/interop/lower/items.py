@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from graphwright.errors import ExportError
-from graphwright.interop.lower.numbers import as_number_tensor, call_on_numbers, is_symbolic
+from graphwright.interop.lower.numbers import as_number_tensor, is_symbolic
 
 __all__ = ["Collected", "Counted", "Items", "Rows", "Zipped", "as_items", "item_sources"]
 
@@ -103,10 +104,7 @@ class Zipped:
     @property
     def length(self) -> Any:
         """The least of the lengths."""
-        lengths = [source.length for source in self.sources]
-        if any(map(is_symbolic, lengths)):
-            return call_on_numbers(min, tuple(lengths)) if len(lengths) > 1 else lengths[0]
-        return min(lengths)
+        return functools.reduce(torch.sym_min, [source.length for source in self.sources])
 
     def at(self, number: torch.Tensor) -> Any:
         """One of each, as a tuple."""
