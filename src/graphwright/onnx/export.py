@@ -62,7 +62,12 @@ def export(
     collect_appended(module)
     arguments = Arguments(module.forward, given, named, input_names, dynamic_shapes)
     exporting = _Exporting(model, module, arguments, guards == "drop")
-    exported, notes = export_open(arguments, exporting.run, exporting.accepts)
+    try:
+        exported, notes = export_open(arguments, exporting.run, exporting.accepts)
+    except GraphwrightError:
+        raise
+    except Exception as error:
+        raise exporting.refusal(error) from error
     return exporting.program(exported, notes, output_names, opset_version, custom_translation_table)
 
 
@@ -96,6 +101,10 @@ class _Exporting:
                 raise cause from error
             raise
 
+    def refusal(self, error: Exception) -> ExportError:
+        """What torch.export says, with the user's line."""
+        return _said_by_torch("torch.export", error, self._node)
+
     def accepts(self, sizes: Sizes) -> bool:
         """Tell whether the program takes inputs of these sizes."""
         args, kwargs = self._arguments.call(at_sizes(self._arguments, sizes))
@@ -116,14 +125,23 @@ class _Exporting:
         table: Mapping[Any, Any] | None,
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
-        with _calmly():
-            made = torch.onnx.export(
-                exported,
-                dynamo=True,
-                opset_version=opset_version,
-                custom_translation_table={**TRANSLATIONS, **(table or {})},
-                verbose=False,
-            )
+        made, notes = None, list(notes)
+        for is_optimized in (True, False):
+            try:
+                with _calmly():
+                    made = torch.onnx.export(
+                        exported,
+                        dynamo=True,
+                        opset_version=opset_version,
+                        custom_translation_table={**TRANSLATIONS, **(table or {})},
+                        optimize=is_optimized,
+                        verbose=False,
+                    )
+                break
+            except Exception as error:
+                if not is_optimized or "PassError" not in type(error).__name__:
+                    raise _said_by_torch("torch.onnx.export", error, self._node) from error
+                notes.append("not optimized: onnxscript's optimizer has failed on it")
         assert made is not None
         model = made.model
         sizes = _rename(model, self._arguments, output_names)
@@ -194,20 +212,42 @@ def _cause(error: BaseException) -> ExportError | None:
     return None
 
 
+def _said_by_torch(who: str, error: Exception, node: Node | None) -> ExportError:
+    text = str(error)
+    reasons = [line for line in text.splitlines() if line.startswith("<class")]
+    reason = reasons[0].partition(">: ")[2] if reasons else f"{type(error).__name__}: {text.strip().splitlines()[0]}"
+    return ExportError(
+        f"{who} cannot take the program: {reason}",
+        at=None if node is None else node.origin or node.name,
+        fix="keep that outside of the exported program, or give a translation: custom_translation_table",
+    )
+
+
 @contextlib.contextmanager
 def _calmly() -> Iterator[None]:
     """Without the warnings that torch's exporters have for their own work."""
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", UserWarning)
+            for kind in (FutureWarning, DeprecationWarning, UserWarning):
+                warnings.simplefilter("ignore", kind)
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+_LOGGERS = (
+    "torch.onnx._internal.exporter._registration",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._export",
+    "torch.export",
+    "onnx_ir",
+    "onnxscript",
+)
 
 
 def _rename(

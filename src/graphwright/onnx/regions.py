@@ -12,7 +12,7 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.interop.lower import Collected, Items, as_number_tensor, as_truth
 from graphwright.ir import Graph, Node
-from graphwright.onnx.torch_private import either, if_operator, loop_operator, quietly
+from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator, quietly
 from graphwright.onnx.values import IsNone, Kind, Maybe, flatten, joined, kind_of, opened, packed
 
 __all__ = ["Around", "body_attributes", "branch", "loop"]
@@ -116,6 +116,7 @@ class BranchPlan:
     spec: Any
     kinds: list[Kind]
     written: list[int]
+    sizes: list[Any]
 
 
 def branch(
@@ -126,7 +127,7 @@ def branch(
     if isinstance(pred, IsNone):
         hints = [[(pred.value, not pred.wanted)], [(pred.value, pred.wanted)]]
         pred = ~pred.value.present if pred.wanted else pred.value.present
-    pred = as_truth(pred)
+    asked, pred = pred, as_truth(pred)
     first = [pred, *around.values]
 
     def run(side: int, given: Sequence[Any]) -> Any:
@@ -143,7 +144,7 @@ def branch(
                 before = _versions(inner)
                 results.append(flatten(run(side, inner)))
                 written.update(_changed(inner, before))
-        plans[key] = plan = _branch_plan(node, results, sorted(written))
+            plans[key] = plan = _branch_plan(node, asked, results, sorted(written))
         _check_apart(around.values, plan.written, node)
     if is_quiet:
         return _merged(plan, [leaves for leaves, _ in results], around)
@@ -159,14 +160,14 @@ def branch(
 
         return call
 
-    given = if_operator(pred, body(0), body(1), around.values)
+    given = if_operator(pred, body(0), body(1), around.values, plan.sizes)
     kept = len(given) - len(plan.written)
     for i, last in zip(plan.written, given[kept:], strict=True):
         around.values[i].copy_(last)
     return torch.utils._pytree.tree_unflatten(opened(given[:kept], plan.kinds), plan.spec)
 
 
-def _branch_plan(node: Node, results: Sequence[tuple[list[Any], Any]], written: list[int]) -> BranchPlan:
+def _branch_plan(node: Node, pred: Any, results: Sequence[tuple[list[Any], Any]], written: list[int]) -> BranchPlan:
     (one, spec), (other, other_spec) = results
     if spec != other_spec:
         raise ExportError(
@@ -174,14 +175,20 @@ def _branch_plan(node: Node, results: Sequence[tuple[list[Any], Any]], written: 
             at=node.origin,
             fix="let both sides give as many values, nested alike",
         )
-    return BranchPlan(spec, [joined(a, b, node) for a, b in zip(one, other, strict=True)], written)
+    kinds = [joined(a, b, node) for a, b in zip(one, other, strict=True)]
+    sizes: list[Any] = []
+    for a, b, kind in zip(one, other, kinds, strict=True):
+        pairs = zip(packed(a, kind), packed(b, kind), strict=True)
+        sizes += [known_sizes(pred, c, d) if isinstance(pred, torch.SymBool) else None for c, d in pairs]
+    return BranchPlan(spec, kinds, written, sizes)
 
 
 def _merged(plan: BranchPlan, results: Sequence[list[Any]], around: Around) -> Any:
     """What a branch gives, where nobody records it."""
     tensors = []
     for kind, one, other in zip(plan.kinds, *results, strict=True):
-        tensors += [either(a, b) for a, b in zip(packed(one, kind), packed(other, kind), strict=True)]
+        pairs = zip(packed(one, kind), packed(other, kind), strict=True)
+        tensors += [either(a, b, plan.sizes[len(tensors)]) for a, b in pairs]
     for i in plan.written:
         around.values[i].copy_(around.values[i].clone())
     return torch.utils._pytree.tree_unflatten(opened(tensors, plan.kinds), plan.spec)

@@ -27,6 +27,7 @@ from graphwright.interop.lower import (
     item_sources,
 )
 from graphwright.ir import Graph, Node
+from graphwright.onnx.indexing import item_of, set_item
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
 from graphwright.onnx.torch_private import recurrent_operator
 from graphwright.onnx.values import IsNone, Maybe
@@ -139,10 +140,15 @@ class Running(Interpreter):
         if target is builtins.print:
             self._note(node, "left out", "print: ONNX has nothing of the kind")
             return None
+        if target is torch._assert and not isinstance(args[0], bool):
+            self._check(node, args[0])
+            return None
         args = tuple([_plain(arg) for arg in args])
         for known in (call_on_numbers(target, args), item_sources(target, args)):
             if known is not NotImplemented:
                 return known
+        if target in (torch.tensor, torch.as_tensor) and self._shown[1:] and args and not kwargs.keys() - {"dtype"}:
+            args = (_written_out(args[0]),)
         special = _SPECIAL.get(target)
         given = NotImplemented if special is None else special(*args, **kwargs)
         if given is not NotImplemented:
@@ -213,14 +219,31 @@ class Running(Interpreter):
             if raising:
                 self._raises(raising[0], pred, number == 1)
                 return other(*operands)
+        if isinstance(pred, torch.SymBool):
+            known = self._of_sizes(node, pred, true, false, operands)
+            if known is not NotImplemented:
+                return known
         self._note(node, "If", "")
         return self._at(node, branch, node, pred, (true, false), self._around(node, operands), self._plans)
 
+    def _of_sizes(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any]) -> Any:
+        """A branch on sizes that gives truths of sizes, as one truth: `a or b`; NotImplemented for all others."""
+        bodies = [arg for arg in node.args if isinstance(arg, Graph)]
+        if any(inner.target not in _OF_SIZES for body in bodies for inner in body.nodes if inner.op not in _NO_CALLS):
+            return NotImplemented
+        one, other = true(*operands), false(*operands)
+        if not all(isinstance(each, bool | torch.SymBool) for each in (one, other)):
+            return NotImplemented
+        return _either_truth(_both_true(pred, one), _both_true(torch.sym_not(pred), other))
+
     def _raises(self, raising: Node, pred: Any, when: bool) -> None:
         """One side raises: ONNX has no errors, so of sizes it is what the model is for, and of data it is said."""
-        if isinstance(pred, torch.SymBool):
-            torch._check(torch.sym_not(pred) if when else pred)
-        self._note(raising, "not checked", "the program raises an error here: ONNX has none")
+        self._check(raising, torch.sym_not(pred) if when and isinstance(pred, torch.SymBool) else pred)
+
+    def _check(self, node: Node, holds: Any) -> None:
+        if isinstance(holds, torch.SymBool):
+            torch._check(holds)
+        self._note(node, "not checked", "the program raises an error here: ONNX has none")
 
     def _at(self, node: Node, function: Callable[..., Any], *args: Any) -> Any:
         """Run a region; an error without a place gets that of its node."""
@@ -296,6 +319,24 @@ class Recurrent(TorchFunctionMode):
 
 
 UNROLLED = 32  # numbers of a range that is gone over without a loop of ONNX's
+
+_OF_SIZES = (operator.ne, operator.eq, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.add,
+             operator.sub, operator.mul, operator.mod, operator.floordiv, cond, "size", "dim")  # fmt: skip
+_NO_CALLS = ("placeholder", "output")
+
+
+def _both_true(a: Any, b: Any) -> Any:
+    if isinstance(b, bool):
+        return a if b else False
+    return a & b if not isinstance(a, bool) else b if a else False
+
+
+def _either_truth(a: Any, b: Any) -> Any:
+    if isinstance(a, bool) or isinstance(b, bool):
+        known, other = (a, b) if isinstance(a, bool) else (b, a)
+        return True if known else other
+    return a | b
+
 
 _WRITES = (set_attribute, delete_attribute, write_variable)
 _REGIONS = {
@@ -401,6 +442,20 @@ def _tensor(data: Any, **options: Any) -> Any:
     return made if dtype is None else made.to(dtype)
 
 
+def _written_out(data: Any) -> Any:
+    """Numbers as tensors that a body makes itself: it can hold no constants."""
+    if isinstance(data, bool | int | float):
+        return as_number_tensor(data) if not isinstance(data, float) else torch.full((), data)
+    if isinstance(data, list) and data and len(data) <= MOST_WRITTEN:
+        parts = [_written_out(each) for each in data]
+        if all(isinstance(each, torch.Tensor) for each in parts):
+            return torch.stack(_promoted(parts))
+    return data
+
+
+MOST_WRITTEN = 64  # numbers of a list that are written out one by one
+
+
 def _promoted(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     dtype = tensors[0].dtype
     for tensor in tensors[1:]:
@@ -418,30 +473,10 @@ def _len(value: Any) -> Any:
 
 def _getitem(value: Any, index: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return _item(value, index)
+        return item_of(value, index)
     if _is_filled(value):
         value = _rows(value)
     return value[index] if isinstance(value, Rows) else NotImplemented
-
-
-def _item(tensor: torch.Tensor, index: Any) -> Any:
-    """`tensor[index]`; a number that only a run knows selects by a tensor."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if not any(isinstance(part, torch.SymInt) for part in parts):
-        return tensor[index]
-    dim, rest = 0, []
-    after = tensor.dim() - sum(part is not None and part is not ... for part in parts)  # dimensions of `...`
-    for part in parts:
-        if part is ...:
-            dim += after
-        elif isinstance(part, torch.SymInt):
-            number = as_number_tensor(part)
-            number = torch.where(number < 0, number + tensor.shape[dim], number)
-            tensor = tensor.index_select(dim, number.reshape(1))
-            part = 0
-        rest.append(part)
-        dim += part is not None and part is not ...
-    return tensor[tuple(rest)]
 
 
 def _unpack(value: Any, count: int) -> Any:
@@ -455,22 +490,13 @@ def _iter(value: Any = ()) -> Any:
     return value if isinstance(value, Items) else Rows(value) if isinstance(value, torch.Tensor) else NotImplemented
 
 
-def _setitem(value: Any, index: Any, item: Any) -> Any:
-    """`value[index] = item`, at a number that only a run knows by a tensor."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if not isinstance(value, torch.Tensor) or not any(isinstance(part, torch.SymInt) for part in parts):
-        return NotImplemented
-    value[tuple([as_number_tensor(part) if isinstance(part, torch.SymInt) else part for part in parts])] = item
-    return None
-
-
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     len: _len,
     list: _iter,
     tuple: _iter,
     iter: _iter,
     operator.getitem: _getitem,
-    operator.setitem: _setitem,
+    operator.setitem: set_item,
     torch.stack: _stack,
     torch.cat: _cat,
     torch.concat: _cat,

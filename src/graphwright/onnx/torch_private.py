@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 
-__all__ = ["SUPPORTED", "if_operator", "loop_operator", "check_release", "either", "quietly", "record", "recurrent_operator", "translation_of", "without_transforms"]
+__all__ = ["SUPPORTED", "if_operator", "loop_operator", "check_release", "either", "known_sizes", "quietly", "record", "recurrent_operator", "translation_of", "without_transforms"]
 
 # The releases of torch whose private names are as this file expects: the tests ran with each of them.
 SUPPORTED = ("2.13",)
@@ -58,13 +59,18 @@ Body = Callable[..., Sequence[torch.Tensor]]
 
 
 class _If(HigherOrderOperator):
-    """`if_operator(pred, true, false, operands)`: the tensors of one of two bodies, each a function of the operands."""
+    """`if_operator(pred, true, false, operands, sizes)`: the tensors of one of two bodies, functions of the operands.
+
+    `sizes` has for each of them the sizes that both have whatever their bodies look like, None where that is not known.
+    """
 
     def __init__(self) -> None:
         super().__init__("graphwright_if")
 
-    def __call__(self, pred: torch.Tensor, true: Body, false: Body, operands: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        return super().__call__(pred, true, false, tuple(operands))  # type: ignore[no-any-return]
+    def __call__(
+        self, pred: torch.Tensor, true: Body, false: Body, operands: Sequence[Any], sizes: Sequence[Any]
+    ) -> tuple[torch.Tensor, ...]:
+        return super().__call__(pred, true, false, tuple(operands), tuple(sizes))  # type: ignore[no-any-return]
 
 
 class _Loop(HigherOrderOperator):
@@ -118,30 +124,31 @@ for _operator in (if_operator, loop_operator, recurrent_operator):
 
 
 @if_operator.py_impl(DispatchKey.CompositeExplicitAutograd)
-def _run_if(pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+def _run_if(pred: Any, true: Body, false: Body, operands: Sequence[Any], sizes: Any) -> Any:
     return (true if pred else false)(*operands)
 
 
 @if_operator.py_functionalize_impl
-def _functional_if(context: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+def _functional_if(context: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any], sizes: Any) -> Any:
     plain_pred, plain = context.unwrap_tensors((pred, operands))
     with context.redispatch_to_next():
-        given = if_operator(plain_pred, context.functionalize(_run(true)), context.functionalize(_run(false)), plain)
+        given = if_operator(plain_pred, context.functionalize(_run(true)), context.functionalize(_run(false)), plain, sizes)
         return context.wrap_tensors(given)
 
 
 @if_operator.py_impl(ProxyTorchDispatchMode)
-def _trace_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+def _trace_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any], sizes: Any) -> Any:
     bodies = [_traced(mode, body, operands) for body in (true, false)]
-    return _recorded(mode, if_operator, (pred, *bodies, tuple(operands)))
+    return _recorded(mode, if_operator, (pred, *bodies, tuple(operands), sizes))
 
 
 @if_operator.py_impl(FakeTensorMode)
-def _fake_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any]) -> Any:
+def _fake_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any], sizes: Any) -> Any:
     with mode, mode.shape_env.ignore_fresh_unbacked_symbols():
         one, other = tuple(true(*operands)), tuple(false(*operands))
     with mode:
-        return tuple([_either(mode, a, b) for a, b in zip(one, other, strict=True)])
+        known = [*sizes, *[None] * (len(one) - len(sizes))]
+        return tuple([_either(mode, a, b, size) for a, b, size in zip(one, other, known, strict=True)])
 
 
 # ---- loops
@@ -174,7 +181,10 @@ def _trace_loop(mode: Any, body: Body, trips: Any, going: Any, state: Sequence[A
 ) -> Any:
     fake = _fake_mode(state, operands, going)
     with fake.shape_env.ignore_fresh_unbacked_symbols():
-        inputs, _ = _settled(fake, body, state, operands)
+        (number, *values), _ = _settled(fake, body, state, operands)
+        with fake:  # what starts as one tensor, or as an operand, goes on as another one
+            own = [torch.empty(value.shape, dtype=value.dtype) for value in values[: len(state)]]
+    inputs = (number, *own, *values[len(state) :])
     traced = _traced(mode, body, inputs)
     return _recorded(mode, loop_operator, (traced, trips, going, tuple(state), tuple(operands), ends))
 
@@ -280,19 +290,46 @@ def _no_function_modes() -> Iterator[None]:
             _push_mode(mode)
 
 
-def either(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def either(one: torch.Tensor, other: torch.Tensor, known: Sequence[int | None] | None = None) -> torch.Tensor:
     """A tensor that is like both of two: a size in which they differ is one that only a run knows."""
     mode = _fake_mode(one, other)
     with mode:
-        return _either(mode, one, other)
+        return _either(mode, one, other, known)
 
 
-def _either(mode: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def known_sizes(pred: torch.SymBool, one: torch.Tensor, other: torch.Tensor) -> tuple[int | None, ...] | None:
+    """The sizes that both sides of a branch on sizes have, given which way it went: `if h != 8: x = resize(x, 8)`."""
+    if one.dim() != other.dim():
+        return None
+    holds, fails = pred.node.expr, sympy.Not(pred.node.expr)
+    return tuple([_known_size(a, b, holds, fails) for a, b in zip(one.shape, other.shape, strict=True)])
+
+
+def _known_size(one: Any, other: Any, holds: Any, fails: Any) -> int | None:
+    sizes = {_given(size, facts) for size, facts in ((one, holds), (other, fails))}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _given(size: Any, facts: Any) -> int | None:
+    if isinstance(size, int):
+        return size
+    equal = {
+        fact.lhs: fact.rhs
+        for fact in (facts.args if isinstance(facts, sympy.And) else (facts,))
+        if isinstance(fact, sympy.Eq)
+    }
+    value = size.node.expr.subs({**equal, **{b: a for a, b in equal.items() if a.is_number}})
+    return int(value) if value.is_number else None
+
+
+def _either(
+    mode: Any, one: torch.Tensor, other: torch.Tensor, known: Sequence[int | None] | None = None
+) -> torch.Tensor:
     """A tensor that is like both of two: a size in which they differ is one that only a run knows."""
     _check_alike(one, other, "the sides of a branch give")
     sizes = [
-        a if _same_size(a, b) and not free_unbacked_symbols(a) else _fresh(mode)
-        for a, b in zip(one.shape, other.shape, strict=True)
+        c if c is not None else a if _same_size(a, b) and not free_unbacked_symbols(a) else _fresh(mode)
+        for a, b, c in zip(one.shape, other.shape, known or [None] * one.dim(), strict=True)
     ]
     return torch.empty(sizes, dtype=one.dtype)
 

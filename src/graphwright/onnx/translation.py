@@ -14,7 +14,7 @@ __all__ = ["TRANSLATIONS"]
 
 
 def _write_if(
-    pred: ir.Value, true: ir.Function, false: ir.Function, operands: Sequence[Any] = ()
+    pred: ir.Value, true: ir.Function, false: ir.Function, operands: Sequence[Any], sizes: Any
 ) -> Sequence[ir.Value]:
     branches = []
     for body in (true, false):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import for_loop, loop_parts, while_loop
+from graphwright.ops import for_loop, is_loop, is_region, loop_parts, raise_error, while_loop
 from graphwright.ops.regions import Body, run_body
 from graphwright.runtime import GraphModule, graph_of
 
@@ -62,12 +62,40 @@ def collect_appended(module: GraphModule) -> int:
 
     A list that the body reads, or appends to on one side of a branch, stays as it is.
     """
-    loops = [
-        node
-        for node in graph_of(module).all_nodes()
-        if node.op == "call_function" and (node.target is for_loop or node.target is while_loop)
-    ]
-    return sum([_collect(loop) for loop in reversed(loops)])
+    regions = [node for node in graph_of(module).all_nodes() if is_region(node)]
+    return sum([_collect(each) if is_loop(each) else _append_after(each) for each in reversed(regions)])
+
+
+def _append_after(branch: Node) -> bool:
+    """Have a branch whose sides both append one value to a list give the value, which is appended after it."""
+    graph, sides = branch.graph, [arg for arg in branch.args if isinstance(arg, Graph)]
+    operands = branch.args[3] if len(branch.args) > 3 else ()
+    if len(sides) != 2 or any(side.output_node()._prev.target is raise_error for side in sides):
+        return False
+    inputs = [side.find_nodes(op="placeholder") for side in sides]
+    for i, operand in enumerate(operands):
+        appends = [_append_to(side[i]) for side in inputs]
+        if not isinstance(operand, Node) or not all(append is not None for append in appends):
+            continue
+        was_nothing = all(side.output_node().args[0] is None for side in sides)
+        for side, append in zip(sides, appends, strict=True):
+            assert append is not None
+            value, output = append.args[1], side.output_node()
+            side.erase_node(append)
+            side.erase_node(side.find_nodes(op="placeholder")[i])
+            output.args = (value if was_nothing else (output.args[0], value),)
+        branch.args = (*branch.args[:3], tuple([each for j, each in enumerate(operands) if j != i]))
+        value = branch
+        with graph.inserting_after(branch):
+            if not was_nothing:
+                value = graph.call_function(operator.getitem, (branch, 1))
+                given = graph.call_function(operator.getitem, (branch, 0))
+        if not was_nothing:
+            branch.replace_all_uses_with(given, delete_user_cb=lambda user: user not in (value, given))
+        with graph.inserting_after(value):
+            graph.call_method("append", (operand, value)).origin = branch.origin
+        return True
+    return False
 
 
 def _collect(loop: Node) -> bool:

@@ -47,7 +47,11 @@ class Counted:
 
     def at(self, number: torch.Tensor) -> Any:
         """The number at a place, as a number."""
-        return (number * self.step + as_number_tensor(self.start)).item()
+        value = (number * self.step + as_number_tensor(self.start)).item()
+        if self.step == 1:  # and no more is known of it
+            torch._check(value >= self.start)
+            torch._check(value < self.stop)
+        return value
 
 
 @dataclasses.dataclass(frozen=True)
