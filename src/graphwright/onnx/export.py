@@ -22,12 +22,14 @@ from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop.lower import as_number_tensor, collect_appended, is_symbolic
 from graphwright.interop.modes import in_its_mode
 from graphwright.ir import Node
+from graphwright.onnx.checking import check
+from graphwright.onnx.functions import is_asked_for, keep_functions
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.running import Running, is_differentiated
 from graphwright.onnx.sizes import Sizes, at_sizes, export_open
 from graphwright.onnx.torch_private import without_transforms
-from graphwright.onnx.translation import TRANSLATIONS
+from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
 
@@ -43,11 +45,23 @@ def export(
     output_names: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     opset_version: int = 18,
+    external_data: bool | None = None,
+    modules_as_functions: Sequence[str | type[nn.Module]] = (),
     custom_translation_table: Mapping[Any, Any] | None = None,
     guards: Literal["keep", "drop"] = "keep",
     verify: bool = False,
 ) -> OnnxProgram:
     """Export a captured module, or capture a module and export it; `args` and `kwargs` are example inputs.
+
+    Branches and loops on data become If and Loop. `dynamic_shapes` is as for `torch.export.export`, or with names of
+    sizes in place of `Dim`; without it every size is dynamic that no guard and no weight fixes, and is named after its
+    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out. Whether
+    weights go into a file of their own is decided by their size, or by `external_data`. `modules_as_functions` names
+    modules, by path, class or name of the class, that become functions of the model, one for all that are alike; a
+    captured module must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table`
+    is torch.onnx's. `verify` runs the model in ONNX Runtime on the example and at two other sizes.
+
+    Raises ExportError, with the user's line, for what ONNX cannot say, and for what is asked for and cannot be.
 
     >>> import graphwright
     >>> gm = graphwright.trace(lambda x: x * 2 if x.sum() > 0 else x, torch.ones(3))
@@ -57,24 +71,35 @@ def export(
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if not isinstance(model, GraphModule):
-        model = trace(model, given, kwargs=named, target="export")
+        leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]
+        model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
     module, _ = in_its_mode(model)
     collect_appended(module)
     arguments = Arguments(module.forward, given, named, input_names, dynamic_shapes)
-    exporting = _Exporting(model, module, arguments, guards == "drop")
+    exporting = _Exporting(model, module, arguments, guards == "drop", modules_as_functions)
     try:
         exported, notes = export_open(arguments, exporting.run, exporting.accepts)
     except GraphwrightError:
         raise
     except Exception as error:
         raise exporting.refusal(error) from error
-    return exporting.program(exported, notes, output_names, opset_version, custom_translation_table)
+    if dynamic_shapes is not None and notes:
+        raise ExportError(notes[0], fix="leave it out of dynamic_shapes")
+    program = exporting.program(exported, notes, output_names, opset_version, custom_translation_table, external_data)
+    for note in program.report.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    if verify:
+        check(program, model, exporting.accepts)
+    return program
 
 
 class _Exporting:
     """One export of one program."""
 
-    def __init__(self, model: GraphModule, module: GraphModule, arguments: Arguments, drop_guards: bool) -> None:
+    def __init__(
+        self, model: GraphModule, module: GraphModule, arguments: Arguments, drop_guards: bool, functions: Sequence[Any]
+    ) -> None:
+        self._functions = functions
         self._model, self._module, self._arguments = model, module, arguments
         self._drop_guards = drop_guards
         self._outputs = Outputs()
@@ -123,17 +148,18 @@ class _Exporting:
         output_names: Sequence[str] | None,
         opset_version: int,
         table: Mapping[Any, Any] | None,
+        external_data: bool | None,
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
-        made, notes = None, list(notes)
-        for is_optimized in (True, False):
+        made, notes, bodies = None, list(notes), dict[Any, ir.Function]()
+        for is_optimized in (True, False) if not self._functions else (False,):
             try:
                 with _calmly():
                     made = torch.onnx.export(
                         exported,
                         dynamo=True,
                         opset_version=opset_version,
-                        custom_translation_table={**TRANSLATIONS, **(table or {})},
+                        custom_translation_table={**translations(bodies), **(table or {})},
                         optimize=is_optimized,
                         verbose=False,
                     )
@@ -144,10 +170,13 @@ class _Exporting:
                 notes.append("not optimized: onnxscript's optimizer has failed on it")
         assert made is not None
         model = made.model
+        if self._functions:
+            with _calmly():
+                keep_functions(model, bodies)
         sizes = _rename(model, self._arguments, output_names)
         counts = Counter(node.op_type for node in model.graph.all_nodes())
         report = OnnxReport(tuple(self._parts.values()), dict(counts), sizes, tuple(notes))
-        return OnnxProgram(model, report, self._arguments, self._outputs)
+        return OnnxProgram(model, report, self._arguments, self._outputs, external_data)
 
     # ---- the program as torch.export runs it
 
@@ -155,7 +184,7 @@ class _Exporting:
         program, plans = copy.copy(self._module), dict[Any, Any]()
 
         def forward(*tensors: torch.Tensor) -> Any:
-            running = Running(program, self._note, plans, self._drop_guards)
+            running = Running(program, self._note, plans, self._drop_guards, self._functions)
             try:
                 return self._run(running, program, tensors)
             finally:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
+import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
 
@@ -72,9 +74,12 @@ class OnnxProgram:
     A call runs it in ONNX Runtime on arguments of the program, and gives the program's result: its numbers are tensors.
     """
 
-    def __init__(self, model: ir.Model, report: OnnxReport, arguments: Arguments, outputs: Outputs) -> None:
+    def __init__(
+        self, model: ir.Model, report: OnnxReport, arguments: Arguments, outputs: Outputs, external_data: bool | None
+    ) -> None:
         self.model, self.report = model, report
-        self._arguments, self._outputs = arguments, outputs
+        self.arguments, self._outputs = arguments, outputs
+        self._external_data = external_data
         self._session: Any = None
 
     @property
@@ -93,7 +98,7 @@ class OnnxProgram:
         `external_data` asks for that file, or for none.
         """
         if external_data is None:
-            external_data = self._is_large()
+            external_data = self._is_large() if self._external_data is None else self._external_data
         ir.save(self.model, path, external_data=f"{Path(path).name}.data" if external_data else None)
 
     def _is_large(self) -> bool:
@@ -102,7 +107,7 @@ class OnnxProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in ONNX Runtime."""
-        tensors = self._arguments.tensors(args, kwargs)
+        tensors = self.arguments.tensors(args, kwargs)
         return self._outputs.nested(self.run(tensors))
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -114,10 +119,6 @@ class OnnxProgram:
         return [torch.from_numpy(value) if hasattr(value, "dtype") else torch.tensor(value) for value in given]
 
     def _opened(self) -> Any:
-        import tempfile
-
-        import onnxruntime
-
         if self._session is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3

@@ -338,10 +338,10 @@ def _collectable(value: Any, node: Node) -> Kind:
     return kind
 
 
-def body_attributes(bodies: Sequence[Any], known: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The parameters and buffers that bodies read, or that modules which they call have, by name."""
+def body_attributes(around: Node, bodies: Sequence[Any], known: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The parameters and buffers that a node and its bodies read, or that modules which they call have, by name."""
     found: dict[str, torch.Tensor] = {}
-    for node in [node for body in bodies if isinstance(body, Graph) for node in body.all_nodes()]:
+    for node in [around, *[node for body in bodies if isinstance(body, Graph) for node in body.all_nodes()]]:
         path = str(node.target)
         if node.op == "get_attr" and path in known:
             found[path] = known[path]

@@ -27,6 +27,7 @@ from graphwright.interop.lower import (
     item_sources,
 )
 from graphwright.ir import Graph, Node
+from graphwright.onnx.functions import call_as_function, is_asked_for
 from graphwright.onnx.indexing import item_of, set_item
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
 from graphwright.onnx.torch_private import recurrent_operator
@@ -53,12 +54,13 @@ class Running(Interpreter):
     """Runs a graph for ONNX; `note` is told of what is not in the model, and of each region what it became."""
 
     def __init__(
-        self, module: GraphModule, note: Callable[[Node, str, str], None], plans: dict[Any, Any], drop_guards: bool
+        self, module: GraphModule, note: Callable[[Node, str, str], None], plans: dict[Any, Any], drop_guards: bool, functions: Sequence[Any] = ()
     ) -> None:
         super().__init__(module)
         self._is_differentiated = is_differentiated(module)
         self.node = next(iter(self.graph.nodes))
         self._note, self._plans, self._drop_guards = note, plans, drop_guards
+        self._functions = functions
         self._shown: list[dict[str, torch.Tensor]] = []
         self._quiet = 0
         self._known = {
@@ -93,6 +95,14 @@ class Running(Interpreter):
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; in a body with the parameters that the body was given."""
+        module, prefix = super().fetch_attr(target), f"{target}."
+        if is_asked_for(target, module, self._functions):
+            self._note(self.node, "function", type(module).__name__)
+            around = self._around(self.node, (list(args), kwargs))
+            return call_as_function(self.node, type(module).__name__, lambda *a, **k: self._called(target, a, k), around)
+        return self._called(target, args, kwargs)
+
+    def _called(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         module, prefix = super().fetch_attr(target), f"{target}."
         own = {name[len(prefix) :]: each for shown in self._shown for name, each in shown.items() if name.startswith(prefix)}
         if not own:
@@ -204,7 +214,7 @@ class Running(Interpreter):
     def _around(self, node: Node, operands: Sequence[Any]) -> Around:
         bodies = [arg for arg in node.args if isinstance(arg, Graph)]
         known = {**self._known, **{name: each for shown in self._shown for name, each in shown.items()}}
-        return Around(node, [_plain(each) for each in operands], body_attributes(bodies, known), self._show)
+        return Around(node, [_plain(each) for each in operands], body_attributes(node, bodies, known), self._show)
 
     def _branch(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.SymInt):

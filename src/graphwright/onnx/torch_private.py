@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 
-__all__ = ["SUPPORTED", "if_operator", "loop_operator", "check_release", "either", "known_sizes", "quietly", "record", "recurrent_operator", "translation_of", "without_transforms"]
+__all__ = ["SUPPORTED", "call_operator", "if_operator", "loop_operator", "check_release", "either", "known_sizes", "quietly", "record", "recurrent_operator", "translation_of", "without_transforms"]
 
 # The releases of torch whose private names are as this file expects: the tests ran with each of them.
 SUPPORTED = ("2.13",)
@@ -105,7 +105,17 @@ class _Recurrent(HigherOrderOperator):
         return super().__call__(name, input, tuple(state), tuple(weights), *options)  # type: ignore[no-any-return]
 
 
-if_operator, loop_operator, recurrent_operator = _If(), _Loop(), _Recurrent()
+class _Call(HigherOrderOperator):
+    """`call_operator(name, body, operands)`: the tensors of a body that is a function of the model's own."""
+
+    def __init__(self) -> None:
+        super().__init__("graphwright_call")
+
+    def __call__(self, name: str, body: Body, operands: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        return super().__call__(name, body, tuple(operands))  # type: ignore[no-any-return]
+
+
+if_operator, loop_operator, recurrent_operator, call_operator = _If(), _Loop(), _Recurrent(), _Call()
 
 
 def _below_autograd(operator: HigherOrderOperator) -> Callable[..., Any]:
@@ -116,7 +126,7 @@ def _below_autograd(operator: HigherOrderOperator) -> Callable[..., Any]:
     return call
 
 
-for _operator in (if_operator, loop_operator, recurrent_operator):
+for _operator in (if_operator, loop_operator, recurrent_operator, call_operator):
     _operator.py_autograd_impl(_below_autograd(_operator))
 
 
@@ -230,6 +240,32 @@ def _free_where_unlike(mode: Any, was: torch.Tensor, now: torch.Tensor) -> torch
     if all(a is b for a, b in zip(sizes, was.shape, strict=True)) or all(map(_same_size, sizes, was.shape)):
         return was
     return torch.empty(sizes, dtype=was.dtype)
+
+
+# ---- functions
+
+
+@call_operator.py_impl(DispatchKey.CompositeExplicitAutograd)
+def _run_call(name: str, body: Body, operands: Sequence[Any]) -> Any:
+    return tuple(body(*operands))
+
+
+@call_operator.py_functionalize_impl
+def _functional_call(context: Any, name: str, body: Body, operands: Sequence[Any]) -> Any:
+    plain = context.unwrap_tensors(operands)
+    with context.redispatch_to_next():
+        return context.wrap_tensors(call_operator(name, context.functionalize(_run(body)), plain))
+
+
+@call_operator.py_impl(ProxyTorchDispatchMode)
+def _trace_call(mode: Any, name: str, body: Body, operands: Sequence[Any]) -> Any:
+    return _recorded(mode, call_operator, (name, _traced(mode, body, operands), tuple(operands)))
+
+
+@call_operator.py_impl(FakeTensorMode)
+def _fake_call(mode: Any, name: str, body: Body, operands: Sequence[Any]) -> Any:
+    with mode:
+        return tuple(body(*operands))
 
 
 # ---- recurrent layers

@@ -8,9 +8,17 @@ from typing import Any
 import numpy
 import onnx_ir as ir
 
-from graphwright.onnx.torch_private import if_operator, loop_operator, record, recurrent_operator, translation_of
+from graphwright.onnx.functions import DOMAIN
+from graphwright.onnx.torch_private import (
+    call_operator,
+    if_operator,
+    loop_operator,
+    record,
+    recurrent_operator,
+    translation_of,
+)
 
-__all__ = ["TRANSLATIONS"]
+__all__ = ["translations"]
 
 
 def _write_if(
@@ -55,6 +63,16 @@ def _write_recurrent(name: str, input: Any, state: Sequence[Any], weights: Seque
     return translation_of(f"aten::{name}.input")(input, state if len(state) > 1 else state[0], weights, *options)
 
 
+def _write_call(name: str, body: ir.Function, operands: Sequence[Any]) -> Sequence[ir.Value]:
+    body.domain = DOMAIN
+    body.name = f"{name}__{body.name}" if not body.name.startswith(name) else body.name
+    nodes: list[ir.Node] = []
+    inputs = [_as_value(value, nodes) for value in operands]
+    for each in nodes:
+        record(each)
+    return record(ir.Node(DOMAIN, body.name, inputs, num_outputs=len(body.outputs))).outputs  # type: ignore[no-any-return]
+
+
 def _name(call: ir.Node, body: ir.Function) -> None:
     """Name what a body gives: ONNX Runtime refuses two values of one name, in whatever graphs they are."""
     for inner, value in zip(body.outputs, call.outputs, strict=True):
@@ -71,4 +89,23 @@ def _as_value(value: Any, nodes: list[ir.Node]) -> ir.Value:
     return node.outputs[0]
 
 
-TRANSLATIONS: dict[Any, Callable[..., Any]] = {if_operator: _write_if, loop_operator: _write_loop, recurrent_operator: _write_recurrent}
+def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]]:
+    """How torch.onnx translates our operators; the functions that it made of their bodies are put into `bodies`."""
+
+    def noting(write: Callable[..., Any]) -> Callable[..., Any]:
+        def written(*args: Any) -> Any:
+            result = write(*args)
+            bodies.update({arg.identifier(): arg for arg in args if isinstance(arg, ir.Function)})
+            return result
+
+        return written
+
+    return {operator: noting(write) for operator, write in _WRITERS.items()}
+
+
+_WRITERS: dict[Any, Callable[..., Any]] = {
+    if_operator: _write_if,
+    loop_operator: _write_loop,
+    recurrent_operator: _write_recurrent,
+    call_operator: _write_call,
+}
