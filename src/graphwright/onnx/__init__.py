@@ -1,0 +1,50 @@
+"""Captured modules as ONNX models, with branches and loops on data as If and Loop.
+
+A captured module, or one that is captured first, and example inputs come in; an `OnnxProgram` goes out. Read export.py
+first.
+
+    export.py         the export of one program
+    checking.py       a model beside its program
+    program.py        a model, how arguments become its inputs, and what is known of it
+    sizes.py          example sizes that leave sizes open, and which sizes stay so
+    inputs.py         arguments of a program as inputs of a model
+    running.py        a captured program run while torch.export watches
+    indexing.py       items and slices at places that only a run knows
+    translation.py    our operators as If and Loop
+    functions.py      modules as functions of a model
+    regions.py        branches and loops as operators of tensors and sizes
+    values.py         what bodies give and take, as tensors
+    torch_private.py  what is taken of torch without a promise that it stays
+"""
+
+from graphwright.errors import ExportError
+
+try:
+    import onnx_ir
+    import onnxruntime
+    import onnxscript
+except ImportError as error:
+    raise ExportError(f"graphwright.onnx needs {error.name}", fix="pip install graphwright[onnx]") from error
+
+from graphwright.onnx.export import export
+from graphwright.onnx.program import OnnxProgram, OnnxReport
+
+del onnx_ir, onnxruntime, onnxscript
+
+__all__ = ["OnnxProgram", "OnnxReport", "export"]
+
+# Files, the top floor first: a file imports from its own floor and from those after it.
+FLOORS = (
+    "export",
+    "checking",
+    "program",
+    "sizes",
+    "inputs",
+    "running",
+    "indexing",
+    "translation",
+    "functions",
+    "regions",
+    "values",
+    "torch_private",
+)

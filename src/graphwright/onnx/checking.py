@@ -1,0 +1,77 @@
+"""A model in ONNX Runtime beside the program that it was made of: on the example, and at two other sizes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from graphwright.errors import ExportError
+from graphwright.onnx.program import OnnxProgram
+from graphwright.onnx.sizes import Sizes, at_sizes
+
+__all__ = ["check"]
+
+TOLERANCE = 1e-3  # of the largest value, and the least that counts is 1
+
+
+def check(program: OnnxProgram, module: nn.Module, accepts: Callable[[Sizes], bool]) -> list[Sizes]:
+    """Compare a model with its program on the example and at two other sizes that the program takes; give the sizes.
+
+    Raises ExportError naming the output and the sizes where they differ.
+    """
+    inputs = program.arguments.inputs
+    checked = [[list(each.example.shape) for each in inputs]]
+    for sizes in _others(program):
+        if len(checked) < 3 and sizes not in checked and accepts(sizes):
+            checked.append(sizes)
+    for sizes in checked:
+        tensors = at_sizes(program.arguments, sizes)
+        args, kwargs = program.arguments.call(tensors)
+        with torch.no_grad():
+            wanted = copy.deepcopy(module)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+        said = ", ".join(f"{each.name} {size}" for each, size in zip(inputs, sizes, strict=True))
+        try:
+            given = program(*args, **kwargs)
+        except Exception as error:
+            line = str(error).splitlines()[0]
+            raise ExportError(f"ONNX Runtime cannot run the model at {said}: {line}", fix=_FIX) from error
+        _compare(program, given, wanted, said)
+    return checked
+
+
+_FIX = "see program.report, and fix these sizes with dynamic_shapes"
+
+
+def _others(program: OnnxProgram) -> Iterator[Sizes]:
+    """Other sizes, those of one name in the model being one."""
+    inputs = program.arguments.inputs
+    for change in (lambda size: size + 1, lambda size: 2 * size, lambda size: size + 32, lambda size: max(size - 1, 1)):
+        yield [
+            [size if isinstance(name, int) else change(size) for size, name in zip(each.example.shape, names, strict=True)]
+            for each, names in zip(inputs, program.report.sizes.values(), strict=True)
+        ]
+
+
+def _compare(program: OnnxProgram, given: Any, wanted: Any, sizes: str) -> None:
+    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(wanted), strict=True)
+    names = iter(program.output_names)
+    for one, other in pairs:
+        if not isinstance(one, torch.Tensor):
+            continue
+        name, other = next(names), torch.as_tensor(other)
+        if one.shape != other.shape:
+            raise ExportError(
+                f"output {name!r} is of shape {tuple(one.shape)} in ONNX Runtime and {tuple(other.shape)} here, at {sizes}",
+                fix=_FIX,
+            )
+        if not one.numel():
+            continue
+        most = max(1.0, float(other.to(torch.float64).abs().nan_to_num(0, 0, 0).max()))
+        if not torch.allclose(one.to(torch.float64), other.to(torch.float64), TOLERANCE, TOLERANCE * most, equal_nan=True):
+            off = float((one.to(torch.float64) - other.to(torch.float64)).abs().max())
+            raise ExportError(f"output {name!r} is off by {off:.3g} in ONNX Runtime, at {sizes}", fix=_FIX)

@@ -1,0 +1,330 @@
+"""Captured modules as ONNX models: branches and loops on data are If and Loop, and no size is fixed that none fixes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import onnx_ir as ir
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
+
+from graphwright.capture import trace
+from graphwright.errors import ExportError, GraphwrightError
+from graphwright.interop.lower import as_number_tensor, collect_appended, is_symbolic
+from graphwright.interop.modes import in_its_mode
+from graphwright.ir import Node
+from graphwright.onnx.checking import check
+from graphwright.onnx.functions import is_asked_for, keep_functions
+from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
+from graphwright.onnx.running import Running, is_differentiated
+from graphwright.onnx.sizes import Sizes, at_sizes, export_open
+from graphwright.onnx.torch_private import without_transforms
+from graphwright.onnx.translation import translations
+from graphwright.onnx.values import Maybe
+from graphwright.runtime import GraphModule
+
+__all__ = ["export"]
+
+
+def export(
+    model: nn.Module,
+    args: tuple[Any, ...] | torch.Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_shapes: Any = None,
+    opset_version: int = 18,
+    external_data: bool | None = None,
+    modules_as_functions: Sequence[str | type[nn.Module]] = (),
+    custom_translation_table: Mapping[Any, Any] | None = None,
+    guards: Literal["keep", "drop"] = "keep",
+    verify: bool = False,
+) -> OnnxProgram:
+    """Export a captured module, or capture a module and export it; `args` and `kwargs` are example inputs.
+
+    Branches and loops on data become If and Loop. `dynamic_shapes` is as for `torch.export.export`, or with names of
+    sizes in place of `Dim`; without it every size is dynamic that no guard and no weight fixes, and is named after its
+    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out. Whether
+    weights go into a file of their own is decided by their size, or by `external_data`. `modules_as_functions` names
+    modules, by path, class or name of the class, that become functions of the model, one for all that are alike; a
+    captured module must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table`
+    is torch.onnx's. `verify` runs the model in ONNX Runtime on the example and at two other sizes.
+
+    Raises ExportError, with the user's line, for what ONNX cannot say, and for what is asked for and cannot be.
+
+    >>> import graphwright
+    >>> gm = graphwright.trace(lambda x: x * 2 if x.sum() > 0 else x, torch.ones(3))
+    >>> program = export(gm, torch.ones(3))
+    >>> program(-torch.ones(5))
+    tensor([-1., -1., -1., -1., -1.])
+    """
+    given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if not isinstance(model, GraphModule):
+        leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]
+        model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
+    module, _ = in_its_mode(model)
+    collect_appended(module)
+    arguments = Arguments(module.forward, given, named, input_names, dynamic_shapes)
+    exporting = _Exporting(model, module, arguments, guards == "drop", modules_as_functions)
+    try:
+        exported, notes = export_open(arguments, exporting.run, exporting.accepts)
+    except GraphwrightError:
+        raise
+    except Exception as error:
+        raise exporting.refusal(error) from error
+    if dynamic_shapes is not None and notes:
+        raise ExportError(notes[0], fix="leave it out of dynamic_shapes")
+    program = exporting.program(exported, notes, output_names, opset_version, custom_translation_table, external_data)
+    for note in program.report.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    if verify:
+        check(program, model, exporting.accepts)
+    return program
+
+
+class _Exporting:
+    """One export of one program."""
+
+    def __init__(
+        self, model: GraphModule, module: GraphModule, arguments: Arguments, drop_guards: bool, functions: Sequence[Any]
+    ) -> None:
+        self._functions = functions
+        self._model, self._module, self._arguments = model, module, arguments
+        self._drop_guards = drop_guards
+        self._outputs = Outputs()
+        self._parts: dict[tuple[str, str], Part] = {}
+        self._node: Node | None = None
+
+    def run(self, sizes: Sizes) -> ExportedProgram:
+        """Have torch.export watch the program at these sizes. Raises ExportError where a region says no."""
+        tensors = at_sizes(self._arguments, sizes)
+        shapes = tuple(
+            [Dim.AUTO if dim in each.dynamic else None for dim in range(each.example.dim())]
+            for each in self._arguments.inputs
+        )
+        self._parts.clear()
+        program = self._watched()
+        try:
+            with torch.no_grad(), _calmly():
+                return torch.export.export(program, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
+        except GraphwrightError:
+            raise
+        except Exception as error:
+            cause = _cause(error)
+            if cause is not None:
+                raise cause from error
+            raise
+
+    def refusal(self, error: Exception) -> ExportError:
+        """What torch.export says, with the user's line."""
+        return _said_by_torch("torch.export", error, self._node)
+
+    def accepts(self, sizes: Sizes) -> bool:
+        """Tell whether the program takes inputs of these sizes."""
+        args, kwargs = self._arguments.call(at_sizes(self._arguments, sizes))
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                copy.deepcopy(self._model)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+        except Exception:
+            return False
+        return True
+
+    def program(
+        self,
+        exported: ExportedProgram,
+        notes: list[str],
+        output_names: Sequence[str] | None,
+        opset_version: int,
+        table: Mapping[Any, Any] | None,
+        external_data: bool | None,
+    ) -> OnnxProgram:
+        """Translate what torch.export made of the program."""
+        made, notes, bodies = None, list(notes), dict[Any, ir.Function]()
+        for is_optimized in (True, False) if not self._functions else (False,):
+            try:
+                with _calmly():
+                    made = torch.onnx.export(
+                        exported,
+                        dynamo=True,
+                        opset_version=opset_version,
+                        custom_translation_table={**translations(bodies), **(table or {})},
+                        optimize=is_optimized,
+                        verbose=False,
+                    )
+                break
+            except Exception as error:
+                if not is_optimized or "PassError" not in type(error).__name__:
+                    raise _said_by_torch("torch.onnx.export", error, self._node) from error
+                notes.append("not optimized: onnxscript's optimizer has failed on it")
+        assert made is not None
+        model = made.model
+        if self._functions:
+            with _calmly():
+                keep_functions(model, bodies)
+        sizes = _rename(model, self._arguments, output_names)
+        counts = Counter(node.op_type for node in model.graph.all_nodes())
+        report = OnnxReport(tuple(self._parts.values()), dict(counts), sizes, tuple(notes))
+        return OnnxProgram(model, report, self._arguments, self._outputs, external_data)
+
+    # ---- the program as torch.export runs it
+
+    def _watched(self) -> nn.Module:
+        program, plans = copy.copy(self._module), dict[Any, Any]()
+
+        def forward(*tensors: torch.Tensor) -> Any:
+            running = Running(program, self._note, plans, self._drop_guards, self._functions)
+            try:
+                return self._run(running, program, tensors)
+            finally:
+                self._node = running.node
+
+        program.__dict__["forward"] = forward
+        return program
+
+    def _run(self, running: Running, program: GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        known = {**dict(program.named_parameters()), **dict(program.named_buffers())}
+        count = len(tensors)
+
+        def whole(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            before = [tensor._version for tensor in given[:count]]
+            args, kwargs = self._arguments.call(given[:count])
+            result = running.run_with(list(known)[: len(given) - count], given[count:], args, kwargs)
+            for each, tensor, version in zip(self._arguments.inputs, given, before, strict=False):
+                if tensor._version != version:
+                    raise ExportError(
+                        f"the program writes to its input {each.name!r}, and an ONNX model cannot",
+                        at=type(self._module).__name__,
+                        fix="write to a copy: x = x.clone()",
+                    )
+            return self._taken_apart(result, given[:count])
+
+        if not is_differentiated(program):
+            return whole(*tensors)
+        return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
+
+    def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        leaves, spec = pytree.tree_flatten(result)
+        outputs, constants = [], []
+        for leaf in leaves:
+            leaf = leaf.tensor if isinstance(leaf, Maybe) else leaf
+            is_constant = not isinstance(leaf, torch.Tensor) and not is_symbolic(leaf)
+            constants.append((is_constant, leaf if is_constant else None))
+            if not is_constant:
+                tensor = as_number_tensor(leaf) if is_symbolic(leaf) else leaf
+                outputs.append(tensor.clone() if any(tensor is one for one in (*inputs, *outputs)) else tensor)
+        self._outputs.spec, self._outputs.constants = spec, tuple(constants)
+        return tuple(outputs)
+
+    def _note(self, node: Node, became: str, detail: str) -> None:
+        self._parts[node.name, became] = Part(node.name, became, detail, str(node.origin or ""))
+
+
+def _cause(error: BaseException) -> ExportError | None:
+    """The error of ours that torch's is about."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ExportError):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def _said_by_torch(who: str, error: Exception, node: Node | None) -> ExportError:
+    text = str(error)
+    reasons = [line for line in text.splitlines() if line.startswith("<class")]
+    reason = reasons[0].partition(">: ")[2] if reasons else f"{type(error).__name__}: {text.strip().splitlines()[0]}"
+    return ExportError(
+        f"{who} cannot take the program: {reason}",
+        at=None if node is None else node.origin or node.name,
+        fix="keep that outside of the exported program, or give a translation: custom_translation_table",
+    )
+
+
+@contextlib.contextmanager
+def _calmly() -> Iterator[None]:
+    """Without the warnings that torch's exporters have for their own work."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            for kind in (FutureWarning, DeprecationWarning, UserWarning):
+                warnings.simplefilter("ignore", kind)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+_LOGGERS = (
+    "torch.onnx._internal.exporter._registration",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._export",
+    "torch.export",
+    "onnx_ir",
+    "onnxscript",
+)
+
+
+def _rename(
+    model: ir.Model, arguments: Arguments, output_names: Sequence[str] | None
+) -> dict[str, tuple[int | str, ...]]:
+    """Name inputs, outputs and sizes as people know them; give each input's sizes."""
+    names: dict[str, str] = {}
+    for value, each in zip(model.graph.inputs, arguments.inputs, strict=True):
+        value.name = each.name
+        for dim, name in each.dynamic.items():
+            size = value.shape[dim] if value.shape is not None else 0
+            if isinstance(size, ir.SymbolicDim) and str(size.value).isidentifier():
+                names.setdefault(str(size.value), name)
+    outputs = list(model.graph.outputs)
+    if output_names is not None and len(output_names) != len(outputs):
+        raise ExportError(
+            f"{len(output_names)} output_names are given, and the model has {len(outputs)} outputs", fix="name each of them"
+        )
+    for i, value in enumerate(outputs):
+        value.name = output_names[i] if output_names is not None else f"output_{i}" if len(outputs) > 1 else "output"
+    _rename_sizes(model, names)
+    return {
+        str(value.name): tuple([size if isinstance(size, int) else str(size.value) for size in value.shape or ()])
+        for value in model.graph.inputs
+    }
+
+
+def _renamed(size: str, names: Mapping[str, str]) -> int | str:
+    """The size of a dimension: a number, or an expression of sizes by their new names."""
+    if size.isdigit():
+        return int(size)
+    return re.sub(r"\b[A-Za-z_]\w*\b", lambda found: names.get(found[0], found[0]), size)
+
+
+def _rename_sizes(model: ir.Model, names: Mapping[str, str]) -> None:
+    def renamed(value: ir.Value | None) -> None:
+        if value is not None and value.shape is not None:
+            value.shape = ir.Shape(
+                [
+                    _renamed(str(size.value), names)
+                    if isinstance(size, ir.SymbolicDim) and size.value is not None
+                    else size
+                    for size in value.shape
+                ]
+            )
+
+    for value in model.graph.inputs:
+        renamed(value)
+    for node in model.graph.all_nodes():
+        for value in node.outputs:
+            renamed(value)

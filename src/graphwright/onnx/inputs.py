@@ -1,0 +1,187 @@
+"""The inputs of a model: the tensors among the arguments of a program, their names, and which of their sizes change."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from graphwright.errors import ExportError
+
+__all__ = ["Arguments", "Input", "resized"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """One input: `dynamic` maps a dimension to the name that its size has in the model."""
+
+    name: str
+    example: torch.Tensor
+    dynamic: Mapping[int, str]
+
+
+class Arguments:
+    """Example arguments of a program, taken apart into named tensors and what stays as it is.
+
+    >>> def forward(x, pair, scale=1.0): ...
+    >>> given = Arguments(forward, (torch.ones(2), (torch.ones(3), 4)), {}, None, None)
+    >>> [(each.name, dict(each.dynamic)) for each in given.inputs], given.fixed
+    ([('x', {0: 'x_dim0'}), ('pair_0', {0: 'pair_0_dim0'})], {'pair_1': 4})
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        names: Sequence[str] | None,
+        dynamic_shapes: Any,
+    ) -> None:
+        self._forward = forward
+        bound = inspect.signature(forward).bind(*args, **kwargs)
+        self._asked = _by_name(dynamic_shapes, bound)
+        found = [each for name, value in bound.arguments.items() for each in self._found(name, value, bound)]
+        self._is_tensor, self._spec = self._taken_apart(args, kwargs)
+        self.inputs = [Input(name, value, dynamic) for name, value, dynamic in found if isinstance(value, torch.Tensor)]
+        self.fixed = {name: value for name, value, _ in found if not isinstance(value, torch.Tensor)}
+        self._leaves = pytree.tree_leaves((args, dict(kwargs)))
+        if names is not None:
+            self._rename(names)
+
+    def tensors(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        """The tensors of other arguments, in the order of the inputs. Raises ExportError for those of another form."""
+        leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if spec != self._spec or [isinstance(leaf, torch.Tensor) for leaf in leaves] != self._is_tensor:
+            raise ExportError(
+                "the arguments are of another form than those that the model was exported with",
+                fix="pass as many, by the same names, tensors where there were tensors",
+            )
+        return tensors
+
+    def call(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments that hold these tensors, and the rest as in the example."""
+        left = iter(tensors)
+        leaves = [next(left) if is_tensor else leaf for leaf, is_tensor in zip(self._leaves, self._is_tensor, strict=True)]
+        return pytree.tree_unflatten(leaves, self._spec)  # type: ignore[no-any-return]
+
+    def _taken_apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[bool], Any]:
+        leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
+        return [isinstance(leaf, torch.Tensor) for leaf in leaves], spec
+
+    def _found(self, name: str, value: Any, bound: inspect.BoundArguments) -> Iterator[tuple[str, Any, dict[int, str]]]:
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            for key, each in value.items():
+                yield from self._leaves_of(key, each, self._asked_for(key))
+        else:
+            yield from self._leaves_of(name, value, self._asked_for(name))
+
+    def _asked_for(self, name: str) -> Any:
+        return _ALL if self._asked is None else self._asked.get(name)
+
+    def _leaves_of(self, name: str, value: Any, asked: Any) -> Iterator[tuple[str, Any, dict[int, str]]]:
+        if isinstance(value, torch.Tensor):
+            yield name, value, _dynamic(name, value, asked)
+            return
+        children = _children(value)
+        if children is None:
+            yield name, value, {}
+            return
+        for key, child in children:
+            inner = asked if asked is _ALL or asked is None else _inner(asked, key)
+            yield from self._leaves_of(f"{name}_{key}", child, inner)
+
+    def _rename(self, names: Sequence[str]) -> None:
+        if len(names) != len(self.inputs):
+            known = ", ".join(each.name for each in self.inputs)
+            raise ExportError(
+                f"{len(names)} input_names are given, and the program takes {len(self.inputs)} tensors: {known}",
+                fix="name each of them",
+            )
+        if len(set(names)) != len(names):
+            raise ExportError(f"two inputs have one name: {', '.join(names)}", fix="name each input once")
+        self.inputs = [dataclasses.replace(each, name=name) for each, name in zip(self.inputs, names, strict=True)]
+
+
+_ALL = object()
+
+
+def _by_name(dynamic_shapes: Any, bound: inspect.BoundArguments) -> dict[str, Any] | None:
+    """What is asked for, by the names of the arguments."""
+    if dynamic_shapes is None:
+        return None
+    if isinstance(dynamic_shapes, Mapping):
+        known = {*bound.arguments, *bound.kwargs}
+        unknown = [name for name in dynamic_shapes if name not in known]
+        if unknown:
+            raise ExportError(
+                f"dynamic_shapes names {unknown[0]!r}, which is no input",
+                fix=f"the inputs are {', '.join(map(str, bound.arguments))}",
+            )
+        return dict(dynamic_shapes)
+    if len(dynamic_shapes) > len(bound.arguments):
+        raise ExportError(
+            f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(bound.arguments)} arguments",
+            fix="give one for each argument",
+        )
+    return dict(zip(bound.arguments, dynamic_shapes, strict=False))
+
+
+def _children(value: Any) -> list[tuple[Any, Any]] | None:
+    """The parts of a container, as torch's pytrees see them; None for what is one value."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    leaves, spec = pytree.tree_flatten(value, is_leaf=lambda each: each is not value)
+    if spec.is_leaf():
+        return None
+    return list(enumerate(leaves))
+
+
+def _inner(asked: Any, key: Any) -> Any:
+    if isinstance(asked, Mapping):
+        return asked.get(key)
+    return asked[key] if isinstance(asked, list | tuple) and isinstance(key, int) and key < len(asked) else None
+
+
+def _dynamic(name: str, value: torch.Tensor, asked: Any) -> dict[int, str]:
+    if asked is _ALL:
+        return {dim: f"{name}_dim{dim}" for dim in range(value.dim())}
+    if asked is None:
+        return {}
+    pairs = asked.items() if isinstance(asked, Mapping) else enumerate(asked)
+    found = {}
+    for dim, size in pairs:
+        if not -value.dim() <= dim < value.dim():
+            raise ExportError(
+                f"dynamic_shapes names dimension {dim} of {name!r}, which has {value.dim()}",
+                fix="give sizes for the dimensions that there are",
+            )
+        if size is not None and not isinstance(size, int) and str(size) != "_DimHint.STATIC":
+            dim %= value.dim()
+            found[dim] = _name_of(size) or f"{name}_dim{dim}"
+    return found
+
+
+def _name_of(size: Any) -> str:
+    """The name of a `Dim`, or the text that is one; none for `Dim.AUTO`."""
+    name = size if isinstance(size, str) else getattr(size, "__name__", "")
+    return name if name.isidentifier() else ""
+
+
+def resized(tensor: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """A tensor of other sizes whose values are those of this one, over and over.
+
+    >>> resized(torch.tensor([1, 2]), [3])
+    tensor([1, 2, 1])
+    """
+    for dim, size in enumerate(sizes):
+        if tensor.shape[dim] == 0:
+            tensor = torch.zeros([*tensor.shape[:dim], size, *tensor.shape[dim + 1 :]], dtype=tensor.dtype)
+        elif tensor.shape[dim] != size:
+            tensor = tensor.index_select(dim, torch.arange(size, device=tensor.device) % tensor.shape[dim])
+    return tensor.detach()

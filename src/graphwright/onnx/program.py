@@ -1,0 +1,129 @@
+"""An ONNX model with what is known of it: how arguments become its inputs, and its outputs the program's result."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import onnxruntime
+import torch
+from torch.utils import _pytree as pytree
+
+from graphwright.onnx.inputs import Arguments
+
+__all__ = ["OnnxProgram", "OnnxReport", "Outputs", "Part"]
+
+LARGEST = 2**31 - 2**20  # bytes of one protobuf file, with room for what is no weight
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What became of a node: `became` is "If", "Loop", "left out", "fixed", "dropped" or "not checked"."""
+
+    node: str
+    became: str
+    detail: str
+    at: str
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.node} -> {self.became}{detail}" + (f" ({self.at})" if self.at else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxReport:
+    """What became of a program: `regions` and what is not in the model; `operators` counts the nodes of the model.
+
+    `sizes` says each input's sizes as the model has them, `notes` what the model takes for granted and the program
+    does not.
+    """
+
+    regions: tuple[Part, ...]
+    operators: dict[str, int]
+    sizes: dict[str, tuple[int | str, ...]]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{name}: [{', '.join(map(str, sizes))}]" for name, sizes in self.sizes.items()]
+        lines.append(", ".join(f"{count} {name}" for name, count in sorted(self.operators.items())))
+        return "\n".join([*lines, *map(str, self.regions), *(f"note: {note}" for note in self.notes)])
+
+
+@dataclasses.dataclass
+class Outputs:
+    """How the outputs of a model are nested in the program's result; what is no tensor is a constant of it."""
+
+    spec: Any = None
+    constants: tuple[tuple[bool, Any], ...] = ()
+
+    def nested(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The program's result."""
+        left = iter(tensors)
+        leaves = [value if is_constant else next(left) for is_constant, value in self.constants]
+        return pytree.tree_unflatten(leaves, self.spec)
+
+
+class OnnxProgram:
+    """A model in ONNX: `model` of onnx_ir, and `report` on what became of the program.
+
+    A call runs it in ONNX Runtime on arguments of the program, and gives the program's result: its numbers are tensors.
+    """
+
+    def __init__(
+        self, model: ir.Model, report: OnnxReport, arguments: Arguments, outputs: Outputs, external_data: bool | None
+    ) -> None:
+        self.model, self.report = model, report
+        self.arguments, self._outputs = arguments, outputs
+        self._external_data = external_data
+        self._session: Any = None
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the model's inputs."""
+        return [str(value.name) for value in self.model.graph.inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the model's outputs."""
+        return [str(value.name) for value in self.model.graph.outputs]
+
+    def save(self, path: str | os.PathLike[str], external_data: bool | None = None) -> None:
+        """Write the model; its weights go into a file beside it, `path` and ".data", where they are above 2 GB.
+
+        `external_data` asks for that file, or for none.
+        """
+        if external_data is None:
+            external_data = self._is_large() if self._external_data is None else self._external_data
+        ir.save(self.model, path, external_data=f"{Path(path).name}.data" if external_data else None)
+
+    def _is_large(self) -> bool:
+        values = self.model.graph.initializers.values()
+        return sum(value.const_value.nbytes for value in values if value.const_value is not None) > LARGEST
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model in ONNX Runtime."""
+        tensors = self.arguments.tensors(args, kwargs)
+        return self._outputs.nested(self.run(tensors))
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the model in ONNX Runtime on its inputs, one tensor for each, and give its outputs."""
+        session = self._opened()
+        feeds = {name: each.detach().cpu().contiguous().numpy() for name, each in zip(self.input_names, tensors, strict=True)}
+        wanted = {value.name for value in session.get_inputs()}
+        given = session.run(None, {name: value for name, value in feeds.items() if name in wanted})
+        return [torch.from_numpy(value) if hasattr(value, "dtype") else torch.tensor(value) for value in given]
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "model.onnx"
+                self.save(path)
+                self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return self._session

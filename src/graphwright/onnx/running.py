@@ -1,0 +1,550 @@
+"""A captured program run while torch.export watches: regions become operators, and no number is asked for its example."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from graphwright.errors import ExportError
+from graphwright.interop.lower import (
+    Collected,
+    Items,
+    Rows,
+    as_items,
+    as_number_tensor,
+    as_truth,
+    call_on_numbers,
+    collecting_for,
+    collecting_while,
+    is_symbolic,
+    item_sources,
+)
+from graphwright.ir import Graph, Node
+from graphwright.onnx.functions import call_as_function, is_asked_for
+from graphwright.onnx.indexing import item_of, set_item
+from graphwright.onnx.regions import Around, body_attributes, branch, loop
+from graphwright.onnx.torch_private import recurrent_operator
+from graphwright.onnx.values import IsNone, Maybe
+from graphwright.ops import (
+    cond,
+    delete_attribute,
+    expect_bound,
+    for_loop,
+    is_impure,
+    raise_error,
+    set_attribute,
+    transformed,
+    unpack,
+    while_loop,
+    write_variable,
+)
+from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
+
+__all__ = ["Running", "is_differentiated"]
+
+
+class Running(Interpreter):
+    """Runs a graph for ONNX; `note` is told of what is not in the model, and of each region what it became."""
+
+    def __init__(
+        self, module: GraphModule, note: Callable[[Node, str, str], None], plans: dict[Any, Any], drop_guards: bool, functions: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(module)
+        self._is_differentiated = is_differentiated(module)
+        self.node = next(iter(self.graph.nodes))
+        self._note, self._plans, self._drop_guards = note, plans, drop_guards
+        self._functions = functions
+        self._shown: list[dict[str, torch.Tensor]] = []
+        self._quiet = 0
+        self._known = {
+            **dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False)),
+        }
+
+    def run_with(self, names: Sequence[str], tensors: Sequence[torch.Tensor], args: Any, kwargs: Any) -> Any:
+        """Run the graph with tensors in place of the module's of these names."""
+        with self._show(dict(zip(names, tensors, strict=True))), Recurrent():
+            return self.run(*args, **kwargs)
+
+    def run_node(self, n: Node) -> Any:
+        """Run one node, and know which one it is."""
+        self.node = n
+        return super().run_node(n)
+
+    def body(self, body: Graph, n: Node) -> Any:
+        """A function that runs a body, of a loop that collects, too."""
+        if n.target in (collecting_for, collecting_while):
+            return functools.partial(self.run_body, body)
+        return super().body(body, n)
+
+    # ---- what the module has
+
+    def fetch_attr(self, target: str) -> Any:
+        """An attribute of the module; in a body a parameter is the one that the body was given."""
+        for shown in reversed(self._shown):
+            if target in shown:
+                return shown[target]
+        return super().fetch_attr(target)
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a module; in a body with the parameters that the body was given."""
+        module, prefix = super().fetch_attr(target), f"{target}."
+        if is_asked_for(target, module, self._functions):
+            self._note(self.node, "function", type(module).__name__)
+            around = self._around(self.node, (list(args), kwargs))
+            return call_as_function(self.node, type(module).__name__, lambda *a, **k: self._called(target, a, k), around)
+        return self._called(target, args, kwargs)
+
+    def _called(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module, prefix = super().fetch_attr(target), f"{target}."
+        own = {name[len(prefix) :]: each for shown in self._shown for name, each in shown.items() if name.startswith(prefix)}
+        if not own:
+            return module(*args, **kwargs)
+        return torch.func.functional_call(module, own, args, kwargs)
+
+    def write_attribute(self, path: str, value: Any) -> None:
+        """Write to a buffer. Raises ExportError for every other attribute."""
+        buffer = self.fetch_attr(path) if path in self._known else None
+        is_alike = isinstance(value, torch.Tensor) and buffer is not None and value.shape == buffer.shape
+        if not is_alike:
+            raise _keeps(self.node, path)
+        buffer.copy_(value)
+
+    @contextlib.contextmanager
+    def _show(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
+        self._shown.append(tensors)
+        try:
+            yield
+        finally:
+            self._shown.pop()
+
+    # ---- what the program does
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function: regions as operators, functions of numbers as such of tensors and sizes."""
+        node = self.node
+        if type(target).__hash__ is None:
+            return super().call_function(target, args, kwargs)
+        if target in _WRITES:
+            raise _keeps(node, str(args[1]))
+        if is_guard(node):
+            return self._guard(node, target, args, kwargs)
+        if target in _REGIONS:
+            return getattr(self, _REGIONS[target])(node, *args)
+        if target in (operator.is_, operator.is_not) and isinstance(args[0], Maybe) and args[1] is None:
+            return IsNone(args[0], target is operator.is_)
+        if target in (operator.not_, bool) and isinstance(args[0], IsNone):
+            return IsNone(args[0].value, args[0].wanted is not (target is operator.not_))
+        if target is expect_bound and isinstance(args[0], Maybe):
+            self._note(node, "not checked", f"whether {args[1]} has a value: ONNX has no errors")
+            return None
+        if target is raise_error:
+            raise _refused(node, f"the program raises {getattr(args[0], '__name__', args[0])} for every input")
+        if target is builtins.print:
+            self._note(node, "left out", "print: ONNX has nothing of the kind")
+            return None
+        if target is torch._assert and not isinstance(args[0], bool):
+            self._check(node, args[0])
+            return None
+        args = tuple([_plain(arg) for arg in args])
+        for known in (call_on_numbers(target, args), item_sources(target, args)):
+            if known is not NotImplemented:
+                return known
+        if target in (torch.tensor, torch.as_tensor) and self._shown[1:] and args and not kwargs.keys() - {"dtype"}:
+            args = (_written_out(args[0]),)
+        special = _SPECIAL.get(target)
+        given = NotImplemented if special is None else special(*args, **kwargs)
+        if given is not NotImplemented:
+            return given
+        _check_whole(node, args)
+        if getattr(target, "__module__", None) in ("_operator", "operator"):
+            args = _sizes_with_tensors(args)
+        return super().call_function(target, args, kwargs)
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method: of a list what a loop collected may be added, a tensor gives no Python numbers."""
+        args = tuple([_plain(arg) for arg in args])
+        value, *rest = args
+        if target == "extend" and isinstance(value, list) and isinstance(rest[0], Collected):
+            value.append(rest[0])
+            return None
+        if isinstance(value, torch.Tensor):
+            special = _METHODS.get(target)
+            given = NotImplemented if special is None else special(value, *rest, **kwargs)
+            if given is not NotImplemented:
+                return given
+        if isinstance(value, str) and any(isinstance(arg, torch.Tensor) or is_symbolic(arg) for arg in rest):
+            return value  # a text of numbers that only a run knows, which nothing but an error or a print can show
+        _check_whole(self.node, args)
+        return super().call_method(target, args, kwargs)
+
+    # ---- guards
+
+    def _guard(self, node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Keep what the capture took for granted: of a size as a fixed one, of data as a refusal."""
+        if target is not expect or not any(isinstance(arg, torch.Tensor) or is_symbolic(arg) for arg in args[:1]):
+            return super().call_function(target, args, kwargs)
+        value, captured, where = args
+        if isinstance(value, torch.SymInt) and not self._drop_guards:
+            torch._check(value == captured)
+            self._note(node, "fixed", f"a size is {captured}, as when the program was captured: {where}")
+            return None
+        if isinstance(value, torch.SymBool) and not self._drop_guards:
+            torch._check(value if captured else torch.sym_not(value))
+            self._note(node, "fixed", f"sizes for which this was {captured}, as captured: {where}")
+            return None
+        if not self._drop_guards:
+            raise ExportError(
+                f"the program was captured where a value was {captured!r}, which an ONNX model cannot check",
+                at=where,
+                fix="capture it so that this is no guard, or pass guards='drop' if it always holds",
+            )
+        self._note(node, "dropped", f"the guard that a value is {captured!r}: {where}")
+        return None
+
+    # ---- regions
+
+    def _around(self, node: Node, operands: Sequence[Any]) -> Around:
+        bodies = [arg for arg in node.args if isinstance(arg, Graph)]
+        known = {**self._known, **{name: each for shown in self._shown for name, each in shown.items()}}
+        return Around(node, [_plain(each) for each in operands], body_attributes(node, bodies, known), self._show)
+
+    def _branch(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
+        if isinstance(pred, torch.SymInt):
+            pred = pred != 0
+        if _is_filled(pred):
+            pred = _length(pred) != 0
+        if not isinstance(pred, torch.Tensor | torch.SymBool | IsNone):
+            return (true if pred else false)(*operands)
+        for number, other in ((1, false), (2, true)):
+            body = node.args[number]
+            raising = [inner for inner in body.nodes if inner.target is raise_error] if isinstance(body, Graph) else []
+            if raising:
+                self._raises(raising[0], pred, number == 1)
+                return other(*operands)
+        if isinstance(pred, torch.SymBool):
+            known = self._of_sizes(node, pred, true, false, operands)
+            if known is not NotImplemented:
+                return known
+        self._note(node, "If", "")
+        return self._at(node, branch, node, pred, (true, false), self._around(node, operands), self._plans)
+
+    def _of_sizes(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any]) -> Any:
+        """A branch on sizes that gives truths of sizes, as one truth: `a or b`; NotImplemented for all others."""
+        bodies = [arg for arg in node.args if isinstance(arg, Graph)]
+        if any(inner.target not in _OF_SIZES for body in bodies for inner in body.nodes if inner.op not in _NO_CALLS):
+            return NotImplemented
+        one, other = true(*operands), false(*operands)
+        if not all(isinstance(each, bool | torch.SymBool) for each in (one, other)):
+            return NotImplemented
+        return _either_truth(_both_true(pred, one), _both_true(torch.sym_not(pred), other))
+
+    def _raises(self, raising: Node, pred: Any, when: bool) -> None:
+        """One side raises: ONNX has no errors, so of sizes it is what the model is for, and of data it is said."""
+        self._check(raising, torch.sym_not(pred) if when and isinstance(pred, torch.SymBool) else pred)
+
+    def _check(self, node: Node, holds: Any) -> None:
+        if isinstance(holds, torch.SymBool):
+            torch._check(holds)
+        self._note(node, "not checked", "the program raises an error here: ONNX has none")
+
+    def _at(self, node: Node, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a region; an error without a place gets that of its node."""
+        if self._is_differentiated and torch.is_grad_enabled():
+            raise _refused(node, "a branch or loop on data that is differentiated")
+        shown, given = list(self._shown), (*args, self._quiet > 0) if function is branch else args
+        try:
+            return function(*given)
+        except ExportError as error:
+            if error.at is None:
+                raise ExportError(error.args[0], at=node.origin or node.name, fix=error.fix) from error
+            raise
+        finally:
+            self._shown[:] = shown
+
+    def _while(
+        self, node: Node, test: Any, body: Any, carried: Any, operands: Any = (), breaks: bool = False, count: int = 0
+    ) -> Any:
+        acts = any(inner.op.startswith("call") and is_impure(inner) for inner in node.args[0].all_nodes())
+        if acts:
+            raise _refused(node, "the test of a loop does more than compute a value")
+        first = test(*carried, *operands)
+        if not breaks and not isinstance(first, torch.Tensor) and not is_symbolic(first):
+            kind = collecting_while if count else while_loop
+            more = (False, count) if count else (False,)
+            return kind(test, body, carried, operands, *more)  # the program knows how often
+        self._note(node, "Loop", "")
+        return self._at(node, loop, node, None, test, body, carried, self._around(node, operands), breaks, count)
+
+    def _for(
+        self, node: Node, iterable: Any, body: Any, carried: Any, operands: Any = (), breaks: bool = False, count: int = 0
+    ) -> Any:
+        if _is_filled(iterable):
+            iterable = iterable[0] if len(iterable) == 1 else _rows(iterable)
+        is_known = not isinstance(iterable, torch.Tensor | Items)
+        if is_known and not breaks and (not isinstance(iterable, range) or len(iterable) <= UNROLLED):
+            kind = collecting_for if count else for_loop
+            more = (False, count) if count else (False,)
+            return kind(iterable, body, carried, operands, *more)
+        items = as_items(iterable if not is_known or isinstance(iterable, range) else list(iterable))
+        self._note(node, "Loop", "")
+        around = self._around(node, (items, *operands))
+        return self._at(node, loop, node, items, None, body, carried, around, breaks, count)
+
+
+def is_differentiated(module: GraphModule) -> bool:
+    """Tell whether a program computes gradients, or has a function transformed."""
+    return any(_differentiates(node) for node in graph_of(module).all_nodes())
+
+
+def _differentiates(node: Node) -> bool:
+    if node.op == "call_method":
+        return node.target == "backward"
+    is_transform = node.target is transformed and str(node.args[0]).startswith(("torch.vmap", "torch.func", "torch.autograd"))
+    return is_transform or node.target in (torch.autograd.grad, torch.autograd.backward)
+
+
+class Recurrent(TorchFunctionMode):
+    """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call what is called, these two by an operator of ours."""
+        if func in (torch.gru, torch.lstm) and not kwargs and len(args) == 9 and not isinstance(args[3], torch.Tensor):
+            input, state, weights, *options = args
+            *_, dropout, is_training, _, _ = options
+            if not (is_training and dropout):
+                parts = state if isinstance(state, list | tuple) else (state,)
+                name = "gru" if func == torch.gru else "lstm"
+                return recurrent_operator(name, input, tuple(parts), tuple(weights), *options)
+        return func(*args, **(kwargs or {}))
+
+
+UNROLLED = 32  # numbers of a range that is gone over without a loop of ONNX's
+
+_OF_SIZES = (operator.ne, operator.eq, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.add,
+             operator.sub, operator.mul, operator.mod, operator.floordiv, cond, "size", "dim")  # fmt: skip
+_NO_CALLS = ("placeholder", "output")
+
+
+def _both_true(a: Any, b: Any) -> Any:
+    if isinstance(b, bool):
+        return a if b else False
+    return a & b if not isinstance(a, bool) else b if a else False
+
+
+def _either_truth(a: Any, b: Any) -> Any:
+    if isinstance(a, bool) or isinstance(b, bool):
+        known, other = (a, b) if isinstance(a, bool) else (b, a)
+        return True if known else other
+    return a | b
+
+
+_WRITES = (set_attribute, delete_attribute, write_variable)
+_REGIONS = {
+    cond: "_branch",
+    while_loop: "_while",
+    for_loop: "_for",
+    collecting_for: "_for",
+    collecting_while: "_while",
+}
+
+
+def _keeps(node: Node, name: str) -> ExportError:
+    return ExportError(
+        f"an ONNX model keeps nothing in {name!r} from call to call",
+        at=node.origin,
+        fix="give it as a result, and take it as an input",
+    )
+
+
+def _refused(node: Node, why: str) -> ExportError:
+    return ExportError(f"{node.name}: {why}", at=node.origin, fix="keep that outside of the exported program")
+
+
+def _plain(value: Any) -> Any:
+    """What may be None, where the program takes it for a tensor."""
+    return value.tensor if isinstance(value, Maybe) else value
+
+
+def _sizes_with_tensors(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Real numbers of a run as tensors, where an operator of Python's meets them with tensors."""
+    if not any(isinstance(arg, torch.Tensor) for arg in args):
+        return args
+    kinds = torch.SymFloat | torch.SymBool
+    return tuple([as_number_tensor(arg) if isinstance(arg, kinds) else arg for arg in args])
+
+
+def _check_whole(node: Node, args: tuple[Any, ...]) -> None:
+    """Refuse what reads a list that a loop filled, item by item: only a run knows how many there are."""
+    for arg in args:
+        if _is_filled(arg) or isinstance(arg, Collected):
+            raise ExportError(
+                f"{node.name} reads a list that a loop filled as often as data says, which ONNX has only as one tensor",
+                at=node.origin,
+                fix="make one tensor of it: torch.stack(values) or torch.cat(values)",
+            )
+
+
+# ---- tensors that Python would take apart, and lists that loops have filled
+
+
+def _is_filled(values: Any) -> bool:
+    return isinstance(values, list) and any(isinstance(each, Collected) for each in values)
+
+
+def _length(values: Any) -> Any:
+    return sum(each.length if isinstance(each, Collected) else 1 for each in values)
+
+
+def _rows(values: Sequence[Any]) -> Rows:
+    parts = [each.tensor if isinstance(each, Collected) else as_tensor(each)[None] for each in values]
+    return Rows(torch.cat(parts))
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else as_number_tensor(value)
+
+
+def _stack(tensors: Any, dim: int = 0) -> Any:
+    if not _is_filled(tensors):
+        return NotImplemented
+    rows = _rows(tensors).tensor
+    return rows if dim == 0 else rows.movedim(0, dim if dim >= 0 else dim + rows.dim())
+
+
+def _cat(tensors: Any, dim: int = 0) -> Any:
+    if not _is_filled(tensors):
+        return NotImplemented
+    parts = []
+    for each in tensors:
+        if isinstance(each, Collected):
+            at = dim if dim >= 0 else dim + each.tensor.dim() - 1
+            each = each.tensor.movedim(0, at).flatten(at, at + 1)
+        parts.append(each)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def _tensor(data: Any, **options: Any) -> Any:
+    dtype = options.get("dtype")
+    if isinstance(data, torch.Tensor):
+        return data.detach().clone() if dtype is None else data.to(dtype).detach().clone()
+    if _is_filled(data):
+        made = _rows(data).tensor
+    elif isinstance(data, list | tuple) and any(isinstance(each, torch.Tensor) or is_symbolic(each) for each in data):
+        if not all(isinstance(each, int | float | torch.Tensor) or is_symbolic(each) for each in data):
+            return NotImplemented
+        made = torch.stack(_promoted([as_number_tensor(each) for each in data]))
+    elif is_symbolic(data):
+        made = as_number_tensor(data)
+    else:
+        return NotImplemented
+    if dtype is None and made.dtype == torch.float64:
+        dtype = torch.get_default_dtype()
+    return made if dtype is None else made.to(dtype)
+
+
+def _written_out(data: Any) -> Any:
+    """Numbers as tensors that a body makes itself: it can hold no constants."""
+    if isinstance(data, bool | int | float):
+        return as_number_tensor(data) if not isinstance(data, float) else torch.full((), data)
+    if isinstance(data, list) and data and len(data) <= MOST_WRITTEN:
+        parts = [_written_out(each) for each in data]
+        if all(isinstance(each, torch.Tensor) for each in parts):
+            return torch.stack(_promoted(parts))
+    return data
+
+
+MOST_WRITTEN = 64  # numbers of a list that are written out one by one
+
+
+def _promoted(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def _len(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.shape[0]
+    if isinstance(value, Items):
+        return value.length
+    return _length(value) if _is_filled(value) else NotImplemented
+
+
+def _getitem(value: Any, index: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return item_of(value, index)
+    if _is_filled(value):
+        value = _rows(value)
+    return value[index] if isinstance(value, Rows) else NotImplemented
+
+
+def _unpack(value: Any, count: int) -> Any:
+    if isinstance(value, torch.Tensor):
+        torch._check(value.shape[0] == count)
+        return tuple([value[i] for i in range(count)])
+    return NotImplemented
+
+
+def _iter(value: Any = ()) -> Any:
+    return value if isinstance(value, Items) else Rows(value) if isinstance(value, torch.Tensor) else NotImplemented
+
+
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    len: _len,
+    list: _iter,
+    tuple: _iter,
+    iter: _iter,
+    operator.getitem: _getitem,
+    operator.setitem: set_item,
+    torch.stack: _stack,
+    torch.cat: _cat,
+    torch.concat: _cat,
+    torch.concatenate: _cat,
+    torch.tensor: _tensor,
+    torch.as_tensor: _tensor,
+    unpack: _unpack,
+    torch.unbind: lambda value, dim=0: _parts(value, dim),
+}
+
+
+def _parts(value: torch.Tensor, dim: int = 0) -> Any:
+    return Rows(value, dim % value.dim()) if is_symbolic(value.shape[dim]) else NotImplemented
+
+
+def _tolist(value: torch.Tensor) -> Any:
+    if value.dim() == 0:
+        return _number(value)
+    if value.dim() > 1:
+        return NotImplemented
+    if is_symbolic(value.shape[0]):
+        return Rows(value, numbers=True)
+    return [_number(value[i]) for i in range(value.shape[0])]
+
+
+def _number(value: torch.Tensor) -> Any:
+    """`value.item()`: a whole number as such, every other one as a tensor."""
+    value = value.reshape(())
+    if value.dtype == torch.bool:
+        return value
+    return value.to(torch.float64) if value.dtype.is_floating_point else value.item()
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "item": _number,
+    "tolist": _tolist,
+    "unbind": _parts,
+    "__len__": _len,
+    "__bool__": as_truth,
+}
+
