@@ -14,10 +14,9 @@ which grows as items come. Read methods.py first, then container.py, loop_holder
     loop_sets.py       sets, and what makes dicts and sets of values of the run
     list_items.py      lists and dicts that are items of such a list
     kept_containers.py  lists, dicts and sets in attributes, to which a program adds from call to call
-    tables.py          what converted functions do with dicts, sets and deques
+    tables.py          calls of methods, classes and `heapq` that meet such containers in converted functions
     open_iterables.py  what a loop goes over: rows of a tensor, ranges, enumerated, zipped, reversed
     rows.py            lists as long as a size: `list(x)`, `x.unbind()`, `x.split(2)`
     orderings.py       `sorted`, `max` and `min` of values of the run
-    heaps.py           `heapq` on lists of the run
     body_replay.py     the body of a region, run on stand-ins
 """

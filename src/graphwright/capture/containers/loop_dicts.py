@@ -48,6 +48,10 @@ class Keyed(Holder):
     def _admit_kind(self, kind: MappingKind) -> None:
         super()._admit_kind(MappingKind(kind.key, kind.item, self.kind.kind, self.kind.factory))
 
+    def _kind_of(self, *entering: Any) -> MappingKind:
+        key, *value = map(self._kind, entering)
+        return MappingKind(key, value[0] if value else None)
+
     def _admit_item(self, kind: Kind | None) -> None:
         """A list or dict that is a value of this one has got items of other kinds."""
         self._admit_kind(MappingKind(None, kind))
@@ -173,11 +177,6 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
 
     plain = dict
     _LISTED = "keys"
-
-    def _kind_of(self, *entering: Any) -> MappingKind:
-        key, value = entering
-        item = self._kind(value)
-        return MappingKind(self._kind(key), item)
 
     def _content_of(self, value: Any) -> dict[Shown, Any]:
         pairs = value.items() if isinstance(value, dict) else [tuple(pair) for pair in value]

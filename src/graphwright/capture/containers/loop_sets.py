@@ -30,9 +30,6 @@ class LoopSet(Keyed):
 
     plain = base = set
 
-    def _kind_of(self, *entering: Any) -> MappingKind:
-        return MappingKind(self._kind(entering[0]))
-
     def _content_of(self, value: Any) -> Any:
         return {shown_key(item) for item in value}
 

@@ -8,6 +8,7 @@ answer NotImplemented where Python itself is to make the call.
 from __future__ import annotations
 
 import collections
+import heapq
 import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
-from graphwright.capture.containers.loop_lists import LoopQueue, LoopTuple, OfRun
+from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet, table_of
-from graphwright.capture.containers.methods import DEQUE, DICT, INDEX, ITEM, ITEMS, KEY, LIST, SET, Part
+from graphwright.capture.containers.methods import DEQUE, DICT, HEAP, INDEX, ITEM, ITEMS, KEY, LIST, SET, Part
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, makes_text
+from graphwright.capture.state.running import refusal
 from graphwright.capture.state.samples import Grows
 from graphwright.capture.state.symbols import is_symbolic
+from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 Method = BuiltinFunctionType | MethodType
 Unbound = MethodDescriptorType | WrapperDescriptorType
 
-__all__ = ["METHODS", "make_text", "container_of", "grow", "unbound_method"]
+__all__ = ["METHODS", "container_of", "grow", "heap", "make_text", "unbound_method"]
 
 
 def grow(recorder: Capture, values: Any) -> None:
@@ -155,3 +158,35 @@ def _queue_of(recorder: Capture, values: OfRun, maxlen: Any = None) -> LoopQueue
     made = LoopQueue(content, recorder, node, name, values.place, values._give_up)
     made.is_certain, made.kind = values.is_certain, values.kind
     return made
+
+
+# ---- heapq
+
+
+def heap(
+    call: Callable[..., Any],
+    recorder: Capture,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """`heapq.heappush(values, item)` and the other functions of `heapq`, which go past the methods of a list.
+
+    `call` calls a function of the program. NotImplemented where the program itself knows the heap.
+    """
+    if function in _CHOOSING and len(args) == 2 and isinstance(args[1], LoopList):
+        return call(sorted, args[1], reverse=_CHOOSING[function], **kwargs)[: args[0]]
+    if args and isinstance(args[0], LoopList) and function in HEAP:
+        return args[0]._do(function.__name__, HEAP[function], args[1:])
+    if function is heapq.merge and any(isinstance(arg, LoopList) for arg in args):
+        what, fix = "the program merges lists to which a loop adds", "use sorted(first + second)"
+        raise refusal(CaptureError(what, at=recorder.where(), fix=fix))
+    if args and function in HEAP:
+        if is_growing(args[0]):
+            args[0]._refuse()
+        if type(args[0]) is list:
+            grow(recorder, args[0])
+    return NotImplemented
+
+
+_CHOOSING: dict[Any, bool] = {heapq.nlargest: True, heapq.nsmallest: False}

@@ -23,7 +23,8 @@ from graphwright.capture.calls.modes import MODES, mode_asked
 from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
-from graphwright.capture.containers.tables import METHODS, container_of, unbound_method
+from graphwright.capture.containers.methods import HEAP
+from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
 from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.proxies.texts import ask_for_texts, refused_texts
@@ -41,7 +42,6 @@ from graphwright.capture.python.iterables import (
     every,
     filtered,
     found,
-    heap,
     made_list,
     mapped,
     opened,
@@ -159,9 +159,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     reversed: (_OVER_TABLE, opened), range: (opened,),
     map: (functools.partial(mapped, call),), filter: (functools.partial(filtered, call),),
     **dict.fromkeys((*DICTS, set, collections.deque), (container_of,)), copy.copy: (copied,),
-    **dict.fromkeys(
-        (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace, heapq.merge), (_HEAP,)
-    ), heapq.nlargest: (_HEAP,), heapq.nsmallest: (_HEAP,),
+    **dict.fromkeys((*HEAP, heapq.merge, heapq.nlargest, heapq.nsmallest), (_HEAP,)),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
     torch.broadcast_shapes: (shape_of_all,),

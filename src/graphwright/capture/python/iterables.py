@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.heaps import heap_call
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
@@ -44,7 +43,6 @@ __all__ = [
     "every",
     "filtered",
     "found",
-    "heap",
     "made_list",
     "mapped",
     "opened",
@@ -134,7 +132,7 @@ def _is_list_of_tensors(value: Any) -> bool:
     return type(value) in (list, tuple) and len(value) > 1 and all(isinstance(item, torch.Tensor) for item in value)
 
 
-# ---- map, filter, sorted, heapq
+# ---- map, filter, sorted
 
 
 def mapped(
@@ -164,13 +162,6 @@ def ordered(
     if len(args) == 1 and isinstance(args[0], Proxy):
         return call(function, of_unknown(recorder, args[0].node), **kwargs)
     return ordering(recorder, function, args, kwargs, call)
-
-
-def heap(
-    call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """`heapq.heappush(values, item)` and the other functions of `heapq`."""
-    return heap_call(recorder, function, args, kwargs, call)
 
 
 # ---- range, enumerate, zip, reversed
