@@ -183,8 +183,8 @@ def judge_back() -> bool:
 
     found = tally(control_flow(), back)
     taken = len(found["right"]) + len(found["fixed"]) + len(found["wrong"])
-    right = taken - len(found["wrong"])
-    return say("from_export(to_export(gm))", "all that is exported", f"{right} of {taken} right", right == taken > 0)
+    value = f"{len(found['right'])} of {taken} right, {len(found['fixed'])} fixed, {len(found['wrong'])} wrong"
+    return say("from_export(to_export(gm))", "all that is exported", value, taken > 0 and not found["wrong"])
 
 
 def judge_fx() -> bool:
