@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
+import torch.utils.checkpoint
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
@@ -74,6 +75,22 @@ def test_modules_and_their_buffers() -> None:
     x = torch.randn(4, 3)
     assert torch.equal(compiled(x), other(x))
     assert torch.equal(model[1].running_mean, other.get_buffer("1.running_mean"))  # type: ignore[arg-type]
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.utils.checkpoint.checkpoint(self.linear, x, use_reentrant=False) + x  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("then", ["eager", "aot_eager"])
+def test_operators_run_the_graphs_that_they_are_given(then: str) -> None:
+    model, x = Checkpointed(), torch.randn(4, 3)
+    compiled = torch.compile(model, backend=compile_backend([MergeSubexpressions()], then=then))
+    torch.testing.assert_close(compiled(x), model(x))
 
 
 def test_the_name_is_one_of_torch_s_backends() -> None:

@@ -24,11 +24,12 @@ from graphwright.codegen.details import Details, tensor_of, tensor_text
 from graphwright.codegen.function import graph_to_source
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
-from graphwright.codegen.readable.readable import graph_to_readable_source, readable_source
+from graphwright.codegen.readable.readable import WITHOUT_DEL, graph_to_readable_source, readable_source
 from graphwright.codegen.spelling.arguments import Globals, argument
 from graphwright.codegen.stack_traces import parse_stack_trace
 
 __all__ = [
+    "WITHOUT_DEL",
     "BoxedCodeGen",
     "CodeGen",
     "Details",

@@ -6,6 +6,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     export.py           torch.export's programs
     export_regions.py   branches and loops, run as torch's operators
     export_items.py     what loops go over, lists that they fill
+    torchscript.py      captured modules as torch.jit.script reads them
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
@@ -36,6 +37,7 @@ FLOORS = (
     "export_items",
     "compile_backend",
     "reading",
+    "torchscript",
     "fx",
     "fx_writing",
     "operator_form",

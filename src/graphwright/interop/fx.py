@@ -78,7 +78,7 @@ def to_fx(
     writer.graph.set_codegen(_fx_writer(graph))
     warn_of_frozen(frozen_attributes(module, writer.settings), "bodies of the torch.fx.GraphModule")
     result = torch.fx.GraphModule(nn.Module(), torch.fx.Graph(), type(module).__name__)
-    _take_over(module, result, _called(graph.nodes), lambda inner: inner)
+    _take_over(module, result, _called(graph.nodes), lambda inner, path: inner)
     for name in _attributes(graph.nodes):
         if not hasattr(result, name):
             setattr(result, name, graph.constants[name] if name in graph.constants else getattr(module, name))
@@ -119,12 +119,14 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
         made = GraphModule(nn.Module(), Graph(), name)
     known[id(module)] = made
 
-    def converted(inner: nn.Module) -> nn.Module:
-        if not isinstance(inner, torch.fx.GraphModule):
-            return inner
+    called = _called(module.graph.nodes)
+
+    def converted(inner: nn.Module, path: str) -> nn.Module:
+        if not isinstance(inner, torch.fx.GraphModule) or path not in called:
+            return inner  # operators such as checkpoint's are given torch.fx's, and run them
         return known[id(inner)] if id(inner) in known else _from_fx(inner, known)
 
-    _take_over(module, made, _called(module.graph.nodes), converted)
+    _take_over(module, made, called, converted)
     for path in bodies_named(module.graph):
         made._modules.pop(path, None)  # which is in the graph now
     for attribute in _attributes(graph.all_nodes()):
@@ -195,7 +197,7 @@ def _take_over(source: nn.Module, target: nn.Module, called: set[str], converted
     known: dict[int, nn.Module] = {}
 
     def copied(module: nn.Module, path: str) -> nn.Module:
-        module = converted(module)
+        module = converted(module, path)
         if path in called or not module._modules or isinstance(module, GraphModule | torch.fx.GraphModule):
             return module
         if id(module) not in known:

@@ -54,7 +54,7 @@ def _counted(items: Any, node: Node) -> tuple[Any, Any, int, Any]:
         if type(step) is not int:
             raise no_operator(node, "a range whose step only a run knows")
         return start, stop, step, None
-    first = items.kwargs.get("start", (*items.args[1:], 0)[0])
+    first = items.kwargs.get("start", (*items.args[1:], 0)[0]) if items.target is enumerate else 0
     if type(first) is not int or items.kwargs.get("strict"):
         raise no_operator(node, "a zip that is strict, or an enumeration from where only a run knows")
     if items.target not in _SEVERAL:

@@ -7,14 +7,16 @@ from typing import Any
 import torch.fx
 
 from graphwright.interop.fx import from_fx
+from graphwright.interop.torchscript import write_for_torchscript
 from graphwright.ir import Graph
-from graphwright.runtime import ForeignModules, read_foreign
+from graphwright.runtime import ForeignModules, read_foreign, write_scripts
 
 __all__ = ["read_others"]
 
 
 def read_others() -> None:
-    """Have functions that only look at a captured module, or return another one, take torch.fx's modules, too."""
+    """Have functions that only look at a captured module take torch.fx's, and torch.jit.script take captured ones."""
+    write_scripts(write_for_torchscript)
     read_foreign(ForeignModules(_is_fx, from_fx, _note_back, "from_fx"))
 
 

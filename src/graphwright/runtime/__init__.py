@@ -12,7 +12,6 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     reporting/        what people read: of a capture, of a module, of an error
     members/          attributes, submodules and hooks, and stand-ins that hold the same
     entries.py        the entry points of a captured module
-    torchscript.py    programs as torch.jit.script reads them
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
@@ -27,7 +26,7 @@ and graph_module stay where they are.
 
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import Entry, Graphs, entry_points_of, expect_modules, is_readable, overhear
-from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign
+from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign, write_scripts
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
     CAPTURE,
@@ -111,6 +110,7 @@ __all__ = [
     "ForeignModules",
     "as_captured",
     "read_foreign",
+    "write_scripts",
     "Bound",
     "bound",
     "CAPTURE",
@@ -215,7 +215,6 @@ FLOORS = (
     "reporting",
     "members",
     "entries",
-    "torchscript",
     "dispatch",
     "guards",
     "outside",

@@ -10,7 +10,9 @@ from torch import nn
 
 from graphwright.ir import Graph
 
-__all__ = ["ForeignModules", "as_captured", "how_to_read", "note_back", "read_foreign"]
+__all__ = [
+    "ForeignModules", "as_captured", "how_to_read", "note_back", "prepared_for_script", "read_foreign", "write_scripts",
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,3 +57,20 @@ def note_back(module: Any, graph: Graph) -> None:
 def how_to_read(module: Any) -> str:
     """What to call to get a captured module of one of another system; "" for every other module."""
     return next((f"gm = graphwright.{each.name}(module)" for each in _known if each.is_one(module)), "")
+
+
+# ---- torch.jit.script
+
+_writers: list[Callable[[Any], None]] = []
+
+
+def write_scripts(write: Callable[[Any], None]) -> None:
+    """Have a function change captured modules, which are copies, so that torch.jit.script reads them."""
+    _writers.append(write)
+
+
+def prepared_for_script(module: Any) -> Any:
+    """A captured module, changed so that torch.jit.script reads it."""
+    for write in _writers:
+        write(module)
+    return module

@@ -20,7 +20,7 @@ from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
 from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules
-from graphwright.runtime.foreign import how_to_read
+from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import Hooks, register
@@ -29,11 +29,10 @@ from graphwright.runtime.members.submodules import add_submodule, delete_submodu
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
-from graphwright.runtime.premises import facts_of_modules, forget_modules
+from graphwright.runtime.premises import facts_of_modules
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
-from graphwright.runtime.torchscript import FOR_TORCHSCRIPT, write_for_torchscript
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 
@@ -439,14 +438,10 @@ class GraphModule(nn.Module):
 
     def __prepare_scriptable__(self) -> GraphModule:
         """What torch.jit.script compiles in place of the module: it cannot look at the Python of submodules."""
-        graphs = [entry.graph for entry in _state(self).entries.values()]
-        if not (_state(self).is_readable or any(facts_of_modules(graph) for graph in graphs)):
-            return self
-        copied = copy.copy(self)
-        for entry in _state(copied).entries.values():
-            forget_modules(entry.graph)
-            write_for_torchscript(copied, entry.graph)
-        return copied
+        entries = _state(self).entries.values()
+        if _state(self).is_readable or any(facts_of_modules(entry.graph) for entry in entries):
+            return prepared_for_script(copy.copy(self))  # type: ignore[no-any-return]
+        return self
 
     # ---- copies
 
@@ -575,8 +570,7 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
         is_native = is_plain(entry.graph._writer)  # `if`, `while` and `for` as such
         if name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
             first = (expect_modules, name) if facts_of_modules(entry.graph) else None
-            frees = FOR_TORCHSCRIPT not in entry.graph.meta
-            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name, first=first, frees=frees)
+            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name, first=first)
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
         _watch(module, state, entry)

@@ -20,7 +20,9 @@ from graphwright.codegen.readable.lines import lines_of
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Graph, Node
 
-__all__ = ["graph_to_readable_source", "readable_source"]
+__all__ = ["WITHOUT_DEL", "graph_to_readable_source", "readable_source"]
+
+WITHOUT_DEL = "without_del"  # in the meta of a graph whose code frees no variables
 
 
 def graph_to_readable_source(
@@ -29,17 +31,16 @@ def graph_to_readable_source(
     name: str = "forward",
     owner: Any = None,
     first: tuple[Callable[[Any, str], None], str] | None = None,
-    frees: bool = True,
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. `first` is a
-    function to call with it before anything else, and what else that gets. With `frees`, a `del` follows the last use
-    of each variable.
+    function to call with it before anything else, and what else that gets. A `del` follows the last
+    use of each variable, unless the meta of the graph has WITHOUT_DEL.
     """
     writer = BodyWriter(graph, root, owner)
     writer.make_plan()
-    lines = lines_of(writer, frees)
+    lines = lines_of(writer, WITHOUT_DEL not in graph.meta)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
     nodes: list[Node | None] = [None] if first else []
     for line in lines:

@@ -16,27 +16,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphwright.codegen import WITHOUT_DEL
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import is_loop, is_region
-from graphwright.runtime.guards import (
+from graphwright.runtime import (
+    GraphModule,
+    entry_points_of,
     expect,
     expect_kinds,
     expect_outside,
     expect_state,
     expect_tensors,
     expect_values,
+    forget_modules,
     is_guard,
 )
 
-__all__ = ["FOR_TORCHSCRIPT", "write_for_torchscript"]
-
-FOR_TORCHSCRIPT = "torchscript"  # in the meta of a graph: its code has no `del`, which TorchScript reads in its own way
+__all__ = ["write_for_torchscript"]
 
 
-def write_for_torchscript(module: nn.Module, graph: Graph) -> None:
-    """Change a module and its graph so that torch.jit.script reads them. Raises ExportError for what it cannot know."""
-    graph.meta[FOR_TORCHSCRIPT] = True
+def write_for_torchscript(module: GraphModule) -> None:
+    """Change a captured module so that torch.jit.script reads it. Raises ExportError for what it cannot know."""
+    for entry in entry_points_of(module).values():
+        forget_modules(entry.graph)
+        _write(module, entry.graph)
+
+
+def _write(module: GraphModule, graph: Graph) -> None:
+    graph.meta[WITHOUT_DEL] = True  # which TorchScript reads in a way of its own
     _use_known_types(graph)
     for node in [*graph.all_nodes()]:
         if is_guard(node):
