@@ -10,6 +10,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     fx_graphs.py        graphs of torch.fx, read
     fx_signatures.py    the structure of arguments and results, as nodes
     modes.py            programs of one mode
+    lower/              regions in forms for targets that say less
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
@@ -31,6 +32,7 @@ FLOORS = (
     "fx_graphs",
     "fx_signatures",
     "modes",
+    "lower",
     "fx_guards",
     "fx_values",
 )
