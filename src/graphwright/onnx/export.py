@@ -245,16 +245,18 @@ class _Exporting:
 def _tie(model: ir.Model, module: nn.Module) -> None:
     """Have a weight that the module has under several names once, under the first of them."""
     first: dict[int, str] = {}
-    for name, weight in [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ]:
-        known, weights = first.setdefault(id(weight), name), model.graph.initializers
-        if known != name and name in weights and known not in weights:
-            first[id(weight)] = name
-        elif known != name and name in weights:
-            ir.convenience.replace_all_uses_with(weights[name], weights[known])
-            del weights[name]
+    weights = model.graph.initializers
+    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    for name, weight in named:
+        known = first.setdefault(id(weight), name)
+        if known == name or name not in weights:
+            continue
+        other = weights.pop(name)
+        if known in weights:
+            ir.convenience.replace_all_uses_with(other, weights[known])
+        else:
+            other.name = known
+            weights[known] = other
 
 
 def _cause(error: BaseException) -> ExportError | None:
