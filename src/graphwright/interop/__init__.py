@@ -19,6 +19,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     fx_signatures.py    the structure of arguments and results, as nodes
     keeping.py          guards that stay or go, attributes that become constants
     modes.py            programs of one mode
+    lower/              regions in forms for targets that say less
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
@@ -48,6 +49,7 @@ FLOORS = (
     "fx_signatures",
     "keeping",
     "modes",
+    "lower",
     "fx_guards",
     "fx_values",
     "operands",

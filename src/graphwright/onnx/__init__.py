@@ -21,7 +21,7 @@ from graphwright.errors import ExportError
 
 try:
     import onnx_ir
-    import onnxruntime
+    import onnxruntime  # type: ignore[import-untyped]
     import onnxscript
 except ImportError as error:
     raise ExportError(f"graphwright.onnx needs {error.name}", fix="pip install graphwright[onnx]") from error
@@ -31,7 +31,7 @@ from graphwright.onnx.program import OnnxProgram, OnnxReport
 
 del onnx_ir, onnxruntime, onnxscript
 
-__all__ = ["OnnxProgram", "OnnxReport", "export"]
+__all__ = ["ExportError", "OnnxProgram", "OnnxReport", "export"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (

@@ -50,11 +50,12 @@ _FIX = "see program.report, and fix these sizes with dynamic_shapes"
 def _others(program: OnnxProgram) -> Iterator[Sizes]:
     """Other sizes, those of one name in the model being one."""
     inputs = program.arguments.inputs
-    for change in (lambda size: size + 1, lambda size: 2 * size, lambda size: size + 32, lambda size: max(size - 1, 1)):
-        yield [
-            [size if isinstance(name, int) else change(size) for size, name in zip(each.example.shape, names, strict=True)]
-            for each, names in zip(inputs, program.report.sizes.values(), strict=True)
-        ]
+    for factor, more in ((1, 1), (2, 0), (1, 32), (1, -1)):
+        sizes: Sizes = []
+        for each, names in zip(inputs, program.report.sizes.values(), strict=True):
+            pairs = zip(each.example.shape, names, strict=True)
+            sizes.append([size if isinstance(name, int) else max(factor * size + more, 1) for size, name in pairs])
+        yield sizes
 
 
 def _compare(program: OnnxProgram, given: Any, wanted: Any, sizes: str) -> None:
@@ -66,12 +67,15 @@ def _compare(program: OnnxProgram, given: Any, wanted: Any, sizes: str) -> None:
         name, other = next(names), torch.as_tensor(other)
         if one.shape != other.shape:
             raise ExportError(
-                f"output {name!r} is of shape {tuple(one.shape)} in ONNX Runtime and {tuple(other.shape)} here, at {sizes}",
+                f"output {name!r} is of shape {tuple(one.shape)} in ONNX Runtime and {tuple(other.shape)} here, "
+                f"at {sizes}",
                 fix=_FIX,
             )
         if not one.numel():
             continue
         most = max(1.0, float(other.to(torch.float64).abs().nan_to_num(0, 0, 0).max()))
-        if not torch.allclose(one.to(torch.float64), other.to(torch.float64), TOLERANCE, TOLERANCE * most, equal_nan=True):
+        if not torch.allclose(
+            one.to(torch.float64), other.to(torch.float64), TOLERANCE, TOLERANCE * most, equal_nan=True
+        ):
             off = float((one.to(torch.float64) - other.to(torch.float64)).abs().max())
             raise ExportError(f"output {name!r} is off by {off:.3g} in ONNX Runtime, at {sizes}", fix=_FIX)

@@ -8,7 +8,7 @@ import logging
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -27,7 +27,7 @@ from graphwright.onnx.functions import is_asked_for, keep_functions
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.running import Running, is_differentiated
-from graphwright.onnx.sizes import Sizes, at_sizes, export_open
+from graphwright.onnx.sizes import Sizes, at_sizes, export_open, facts_of
 from graphwright.onnx.torch_private import without_transforms
 from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
@@ -55,8 +55,8 @@ def export(
 
     Branches and loops on data become If and Loop. `dynamic_shapes` is as for `torch.export.export`, or with names of
     sizes in place of `Dim`; without it every size is dynamic that no guard and no weight fixes, and is named after its
-    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out. Whether
-    weights go into a file of their own is decided by their size, or by `external_data`. `modules_as_functions` names
+    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out. Weights
+    go into a file of their own above 2 GB, or as `external_data` says. `modules_as_functions` names
     modules, by path, class or name of the class, that become functions of the model, one for all that are alike; a
     captured module must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table`
     is torch.onnx's. `verify` runs the model in ONNX Runtime on the example and at two other sizes.
@@ -83,14 +83,23 @@ def export(
         raise
     except Exception as error:
         raise exporting.refusal(error) from error
-    if dynamic_shapes is not None and notes:
-        raise ExportError(notes[0], fix="leave it out of dynamic_shapes")
+    if dynamic_shapes is not None:
+        _check_asked(exported, arguments)
     program = exporting.program(exported, notes, output_names, opset_version, custom_translation_table, external_data)
     for note in program.report.notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     if verify:
         check(program, model, exporting.accepts)
     return program
+
+
+def _check_asked(exported: ExportedProgram, arguments: Arguments) -> None:
+    """Refuse a model in which a size is fixed that was to stay open."""
+    for (i, dim), size in facts_of(exported, arguments.inputs).fixed.items():
+        raise ExportError(
+            f"dimension {dim} of {arguments.inputs[i].name!r} is {size} in the model, whatever is asked for",
+            fix="leave it out of dynamic_shapes",
+        )
 
 
 class _Exporting:
@@ -170,6 +179,7 @@ class _Exporting:
                 notes.append("not optimized: onnxscript's optimizer has failed on it")
         assert made is not None
         model = made.model
+        _tie(model, self._module)
         if self._functions:
             with _calmly():
                 keep_functions(model, bodies)
@@ -216,7 +226,8 @@ class _Exporting:
 
     def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         leaves, spec = pytree.tree_flatten(result)
-        outputs, constants = [], []
+        outputs: list[torch.Tensor] = []
+        constants: list[tuple[bool, Any]] = []
         for leaf in leaves:
             leaf = leaf.tensor if isinstance(leaf, Maybe) else leaf
             is_constant = not isinstance(leaf, torch.Tensor) and not is_symbolic(leaf)
@@ -229,6 +240,23 @@ class _Exporting:
 
     def _note(self, node: Node, became: str, detail: str) -> None:
         self._parts[node.name, became] = Part(node.name, became, detail, str(node.origin or ""))
+
+
+def _tie(model: ir.Model, module: nn.Module) -> None:
+    """Have a weight that the module has under several names once, under the first of them."""
+    first: dict[int, str] = {}
+    weights = model.graph.initializers
+    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    for name, weight in named:
+        known = first.setdefault(id(weight), name)
+        if known == name or name not in weights:
+            continue
+        other = weights.pop(name)
+        if known in weights:
+            ir.convenience.replace_all_uses_with(other, weights[known])
+        else:
+            other.name = known
+            weights[known] = other
 
 
 def _cause(error: BaseException) -> ExportError | None:
@@ -293,7 +321,8 @@ def _rename(
     outputs = list(model.graph.outputs)
     if output_names is not None and len(output_names) != len(outputs):
         raise ExportError(
-            f"{len(output_names)} output_names are given, and the model has {len(outputs)} outputs", fix="name each of them"
+            f"{len(output_names)} output_names are given, and the model has {len(outputs)} outputs",
+            fix="name each of them",
         )
     for i, value in enumerate(outputs):
         value.name = output_names[i] if output_names is not None else f"output_{i}" if len(outputs) > 1 else "output"

@@ -74,7 +74,7 @@ def keep_functions(model: ir.Model, bodies: Mapping[Any, ir.Function]) -> None:
     for function in kept.values():
         model.functions[function.identifier()] = function
     model.opset_imports[DOMAIN] = 1
-    RemoveUnusedFunctionsPass()(model)
+    RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     onnxscript.optimizer.optimize_ir(model, inline=False)
 
 

@@ -46,14 +46,14 @@ def set_item(tensor: Any, index: Any, item: Any) -> Any:
         if isinstance(part, torch.SymInt):
             place = _place(part, tensor, dim)
             row = tensor.index_select(dim, place)
-            set_item(row, tuple([*parts[:i], 0, *parts[i + 1 :]]), item)
+            set_item(row, (*parts[:i], 0, *parts[i + 1 :]), item)
             tensor.index_copy_(dim, place, row)
             return None
         if isinstance(part, slice) and _is_open(part):
             start, stop = _bounds(tensor, dim, part)
             places = torch.arange(start, stop, part.step or 1)
             rows = tensor.index_select(dim, places)
-            set_item(rows, tuple([*parts[:i], slice(None), *parts[i + 1 :]]), item)
+            set_item(rows, (*parts[:i], slice(None), *parts[i + 1 :]), item)
             tensor.index_copy_(dim, places, rows)
             return None
         dim += _takes(part)
@@ -93,13 +93,14 @@ def _place(number: torch.SymInt, tensor: torch.Tensor, dim: int) -> torch.Tensor
 
 
 def _sliced(tensor: torch.Tensor, dim: int, part: slice) -> torch.Tensor:
-    is_one = part.step in (None, 1) and part.start is not None and part.stop is not None
-    if is_one and statically_known_true(part.stop - part.start == 1) and statically_known_true(part.start >= 0):
-        if statically_known_true(part.stop <= tensor.shape[dim]):
+    if part.step in (None, 1) and part.start is not None and part.stop is not None:
+        facts = (part.stop - part.start == 1, part.start >= 0, part.stop <= tensor.shape[dim])
+        if all(map(statically_known_true, facts)):
             return tensor.index_select(dim, as_number_tensor(part.start).reshape(1))
     start, stop = _bounds(tensor, dim, part)
     places = (slice(None),) * dim
-    return tensor[(*places, slice(start, stop, part.step))]
+    at = (*places, slice(start, stop, part.step))
+    return tensor[at]
 
 
 def _bounds(tensor: torch.Tensor, dim: int, part: slice) -> tuple[Any, Any]:

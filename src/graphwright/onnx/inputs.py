@@ -66,7 +66,9 @@ class Arguments:
     def call(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that hold these tensors, and the rest as in the example."""
         left = iter(tensors)
-        leaves = [next(left) if is_tensor else leaf for leaf, is_tensor in zip(self._leaves, self._is_tensor, strict=True)]
+        leaves = [
+            next(left) if is_tensor else leaf for leaf, is_tensor in zip(self._leaves, self._is_tensor, strict=True)
+        ]
         return pytree.tree_unflatten(leaves, self._spec)  # type: ignore[no-any-return]
 
     def _taken_apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[bool], Any]:

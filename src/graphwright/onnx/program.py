@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
-import onnxruntime
+import onnxruntime  # type: ignore[import-untyped]
 import torch
 from torch.utils import _pytree as pytree
 
@@ -113,7 +113,9 @@ class OnnxProgram:
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the model in ONNX Runtime on its inputs, one tensor for each, and give its outputs."""
         session = self._opened()
-        feeds = {name: each.detach().cpu().contiguous().numpy() for name, each in zip(self.input_names, tensors, strict=True)}
+        feeds = {
+            name: each.detach().cpu().contiguous().numpy() for name, each in zip(self.input_names, tensors, strict=True)
+        }
         wanted = {value.name for value in session.get_inputs()}
         given = session.run(None, {name: value for name, value in feeds.items() if name in wanted})
         return [torch.from_numpy(value) if hasattr(value, "dtype") else torch.tensor(value) for value in given]

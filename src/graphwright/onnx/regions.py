@@ -37,7 +37,9 @@ class Around:
         leaves, self._spec = flatten(list(operands))
         self._leaves = [as_number_tensor(leaf) if isinstance(leaf, _NO_SIZES) else leaf for leaf in leaves]
         self._kinds = [kind_of(leaf) for leaf in self._leaves]
-        self._given = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor | Maybe | torch.SymInt)]
+        self._given = [
+            i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor | Maybe | torch.SymInt)
+        ]
         self._names = list(attributes)
         own = [part for i in self._given for part in _parts(self._leaves[i])]
         self.values = (*own, *attributes.values())
@@ -45,14 +47,15 @@ class Around:
 
     @contextlib.contextmanager
     def bound(self, given: Sequence[Any], hints: Sequence[tuple[Any, Any]] = ()) -> Iterator[list[Any]]:
-        """The operands, made of the tensors and sizes that a body was given; `hints` are values that are known there."""
+        """The operands, made of the tensors and sizes that a body was given; `hints` are values known there."""
         left, leaves = iter(given), list(self._leaves)
         for i in self._given:
             was = leaves[i]
-            leaves[i] = Maybe(next(left), next(left)) if isinstance(was, Maybe) else next(left)
+            leaf: Any = Maybe(next(left), next(left)) if isinstance(was, Maybe) else next(left)
             for value, known in hints:
                 if value is was:
-                    leaves[i] = leaves[i].tensor if known else None
+                    leaf = leaf.tensor if known else None
+            leaves[i] = leaf
         operands = torch.utils._pytree.tree_unflatten(leaves, self._spec)
         held = [(value, list(value)) for value in operands if isinstance(value, list | dict | set)]
         with self._bind(dict(zip(self._names, left, strict=True))):
@@ -82,7 +85,9 @@ def _versions(values: Sequence[Any]) -> list[int]:
 
 
 def _changed(values: Sequence[Any], before: Sequence[int]) -> list[int]:
-    return [i for i, (value, version) in enumerate(zip(values, before, strict=True)) if _versions([value])[0] != version]
+    return [
+        i for i, (value, version) in enumerate(zip(values, before, strict=True)) if _versions([value])[0] != version
+    ]
 
 
 def _check_apart(values: Sequence[Any], written: Sequence[int], node: Node) -> None:
@@ -119,9 +124,7 @@ class BranchPlan:
     sizes: list[Any]
 
 
-def branch(
-    node: Node, pred: Any, sides: Sequence[Body], around: Around, plans: dict[Any, Any], is_quiet: bool
-) -> Any:
+def branch(node: Node, pred: Any, sides: Sequence[Body], around: Around, plans: dict[Any, Any], is_quiet: bool) -> Any:
     """Run both sides of a branch on data, and give what is either's."""
     hints: list[list[tuple[Any, Any]]] = [[], []]
     if isinstance(pred, IsNone):
@@ -185,7 +188,7 @@ def _branch_plan(node: Node, pred: Any, results: Sequence[tuple[list[Any], Any]]
 
 def _merged(plan: BranchPlan, results: Sequence[list[Any]], around: Around) -> Any:
     """What a branch gives, where nobody records it."""
-    tensors = []
+    tensors: list[torch.Tensor] = []
     for kind, one, other in zip(plan.kinds, *results, strict=True):
         pairs = zip(packed(one, kind), packed(other, kind), strict=True)
         tensors += [either(a, b, plan.sizes[len(tensors)]) for a, b in pairs]
@@ -222,7 +225,7 @@ def loop(
     """Run a loop as often as data says: over `items`, or as long as `test` holds.
 
     `step` takes an item, where there are some, the carried values and the operands; it gives whether to stop, where it
-    `breaks`, the carried values and `count` values to collect. The last carried values come out, then what is collected.
+    `breaks`, the carried values and `count` values to collect. The last carried values come out, then these.
     """
     values, spec = flatten(list(carried))
     values = [as_number_tensor(value) if isinstance(value, _NO_SIZES) else value for value in values]
@@ -285,7 +288,8 @@ def _loop_plan(node: Node, values: list[Any], spec: Any, around: Around, run: Bo
             value.clone() if isinstance(value, torch.Tensor) else number.item() if kind.name == "int" else value
             for value, kind in zip(values, kinds, strict=True)
         ]
-        own = [as_number_tensor(value) if kind.name in ("float", "bool") else value for value, kind in zip(own, kinds, strict=True)]
+        pairs = zip(own, kinds, strict=True)
+        own = [as_number_tensor(value) if kind.name in ("float", "bool") else value for value, kind in pairs]
         before, state_before = _versions(inner), _versions(own)
         _, after, more, shape = run(number, own, inner)
         written, changed = _changed(inner, before), _changed(own, state_before)
@@ -348,6 +352,3 @@ def body_attributes(around: Node, bodies: Sequence[Any], known: dict[str, torch.
         elif node.op == "call_module":
             found.update({name: value for name, value in known.items() if name.startswith(f"{path}.")})
     return found
-
-
-

@@ -1,4 +1,4 @@
-"""A captured program run while torch.export watches: regions become operators, and no number is asked for its example."""
+"""A captured program run while torch.export watches: regions become operators, no number is asked for its example."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ class Running(Interpreter):
     """Runs a graph for ONNX; `note` is told of what is not in the model, and of each region what it became."""
 
     def __init__(
-        self, module: GraphModule, note: Callable[[Node, str, str], None], plans: dict[Any, Any], drop_guards: bool, functions: Sequence[Any] = ()
+        self,
+        module: GraphModule,
+        note: Callable[[Node, str, str], None],
+        plans: dict[Any, Any],
+        drop_guards: bool,
+        functions: Sequence[Any] = (),
     ) -> None:
         super().__init__(module)
         self._is_differentiated = is_differentiated(module)
@@ -95,16 +100,23 @@ class Running(Interpreter):
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; in a body with the parameters that the body was given."""
-        module, prefix = super().fetch_attr(target), f"{target}."
+        module = super().fetch_attr(target)
         if is_asked_for(target, module, self._functions):
             self._note(self.node, "function", type(module).__name__)
             around = self._around(self.node, (list(args), kwargs))
-            return call_as_function(self.node, type(module).__name__, lambda *a, **k: self._called(target, a, k), around)
+            return call_as_function(
+                self.node, type(module).__name__, lambda *a, **k: self._called(target, a, k), around
+            )
         return self._called(target, args, kwargs)
 
     def _called(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         module, prefix = super().fetch_attr(target), f"{target}."
-        own = {name[len(prefix) :]: each for shown in self._shown for name, each in shown.items() if name.startswith(prefix)}
+        own = {
+            name[len(prefix) :]: each
+            for shown in self._shown
+            for name, each in shown.items()
+            if name.startswith(prefix)
+        }
         if not own:
             return module(*args, **kwargs)
         return torch.func.functional_call(module, own, args, kwargs)
@@ -112,8 +124,7 @@ class Running(Interpreter):
     def write_attribute(self, path: str, value: Any) -> None:
         """Write to a buffer. Raises ExportError for every other attribute."""
         buffer = self.fetch_attr(path) if path in self._known else None
-        is_alike = isinstance(value, torch.Tensor) and buffer is not None and value.shape == buffer.shape
-        if not is_alike:
+        if buffer is None or not isinstance(value, torch.Tensor) or value.shape != buffer.shape:
             raise _keeps(self.node, path)
         buffer.copy_(value)
 
@@ -284,7 +295,14 @@ class Running(Interpreter):
         return self._at(node, loop, node, None, test, body, carried, self._around(node, operands), breaks, count)
 
     def _for(
-        self, node: Node, iterable: Any, body: Any, carried: Any, operands: Any = (), breaks: bool = False, count: int = 0
+        self,
+        node: Node,
+        iterable: Any,
+        body: Any,
+        carried: Any,
+        operands: Any = (),
+        breaks: bool = False,
+        count: int = 0,
     ) -> Any:
         if _is_filled(iterable):
             iterable = iterable[0] if len(iterable) == 1 else _rows(iterable)
@@ -306,8 +324,10 @@ def is_differentiated(module: GraphModule) -> bool:
 
 def _differentiates(node: Node) -> bool:
     if node.op == "call_method":
-        return node.target == "backward"
-    is_transform = node.target is transformed and str(node.args[0]).startswith(("torch.vmap", "torch.func", "torch.autograd"))
+        return bool(node.target == "backward")
+    is_transform = node.target is transformed and str(node.args[0]).startswith(
+        ("torch.vmap", "torch.func", "torch.autograd")
+    )
     return is_transform or node.target in (torch.autograd.grad, torch.autograd.backward)
 
 
@@ -547,4 +567,3 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__len__": _len,
     "__bool__": as_truth,
 }
-

@@ -1,4 +1,4 @@
-"""Which sizes of the inputs stay open in what torch.export makes of a program, and example sizes that leave them open."""
+"""Which sizes of inputs stay open in what torch.export makes of a program, and example sizes that leave them open."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def export_open(
         better = next(_improvements(inputs, sizes, facts, accepts), None)
         if better is None:
             return program, said
-        place, tried = better
+        _, tried = better
         try:
             other = run(tried)
         except Exception as error:
@@ -98,7 +98,7 @@ def _first(
 
 
 def _choices(inputs: Sequence[Input], given: Sizes) -> Iterator[Sizes]:
-    """Sizes of at least 2 in place of 0 and 1, of all dimensions, then of the first alone; then those of the example."""
+    """Sizes of at least 2 in place of 0 and 1, of all dimensions, the first or others; the given ones."""
     small = [(i, dim) for i, each in enumerate(inputs) for dim in each.dynamic if given[i][dim] < 2]
     taken = {size for sizes in given for size in sizes}
     free = [size for size in range(2, 40) if size not in taken]

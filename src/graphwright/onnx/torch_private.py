@@ -1,8 +1,8 @@
-"""All that this room takes of torch without a promise that it stays: operators that hold graphs, and how ONNX gets them.
+"""All that this room takes of torch without a promise that it stays: operators that hold graphs, and what ONNX gets.
 
-Two operators stand for branches and loops while torch.export watches. Their bodies are functions of what they are given;
-torch.export traces each into a graph of its own, and its translation to ONNX asks for `If` and `Loop`, which are made
-here. Everything else that this room calls of torch is public.
+Operators stand for branches and loops while torch.export watches. Their bodies are functions of what they are given;
+torch.export traces each into a graph of its own, and torch.onnx is told how to write them. Everything else that this
+room calls of torch is public.
 """
 
 from __future__ import annotations
@@ -12,14 +12,27 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 
-__all__ = ["SUPPORTED", "call_operator", "if_operator", "loop_operator", "check_release", "either", "known_sizes", "quietly", "record", "recurrent_operator", "translation_of", "without_transforms"]
+__all__ = [
+    "SUPPORTED",
+    "call_operator",
+    "if_operator",
+    "loop_operator",
+    "check_release",
+    "either",
+    "known_sizes",
+    "quietly",
+    "record",
+    "recurrent_operator",
+    "translation_of",
+    "without_transforms",
+]
 
 # The releases of torch whose private names are as this file expects: the tests ran with each of them.
 SUPPORTED = ("2.13",)
@@ -45,12 +58,16 @@ def check_release(release: str = RELEASE) -> None:
 check_release()
 
 # ruff: noqa: E402
-from torch._C import DispatchKey
+from torch._C import DispatchKey, _len_torch_function_stack
 from torch._higher_order_ops.utils import reenter_make_fx, unique_graph_id
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode, disable_proxy_modes_tracing, make_fx, track_tensor_tree
-from torch._C import _len_torch_function_stack
+from torch.fx.experimental.proxy_tensor import (
+    ProxyTorchDispatchMode,
+    disable_proxy_modes_tracing,
+    make_fx,
+    track_tensor_tree,
+)
 from torch.onnx._internal.exporter import _core
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.overrides import _pop_mode, _push_mode
@@ -65,12 +82,12 @@ class _If(HigherOrderOperator):
     """
 
     def __init__(self) -> None:
-        super().__init__("graphwright_if")
+        super().__init__("graphwright_if")  # type: ignore[no-untyped-call]
 
     def __call__(
         self, pred: torch.Tensor, true: Body, false: Body, operands: Sequence[Any], sizes: Sequence[Any]
     ) -> tuple[torch.Tensor, ...]:
-        return super().__call__(pred, true, false, tuple(operands), tuple(sizes))  # type: ignore[no-any-return]
+        return super().__call__(pred, true, false, tuple(operands), tuple(sizes))  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Loop(HigherOrderOperator):
@@ -82,12 +99,18 @@ class _Loop(HigherOrderOperator):
     """
 
     def __init__(self) -> None:
-        super().__init__("graphwright_loop")
+        super().__init__("graphwright_loop")  # type: ignore[no-untyped-call]
 
     def __call__(
-        self, body: Body, trips: Any, going: torch.Tensor, state: Sequence[torch.Tensor], operands: Sequence[Any], ends: bool
+        self,
+        body: Body,
+        trips: Any,
+        going: torch.Tensor,
+        state: Sequence[torch.Tensor],
+        operands: Sequence[Any],
+        ends: bool,
     ) -> tuple[torch.Tensor, ...]:
-        return super().__call__(body, trips, going, tuple(state), tuple(operands), ends)  # type: ignore[no-any-return]
+        return super().__call__(body, trips, going, tuple(state), tuple(operands), ends)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Recurrent(HigherOrderOperator):
@@ -97,22 +120,27 @@ class _Recurrent(HigherOrderOperator):
     """
 
     def __init__(self) -> None:
-        super().__init__("graphwright_recurrent")
+        super().__init__("graphwright_recurrent")  # type: ignore[no-untyped-call]
 
     def __call__(
-        self, name: str, input: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], *options: Any
+        self,
+        name: str,
+        input: torch.Tensor,
+        state: Sequence[torch.Tensor],
+        weights: Sequence[torch.Tensor],
+        *options: Any,
     ) -> tuple[torch.Tensor, ...]:
-        return super().__call__(name, input, tuple(state), tuple(weights), *options)  # type: ignore[no-any-return]
+        return super().__call__(name, input, tuple(state), tuple(weights), *options)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Call(HigherOrderOperator):
     """`call_operator(name, body, operands)`: the tensors of a body that is a function of the model's own."""
 
     def __init__(self) -> None:
-        super().__init__("graphwright_call")
+        super().__init__("graphwright_call")  # type: ignore[no-untyped-call]
 
     def __call__(self, name: str, body: Body, operands: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        return super().__call__(name, body, tuple(operands))  # type: ignore[no-any-return]
+        return super().__call__(name, body, tuple(operands))  # type: ignore[no-any-return, no-untyped-call]
 
 
 if_operator, loop_operator, recurrent_operator, call_operator = _If(), _Loop(), _Recurrent(), _Call()
@@ -142,8 +170,8 @@ def _run_if(pred: Any, true: Body, false: Body, operands: Sequence[Any], sizes: 
 def _functional_if(context: Any, pred: Any, true: Body, false: Body, operands: Sequence[Any], sizes: Any) -> Any:
     plain_pred, plain = context.unwrap_tensors((pred, operands))
     with context.redispatch_to_next():
-        given = if_operator(plain_pred, context.functionalize(_run(true)), context.functionalize(_run(false)), plain, sizes)
-        return context.wrap_tensors(given)
+        bodies = [context.functionalize(_run(body)) for body in (true, false)]
+        return context.wrap_tensors(if_operator(plain_pred, *bodies, plain, sizes))
 
 
 @if_operator.py_impl(ProxyTorchDispatchMode)
@@ -165,8 +193,7 @@ def _fake_if(mode: Any, pred: Any, true: Body, false: Body, operands: Sequence[A
 
 
 @loop_operator.py_impl(DispatchKey.CompositeExplicitAutograd)
-def _run_loop(body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
-) -> Any:
+def _run_loop(body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool) -> Any:
     count, values, stacked = 0, tuple(state), []
     while going and (trips is None or count < trips):
         going, *given = body(torch.tensor(count), *values, *operands)
@@ -187,7 +214,8 @@ def _functional_loop(
 
 
 @loop_operator.py_impl(ProxyTorchDispatchMode)
-def _trace_loop(mode: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
+def _trace_loop(
+    mode: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
 ) -> Any:
     fake = _fake_mode(state, operands, going)
     with fake.shape_env.ignore_fresh_unbacked_symbols():
@@ -200,7 +228,8 @@ def _trace_loop(mode: Any, body: Body, trips: Any, going: Any, state: Sequence[A
 
 
 @loop_operator.py_impl(FakeTensorMode)
-def _fake_loop(mode: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
+def _fake_loop(
+    mode: Any, body: Body, trips: Any, going: Any, state: Sequence[Any], operands: Sequence[Any], ends: bool
 ) -> Any:
     with mode.shape_env.ignore_fresh_unbacked_symbols():
         inputs, given = _settled(mode, body, state, operands)
@@ -291,7 +320,7 @@ def _trace_recurrent(mode: Any, *args: Any) -> Any:
 
 
 @recurrent_operator.py_impl(FakeTensorMode)
-def _fake_recurrent(mode: Any, name: str, input: Any, state: Sequence[Any], weights: Sequence[Any], *options: Any) -> Any:
+def _fake_recurrent(mode: Any, name: str, input: Any, state: Sequence[Any], weights: Any, *options: Any) -> Any:
     is_bidirectional = options[4]
     size = state[0].shape[2] * (2 if is_bidirectional else 1)
     with mode:
@@ -423,7 +452,7 @@ def _recorded(mode: Any, operator: HigherOrderOperator, args: tuple[Any, ...]) -
 
 def translation_of(operator: str) -> Callable[..., Any]:
     """torch.onnx's own translation of an operator of ATen: `translation_of("aten::gru.input")`."""
-    return ONNXRegistry.from_torchlib().get_decomps(operator)[0].onnx_function  # type: ignore[arg-type]
+    return ONNXRegistry.from_torchlib().get_decomps(operator)[0].onnx_function
 
 
 def record(node: Any) -> Any:

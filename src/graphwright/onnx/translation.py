@@ -31,7 +31,9 @@ def _write_if(
         call = ir.Node(body.domain, body.name, inputs, num_outputs=len(body.outputs))
         _name(call, body)
         branches.append(ir.Graph((), call.outputs, nodes=[*nodes, call], name=body.name))
-    attributes = [ir.AttrGraph(name, graph) for name, graph in zip(("then_branch", "else_branch"), branches, strict=True)]
+    attributes = [
+        ir.AttrGraph(name, graph) for name, graph in zip(("then_branch", "else_branch"), branches, strict=True)
+    ]
     node = record(ir.Node("", "If", [pred], attributes, num_outputs=len(true.outputs)))
     return node.outputs  # type: ignore[no-any-return]
 

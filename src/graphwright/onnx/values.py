@@ -89,9 +89,9 @@ def joined(one: Any, other: Any, node: Node, has_changes: bool = False) -> Kind:
         name = max(a.name, b.name, key=_ORDER.index)
         return Kind(name)
     given = [kind for kind, value in ((a, one), (b, other)) if value is not None]
-    if len(given) < 2 or "maybe" in (a.name, b.name):
-        if given and all(kind.name in ("tensor", "maybe") for kind in given):
-            return Kind("maybe", given[0].like)
+    is_optional = len(given) < 2 or "maybe" in (a.name, b.name)
+    if is_optional and given and all(kind.name in ("tensor", "maybe") for kind in given):
+        return Kind("maybe", given[0].like)
     if a.name == b.name == "tensor":
         return a
     tensor, number = (a, b) if a.name == "tensor" else (b, a)

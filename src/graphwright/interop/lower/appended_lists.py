@@ -1,11 +1,12 @@
 """Lists that a loop only appends to, as what the loop collects: one value of each iteration.
 
-The loop becomes `collecting_for` or `collecting_while`, whose body gives the values after the carried ones, and the list
-is extended by them after the loop.
+The loop becomes `collecting_for` or `collecting_while`, whose body gives the values after the carried ones; the list is
+extended by them after the loop. A branch whose sides both append to a list gives what is appended after it.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -91,11 +92,15 @@ def _append_after(branch: Node) -> bool:
                 value = graph.call_function(operator.getitem, (branch, 1))
                 given = graph.call_function(operator.getitem, (branch, 0))
         if not was_nothing:
-            branch.replace_all_uses_with(given, delete_user_cb=lambda user: user not in (value, given))
+            branch.replace_all_uses_with(given, delete_user_cb=functools.partial(_is_none_of, (value, given)))
         with graph.inserting_after(value):
             graph.call_method("append", (operand, value)).origin = branch.origin
         return True
     return False
+
+
+def _is_none_of(nodes: tuple[Node, ...], user: Node) -> bool:
+    return user not in nodes
 
 
 def _collect(loop: Node) -> bool:

@@ -182,7 +182,8 @@ def as_items(value: Any) -> Items:
 def _is_stackable(values: Sequence[Any]) -> bool:
     first = values[0]
     return isinstance(first, torch.Tensor) and all(
-        isinstance(value, torch.Tensor) and value.dtype == first.dtype and value.dim() == first.dim() for value in values
+        isinstance(value, torch.Tensor) and value.dtype == first.dtype and value.dim() == first.dim()
+        for value in values
     )
 
 

@@ -121,7 +121,9 @@ def _power(a: Any, b: Any) -> Any:
 
 
 def _tensor(items: Any, *_: Any, **__: Any) -> Any:
-    return torch.stack([as_number_tensor(item) for item in items]) if isinstance(items, list | tuple) else NotImplemented
+    return (
+        torch.stack([as_number_tensor(item) for item in items]) if isinstance(items, list | tuple) else NotImplemented
+    )
 
 
 def _truth(value: Any) -> Any:

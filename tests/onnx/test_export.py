@@ -1,0 +1,159 @@
+"""What `graphwright.onnx.export` names, keeps, writes and refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("onnxruntime")
+
+import onnx_ir
+
+import graphwright
+from graphwright.errors import ExportError
+from graphwright.runtime import expect
+
+
+class Linear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.again = self.linear
+        self.register_buffer("shift", torch.randn(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.again(x) + self.linear(x)
+        return y, y + self.shift
+
+
+def test_names_sizes_weights_and_files(tmp_path: Path) -> None:
+    module = Linear().eval()
+    program = graphwright.onnx.export(
+        module, torch.randn(1, 4), input_names=["pixels"], output_names=["a", "b"], dynamic_shapes={"x": {0: "batch"}}
+    )
+    assert program.input_names == ["pixels"] and program.output_names == ["a", "b"]
+    assert program.report.sizes == {"pixels": ("batch", 4)}
+    assert {"linear.weight", "linear.bias", "shift"} == {*program.model.graph.initializers}
+    program.save(tmp_path / "model.onnx")
+    assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+    program.save(tmp_path / "apart.onnx", external_data=True)
+    assert (tmp_path / "apart.onnx.data").exists()
+    assert onnx_ir.load(tmp_path / "apart.onnx").graph.inputs[0].name == "pixels"
+    x = torch.randn(4, 4)  # of another batch size than the one row of the example
+    for one, other in zip(program(x), module(x), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_equal_sizes_of_the_example_are_not_one_size() -> None:
+    program = graphwright.onnx.export(graphwright.trace(lambda x: x * x.shape[0], torch.ones(5, 5)), torch.ones(5, 5))
+    assert program.report.sizes == {"x": ("x_dim0", "x_dim1")} and not program.report.notes
+    assert program(torch.ones(2, 3)).tolist() == [[2.0] * 3] * 2
+
+
+def writes(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x * 2
+
+
+def kinds(x: Tensor) -> Any:
+    y = torch.zeros(1, 8) if x.sum() > 0 else torch.zeros(2)
+    return y + 1
+
+
+def adds_some(x: Tensor) -> Tensor:
+    found = [x]
+    for row in x:
+        if row.sum() > 0:
+            found.append(row[None])
+    return torch.cat(found)
+
+
+REFUSED = [
+    pytest.param(writes, {}, "writes to its input 'x'", id="an input that is written to"),
+    pytest.param(kinds, {}, "2 dimensions", id="sides of other ranks"),
+    pytest.param(adds_some, {}, "changes a list that is around it", id="a list that one side appends to"),
+    pytest.param(Linear(), {"input_names": ["a", "b"]}, "2 input_names are given", id="too many names"),
+    pytest.param(Linear(), {"output_names": ["a"]}, "1 output_names are given", id="too few names"),
+    pytest.param(Linear(), {"dynamic_shapes": {"y": None}}, "names 'y', which is no input", id="an unknown input"),
+    pytest.param(Linear(), {"dynamic_shapes": {"x": {1: "n"}}}, "dimension 1 of 'x' is 4", id="a size of a weight"),
+    pytest.param(Linear(), {"dynamic_shapes": {"x": {2: "n"}}}, "names dimension 2 of 'x'", id="no such dimension"),
+]
+
+
+@pytest.mark.parametrize(("program", "options", "message"), REFUSED)
+def test_what_cannot_be_is_refused(program: Any, options: dict[str, Any], message: str) -> None:
+    module = program.eval() if isinstance(program, nn.Module) else graphwright.trace(program, torch.ones(3, 4))
+    with pytest.raises(ExportError, match=message):
+        graphwright.onnx.export(module, torch.ones(3, 4), **options)
+
+
+def expecting(ask: str, captured: Any) -> graphwright.GraphModule:
+    """A program that gives -x, captured where x.size(0) or x.sum() was this."""
+    graph = graphwright.Graph()
+    x = graph.placeholder("x")
+    asked = graph.call_method(ask, (x, 0) if ask == "size" else (x,))
+    graph.call_function(expect, (asked, captured, "model.py:3: if n == 3:"))
+    graph.output(graph.call_method("neg", (x,)))
+    return graphwright.GraphModule(nn.Module(), graph)
+
+
+def test_a_guard_on_a_size_fixes_it_and_says_so() -> None:
+    program = graphwright.onnx.export(expecting("size", 3), torch.ones(3, 4))
+    assert program.report.sizes == {"x": (3, "x_dim1")} and not program.report.notes
+    assert "a size is 3, as when the program was captured: model.py:3" in str(program.report)
+
+
+def test_a_guard_on_data_is_refused_or_dropped_where_asked() -> None:
+    module = expecting("sum", 3.0)
+    with pytest.raises(ExportError, match="cannot check"):
+        graphwright.onnx.export(module, torch.ones(3))
+    program = graphwright.onnx.export(module, torch.ones(3), guards="drop")
+    assert "dropped" in str(program.report)
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> tuple[Tensor, float]:
+        return x + self.linear(x).relu() * scale, scale
+
+
+class Stack(nn.Module):
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(count)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x, _ = layer(x, 0.5)
+        return x
+
+
+def test_modules_are_one_function_however_many() -> None:
+    sizes = []
+    for count in (2, 5):
+        module = Stack(count).eval()
+        program = graphwright.onnx.export(module, torch.randn(2, 4), modules_as_functions=[Layer], verify=True)
+        assert [name for _, name, _ in program.model.functions] == ["Layer"]
+        sizes.append(len(list(program.model.graph)))
+    assert sizes[1] - sizes[0] == 3
+
+
+def test_it_is_there_after_importing_the_package_alone() -> None:
+    text = "import sys, graphwright; print('onnx_ir' in sys.modules); print(graphwright.onnx.export.__name__)"
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "export"]
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    text = "import sys; sys.modules['onnxruntime'] = None\nimport graphwright\ngraphwright.onnx"
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert "pip install graphwright[onnx]" in found.stderr
