@@ -7,6 +7,7 @@ an error ends it is in a list that it writes to (`kept_values`). `else` and the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -32,8 +33,8 @@ from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import Node, shared_operands
-from graphwright.ops import evaluated, is_impure, transformed
+from graphwright.ir import Node
+from graphwright.ops import write_attempt
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -179,26 +180,17 @@ class AttemptRegion:
 
     def _write(self, region: Region, values: list[Any], has_raised: bool) -> tuple[Node, list[Any]]:
         """Write the body's output and the node that runs it; return its error, and what it leaves at its end."""
-        recorder, _entry = self._recorder, self._entry
+        recorder = self._recorder
         leaving = Leaving(recorder, region, self._state)
         made = [] if has_raised else leaving.values(values, [EMPTY, *self._state.values_before()])
         leaves = leaving.leaves
         with recorder.writing(region):
-            outputs = tuple([recorder.lifted(recorder.argument(value)) for value, _ in leaves])
-        region.graph.output(outputs)._origin = recorder.site()
-        _keep_computing(region)
+            outputs = [recorder.lifted(recorder.argument(value)) for value, _ in leaves]
         self._kept.close()
-        operands = shared_operands([region])
         errors = tuple(dict.fromkeys(kind for group in self._kinds for kind in group))
-        options = {"errors": errors, "count": len(leaves)}
-        args = ("attempt", region.graph, (), tuple(operands), options)
-        node = recorder.make("call_function", transformed, args, "attempt")
-        error = recorder.make("call_function", operator.getitem, (node, 0), "error")
-        names = [recorder.joining.source_name(value) for value, _ in leaves]
-        items = [
-            recorder.make("call_function", operator.getitem, (node, i + 1), name or "value")
-            for i, name in enumerate(names)
-        ]
+        names = [recorder.joining.source_name(value) or "value" for value, _ in leaves]
+        make = functools.partial(recorder.make, "call_function")
+        error, items = write_attempt(make, region, outputs, errors, _may_raise, names, recorder.site(), "attempt")
         given = [self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)]
         return error, [filled(value, given) for value in made]
 
@@ -304,13 +296,5 @@ class AttemptRegion:
         raise self._recorder.questions.raises.raising(error)
 
 
-def _keep_computing(region: Region) -> None:
-    """Have what may raise computed though nothing reads it."""
-    for node in list(region.graph.all_nodes()):
-        if node.users or node.op in ("placeholder", "output", "get_attr"):
-            continue
-        if errors_of(node.op, node.target, node.args) and not is_impure(node):
-            made = node.graph.create_node("call_function", evaluated, (node,), {}, "evaluated")
-            made._origin = node._origin
-            if node.next is not made:
-                node.append(made)
+def _may_raise(node: Node) -> bool:
+    return bool(errors_of(node.op, node.target, node.args))

@@ -8,7 +8,7 @@ one kind, become values of the branch; what cannot be joined makes the capture s
 from __future__ import annotations
 
 import dataclasses
-import operator
+import functools
 import sys
 from collections.abc import Callable
 from types import CellType
@@ -29,8 +29,7 @@ from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import shared_operands
-from graphwright.ops import cond
+from graphwright.ops import write_branch
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -287,25 +286,17 @@ def _finish(
     names: dict[int, str] | None = None,
 ) -> list[Any]:
     """Write the outputs of both bodies and the branch itself; return its values."""
+    results = []
     for number, side in enumerate(sides):
         with recorder.writing(side.region):
-            outputs = [
-                recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves
-            ]
-        result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
-        side.region.graph.output(result)._origin = recorder.site()
-    if not leaves and all(side.region.is_empty() for side in sides):
-        return []
-    operands = shared_operands([side.region for side in sides])
-    bodies = [side.region.graph for side in sides]
-    pred = recorder.numbers.predicate(subject)
-    names = names or {}
-    single = len(leaves) == 1
-    node = recorder.make("call_function", cond, (pred, *bodies, tuple(operands)), (single and names.get(0)) or "cond")
-    nodes = [node]
-    if not single:
-        numbers = range(len(leaves))
-        nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i) or "value") for i in numbers]
+            results.append(
+                [recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves]
+            )
+    pred, origin = recorder.numbers.predicate(subject), recorder.site()
+    wishes = [(names or {}).get(i) or ("cond" if len(leaves) == 1 else "value") for i in range(len(leaves))]
+    regions = [side.region for side in sides]
+    make = functools.partial(recorder.make, "call_function")
+    nodes = write_branch(make, pred, regions, results, wishes, (origin, origin), "cond")
     place, raised = sides[0].region.place, sides[0].raised
     values = [
         recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)

@@ -23,7 +23,6 @@ from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.tensor_proxy import is_uncertain
-from graphwright.ir import Node
 from graphwright.values import is_record, made, parts, rebuild
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ class Leaving:
             return value if inner is value.value() else Ran(value, inner) if type(inner) is Slot else value.unbound()
         if self._recorder.joining.is_open(value):
             argument = self._recorder.joining.node_of(value)
-            if argument is None or argument.graph is self._region.graph or _is_inner(argument, self._region):
+            if argument is None or self._region.holds(argument):
                 return self._slot(value)
             return value
         if id(value) in self._known:
@@ -331,12 +330,3 @@ def _can_change(value: Any) -> bool:
     if is_record(value) and not isinstance(value, dict):
         return not type(value).__dataclass_params__.frozen
     return not isinstance(value, tuple)
-
-
-def _is_inner(node: Node, region: Region) -> bool:
-    outer = region.outer
-    while outer is not None:
-        if node.graph is outer.graph:
-            return False
-        outer = outer.outer
-    return True

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -40,8 +39,8 @@ from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
-from graphwright.ir import Node, shared_operands
-from graphwright.ops import for_loop, while_loop
+from graphwright.ir import Node
+from graphwright.ops import write_loop
 from graphwright.source import targets_in
 from graphwright.values import NumberKind, OptionalKind, loose_sizes, parts
 
@@ -496,22 +495,19 @@ class LoopRegion:
             for region in regions:
                 region.add_input(slot.name or "value")
         outputs = [slot.after for slot in slots]
+        test = None
         if run.test_region is not None:
-            self._close(run.test_region, lambda: run.test)
-        self._close(
-            run.region,
-            lambda: (*([self._decision(run.stop)] if stops else ()), *map(recorder.argument, outputs)),
-        )
-        initials = tuple([None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots])
-        operands = shared_operands(regions)
-        args = (*[region.graph for region in regions], initials, tuple(operands), *((True,) if stops else ()))
-        if self._items is None:
-            node = recorder.make("call_function", while_loop, args, "loop")
-        else:
-            node = recorder.make("call_function", for_loop, (self._items.argument(recorder), *args), "loop")
+            with recorder.writing(run.test_region):
+                test = run.test_region, recorder.lifted(run.test)
+        with recorder.writing(run.region):
+            stop = recorder.lifted(self._decision(run.stop)) if stops else None
+            given = [recorder.lifted(recorder.argument(value)) for value in outputs]
+        starts = [None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots]
+        subject = None if self._items is None else self._items.argument(recorder)
+        make, names = functools.partial(recorder.make, "call_function"), [slot.name or "value" for slot in slots]
+        items = write_loop(make, subject, test, run.region, starts, given, stop, names, recorder.site(), "loop")
         values: dict[Any, Any] = {}
-        for i, slot in enumerate(slots):
-            item = recorder.make("call_function", operator.getitem, (node, i), slot.name or "value")
+        for slot, item in zip(slots, items, strict=True):
             sample = recorder.joining.like(slot.sample, slot.last)
             values[slot] = recorder.joining.stand_in(
                 sample, item, self._place, None if recorder.examples.is_real else UNKNOWN
@@ -539,13 +535,6 @@ class LoopRegion:
         if is_truth and not self._asks_how:
             made.graph.erase_node(made)
         return decision
-
-    def _close(self, region: Region, result: Callable[[], Any]) -> None:
-        """Write the output of a body."""
-        recorder = self._recorder
-        with recorder.writing(region):
-            output = recorder.lifted(result())
-        region.graph.output(output)._origin = recorder.site()
 
     def _outcome(self, tree: ast.AST, slots: list[Slot], stop: Any) -> Any:
         """The template of the state after the loop, in which what was born in it is carried out.

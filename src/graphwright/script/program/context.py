@@ -16,11 +16,10 @@ from typing import Any, Protocol
 from torch import nn
 
 from graphwright.errors import Problem
-from graphwright.ir import Node
-from graphwright.ops import raise_error, written_and_given
+from graphwright.ir import NestedGraph, Node
+from graphwright.ops import Make, raise_error, written_and_given
 from graphwright.runtime import HOOKS, class_name, expect, expect_kinds, expect_state, names_of_hooks, spelled
 from graphwright.script.program.attributes import Attributes
-from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure, Code, Frame
 from graphwright.script.program.surroundings import Surroundings
 from graphwright.script.program.values import (
@@ -118,7 +117,7 @@ class Context:
         self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
         self.surroundings = Surroundings()
         self.problems: list[Problem] = []
-        self.body = Body()
+        self.body = NestedGraph()
         self.frame: Frame
         self._closures: dict[int, Code] = {}
         self.constants: dict[str, Any] = {}
@@ -294,6 +293,10 @@ class Context:
         if kind is TENSOR:
             self._note_write(node, args, kwargs or {})
         return Runtime(node, kind)
+
+    def maker(self, at: ast.AST) -> Make:
+        """What writes the nodes of a region for a piece of source."""
+        return lambda function, args, name: self.make("call_function", function, args, ANY, at, name=name or None).node
 
     def _note_write(self, node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Where an operation gives back what it writes to, read that through the operation from here on.

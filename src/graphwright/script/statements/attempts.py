@@ -10,11 +10,10 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphwright.ir import shared_operands
-from graphwright.ops import raise_error, transformed
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph, Node
+from graphwright.ops import raise_error, write_attempt
 from graphwright.script.program.frames import Kept
 from graphwright.script.program.values import BAD, Bad, Const, Display, Group, Reference, Runtime, Unbound, Value
 from graphwright.script.statements.branches import branch, continue_unless_left
@@ -172,8 +171,7 @@ def _kept(c: Context, node: ast.Try, asked: Sequence[str]) -> Kept:
 def _body(c: Context, work: Callable[[], Kinds], errors: _Errors) -> Side:
     """Compile what runs under `try`."""
     outer, names = c.body, c.frame.names
-    side = Side(Body(outer), dict(names), NEXT)
-    side.body.is_tried = True
+    side = Side(NestedGraph(outer), dict(names), NEXT)
     c.body, c.frame.names = side.body, side.names
     c.catching.append(errors)
     try:
@@ -194,7 +192,7 @@ def _write(
         if kind in side.kinds:
             needed |= getattr(c.frame.loops[-1], later)
     merger = Merger(
-        c, (side, Side(Body(c.body), dict(c.frame.names), frozenset({"raise"}))), node, "no error is raised"
+        c, (side, Side(NestedGraph(c.body), dict(c.frame.names), frozenset({"raise"}))), node, "no error is raised"
     )
     names = merger.names(needed)
     names.update(merger.flags(side.kinds - {"raise"}))
@@ -203,18 +201,14 @@ def _write(
     outer, c.body = c.body, side.body
     results = [None if value is None else c.argument(value) for value, _ in merger.slots]
     c.body = outer
-    side.body.close(tuple(results))
-    operands = shared_operands([side.body])
-    side.body.graph.output_node().origin = c.frame.origin(node)
-    values = tuple([Runtime(operand, ANY) for operand in operands])
-    options: dict[str, Any] = {"errors": errors, "count": len(results)}
-    made = c.function(transformed, ("attempt", side.body.graph, (), values, options), ANY, node)
-    error = c.make("call_function", operator.getitem, (made, 0), ANY, node, name="error")
-    items = [
-        c.make("call_function", operator.getitem, (made, i + 1), ANY, node, name=wish or None)
-        for i, wish in enumerate(merger.wishes)
-    ]
-    return error, {name: fill(value, items) for name, value in names.items()}
+    origin = c.frame.origin(node)
+    error, nodes = write_attempt(c.maker(node), side.body, results, errors, _may_raise, merger.wishes, origin)
+    items = [Runtime(item, ANY) for item in nodes]
+    return Runtime(error, ANY), {name: fill(value, items) for name, value in names.items()}
+
+
+def _may_raise(node: Node) -> bool:
+    return node.op.startswith("call_")
 
 
 def _uncertain(body: Sequence[ast.stmt]) -> set[str]:

@@ -12,9 +12,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from graphwright.ir import shared_operands
-from graphwright.ops import cond
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph
+from graphwright.ops import write_branch
 from graphwright.script.program.values import Choice, Const, Instance, Runtime, Value
 from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
 from graphwright.script.types import ANY, BOOL, Type
@@ -62,7 +61,7 @@ def _leaves(side: Side) -> bool:
 
 
 def _side(c: Context, work: Work, refined: Refined) -> Side:
-    side = Side(Body(c.body), dict(c.frame.names), NEXT)
+    side = Side(NestedGraph(c.body), dict(c.frame.names), NEXT)
     for name, kind in refined.items():
         known = side.names.get(name)
         if isinstance(known, Runtime):
@@ -215,23 +214,10 @@ def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at
         given = [pair[number] for pair in merger.slots]
         results.append([None if value is None else c.argument(value) for value in given])
         c.body = outer
-    if not merger.slots and all(side.body.is_empty() for side in sides):
-        return []
-    for side, values in zip(sides, results, strict=True):
-        side.body.close(None if not values else values[0] if len(values) == 1 else tuple(values))
+    origins = []
+    for side in sides:
         returned = side.names.get("$at")
         is_return = side.kinds == {"return"} and isinstance(returned, Instance)
-        side.body.graph.output_node().origin = returned.value if is_return else c.frame.origin(at)  # type: ignore[union-attr]
-    operands = shared_operands([side.body for side in sides])
-    bodies = [side.body.graph for side in sides]
-    single = len(merger.slots) == 1
-    branch_node = c.make(
-        "call_function", cond, (test, *bodies, tuple([Runtime(node, ANY) for node in operands])), ANY, at,
-        name=(merger.wishes[0] or None) if single else None,
-    )  # fmt: skip
-    if single or not merger.slots:
-        return [branch_node] * len(merger.slots)
-    return [
-        c.make("call_function", operator.getitem, (branch_node, i), ANY, at, name=wish or None)
-        for i, wish in enumerate(merger.wishes)
-    ]
+        origins.append(returned.value if is_return else c.frame.origin(at))  # type: ignore[union-attr]
+    nodes = write_branch(c.maker(at), test, [side.body for side in sides], results, merger.wishes, origins)
+    return [Runtime(node, ANY) for node in nodes]

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from graphwright.ir import shared_operands
-from graphwright.ops import for_loop, while_loop
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph
+from graphwright.ops import write_loop
 from graphwright.script.program.frames import LoopEnds
 from graphwright.script.program.values import (
     BAD,
@@ -205,10 +203,10 @@ def _write(
     statement, outer, names = c.frame.statement, c.body, c.frame.names
     starts = {one.name: one.before for one in carried}
     shown = {name for name in assigned(node.body) if name not in starts}
-    body = Body(outer)
+    body = NestedGraph(outer)
     c.body, c.frame.names = body, dict(names)
     c.frame.loops.append(ends)
-    test_body: Body | None = None
+    test: tuple[NestedGraph, object] | None = None
     try:
         for name in shown:
             before = names.get(name)
@@ -228,8 +226,8 @@ def _write(
             kinds: Kinds | None = c.parts.block(c, node.body)
         else:
             _inputs(c, carried, body)
-            test_body, refined = _test(c, node, carried, outer)
-            if test_body is None:  # known: no iteration
+            test, refined = _test(c, node, carried, outer)
+            if test is None:  # known: no iteration
                 kinds = None
             else:
                 for name, kind in refined.items():
@@ -248,10 +246,10 @@ def _write(
         c.body, c.frame.names, c.frame.statement = outer, names, statement
     if kinds is None:
         return c.parts.block(c, node.orelse) if node.orelse else NEXT
-    return _finish(c, node, subject, carried, test_body, body, kinds, results, stop_argument, end)
+    return _finish(c, node, subject, carried, test, body, kinds, results, stop_argument, end)
 
 
-def _inputs(c: Context, carried: list[_Carried], body: Body) -> list[Value]:
+def _inputs(c: Context, carried: list[_Carried], body: NestedGraph) -> list[Value]:
     """Make the inputs of a body for what the loop carries, and give the variables these values."""
     made: list[Value] = []
     for one in carried:
@@ -265,18 +263,19 @@ def _inputs(c: Context, carried: list[_Carried], body: Body) -> list[Value]:
     return made
 
 
-def _test(c: Context, node: ast.While, carried: list[_Carried], outer: Body) -> tuple[Body | None, dict[str, Type]]:
-    """Compile the test of a `while` loop as a body of its own. None for a loop that is known not to run."""
+def _test(
+    c: Context, node: ast.While, carried: list[_Carried], outer: NestedGraph
+) -> tuple[tuple[NestedGraph, object] | None, dict[str, Type]]:
+    """Compile the test of a `while` loop as a body with a result. None for a loop that is known not to run."""
     inner, names, statement = c.body, c.frame.names, c.frame.statement
-    body = c.body = Body(outer)
+    body = c.body = NestedGraph(outer)
     c.frame.names = dict(names)
     try:
         _inputs(c, carried, body)
         test, (refined, _) = c.parts.condition(c, node.test)
         if isinstance(test, Const) and test.fixed and not test.value:
             return None, {}
-        body.result = True if isinstance(test, Bad) else c.argument(_truth(test))
-        return body, dict(refined)
+        return (body, True if isinstance(test, Bad) else c.argument(_truth(test))), dict(refined)
     finally:
         c.body, c.frame.names, c.frame.statement = inner, names, statement
 
@@ -372,8 +371,8 @@ def _finish(
     node: ast.For | ast.While,
     subject: Value | None,
     carried: list[_Carried],
-    test_body: Body | None,
-    body: Body,
+    test: tuple[NestedGraph, object] | None,
+    body: NestedGraph,
     kinds: Kinds,
     results: list[object],
     stop: object,
@@ -381,7 +380,7 @@ def _finish(
 ) -> Kinds:
     """Write the loop itself, and give the variables their values after it."""
     breaks = bool(kinds & {"break", "return"})
-    bodies = [body] if test_body is None else [test_body, body]
+    bodies = [body] if test is None else [test[0], body]
     starts: list[Value] = []
     for one in carried:
         parts = one.parts()
@@ -389,9 +388,8 @@ def _finish(
     wishes = [one.name for one in carried for _ in range(max(1, len(one.kinds)))]
     for name, start in (("returned", False), ("result", None)):
         if "return" in kinds:
-            body.add_input(name)
-            if test_body is not None:
-                test_body.add_input(name)
+            for other in bodies:
+                other.add_input(name)
             starts.append(constant(start))
             wishes.append(name)
     if breaks and _needs_left(node):
@@ -400,20 +398,9 @@ def _finish(
         starts.append(constant(False))
         wishes.append("left")
     at = node.iter if isinstance(node, ast.For) else node.test
-    body.close((stop, *results) if breaks else tuple(results))
-    if test_body is not None:
-        test_body.close(test_body.result)
-    operands = shared_operands(bodies)
-    for part in bodies:
-        part.graph.output_node().origin = c.frame.origin(at)
-    values = tuple([Runtime(operand, ANY) for operand in operands])
-    args = (*([subject] if test_body is None else [test_body.graph]), body.graph, tuple(starts), values)
-    target = for_loop if test_body is None else while_loop
-    loop = c.make("call_function", target, (*args, True) if breaks else args, ANY, at)
-    made = iter([
-        c.make("call_function", operator.getitem, (loop, i), ANY, at, name=wish) for i, wish in enumerate(wishes)
-    ])  # fmt: skip
-    return _after(c, node, carried, kinds, made, end)
+    origin = c.frame.origin(at)
+    items = write_loop(c.maker(at), subject, test, body, starts, results, stop if breaks else None, wishes, origin)
+    return _after(c, node, carried, kinds, iter([Runtime(item, ANY) for item in items]), end)
 
 
 def _after(

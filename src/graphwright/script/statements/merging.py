@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -40,7 +40,7 @@ LEAVING = ("return", "break", "continue")
 class Side:
     """One side of a branch: its graph, the variables at its end, and how it may end."""
 
-    body: Body
+    body: NestedGraph
     names: dict[str, Value]
     kinds: Kinds
 
@@ -244,7 +244,7 @@ def _is_same_owner(a: Value, b: Value) -> bool:
     return (isinstance(a, Runtime) and isinstance(b, Runtime) and a.node is b.node) or _is_same_object(a, b)
 
 
-def _is_made_in(value: Value, body: Body) -> bool:
+def _is_made_in(value: Value, body: NestedGraph) -> bool:
     """Tell whether a value is computed inside a body, and not around it."""
     if isinstance(value, Runtime):
         return body.holds(value.node)
