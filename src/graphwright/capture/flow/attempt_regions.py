@@ -23,7 +23,7 @@ from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
 from graphwright.capture.flow.branches import branch
 from graphwright.capture.flow.caught_errors import is_error
-from graphwright.capture.flow.joined_values import Leaving, filled
+from graphwright.capture.flow.joined_values import Leaving
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
@@ -35,6 +35,7 @@ from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.ops import write_attempt
+from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -191,7 +192,7 @@ class AttemptRegion:
         names = [recorder.joining.source_name(value) or "value" for value, _ in leaves]
         make = functools.partial(recorder.make, "call_function")
         error, items = write_attempt(make, region, outputs, errors, _may_raise, names, recorder.site(), "attempt")
-        given = [self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)]
+        given = Given([self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)])
         return error, [filled(value, given) for value in made]
 
     def _value(self, value: Any, node: Node) -> Any:

@@ -21,7 +21,7 @@ from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, content_of, set_cell
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
-from graphwright.capture.flow.joined_values import Container, Join, Leaving, Slot, filled
+from graphwright.capture.flow.joined_values import Join, Leaving
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
@@ -30,6 +30,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ops import write_branch
+from graphwright.values import Container, Given, Slot, filled
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -112,7 +113,10 @@ def _joined(
         join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
         first, *more = zip(sides[0].values, sides[1].values, strict=True)
         made = [_join_results(recorder, subject, *first, join)]
-        made += [join.bound_at_exit(first, pair) or join.join(*pair) for pair in more[: count - 1]]
+        made += [
+            pair[0] if pair[0] is pair[1] and type(pair[0]) is not BoundIf else _variable(join, first, pair, name)
+            for name, pair in zip(state.names, more, strict=False)
+        ]
         for (a, b), (now, _) in zip(more[count - 1 :], state._containers, strict=True):
             is_other = type(now) is not list and type(now) in OPENABLE and _keys_of(a) != _keys_of(b)
             if (type(now) is list and len(a) != len(b)) or (is_other and recorder.region.is_in_loop()):
@@ -129,14 +133,14 @@ def _joined(
                 called.setdefault(value.number, name)
     for number, pair in enumerate(leaves):
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
-    values = _finish(recorder, subject, sides, leaves, called)
-    result, *state_values = [filled(value, values) for value in made]
+    given = Given(_finish(recorder, subject, sides, leaves, called))
+    result, *state_values = [filled(value, given) for value in made]
     state.write(state_values, where, place, result)
     ended = [choice for side in sides for choice in side.choices]
     recorder.choices.reopen(ended)
     if isinstance(join, Join):
         forking, can_wait = recorder.questions.forking, can_wait or not state.names
-        join.note_choices(values, lambda why: forking.differ(place, why, can_wait), ended)
+        join.note_choices(given, lambda why: forking.differ(place, why, can_wait), ended)
     return result
 
 
@@ -312,6 +316,13 @@ def _argument(recorder: Capture, value: Any) -> Any:
 
 
 # ---- joining
+
+
+def _variable(join: Join, results: tuple[Any, Any], pair: tuple[Any, Any], name: str) -> Any:
+    try:
+        return join.bound_at_exit(results, pair) or join.join(*pair)
+    except Unlike as why:
+        raise why.of(name.partition(HIDDEN)[0]) from None
 
 
 def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, join: Join) -> Any:

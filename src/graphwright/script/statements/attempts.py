@@ -17,9 +17,10 @@ from graphwright.ops import raise_error, write_attempt
 from graphwright.script.program.frames import Kept
 from graphwright.script.program.values import BAD, Bad, Const, Display, Group, Reference, Runtime, Unbound, Value
 from graphwright.script.statements.branches import branch, continue_unless_left
-from graphwright.script.statements.merging import NEXT, Merger, Side, fill
+from graphwright.script.statements.merging import NEXT, Merger, Side
 from graphwright.script.types import ANY, BOOL, NONE, ObjectType, Type, join
 from graphwright.source import assigned, names_read
+from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -187,28 +188,21 @@ def _write(
     c: Context, node: ast.Try, side: Side, errors: _Errors, live: frozenset[str]
 ) -> tuple[Runtime, dict[str, Value]]:
     """Write the body; return the error that it raises, and the variables where it raises none."""
-    needed = set(live) if "next" in side.kinds else set()
-    for kind, later in (("break", "after"), ("continue", "head")):
-        if kind in side.kinds:
-            needed |= getattr(c.frame.loops[-1], later)
     merger = Merger(
         c, (side, Side(NestedGraph(c.body), dict(c.frame.names), frozenset({"raise"}))), node, "no error is raised"
     )
-    names = merger.names(needed)
-    names.update(merger.flags(side.kinds - {"raise"}))
-    if "return" in side.kinds:
-        names["$result"], names["$at"] = merger.result(as_one=False), side.names["$at"]
+    names = merger.variables(side.kinds - {"raise"}, live)
     outer, c.body = c.body, side.body
     results = [None if value is None else c.argument(value) for value, _ in merger.slots]
     c.body = outer
     origin = c.frame.origin(node)
     error, nodes = write_attempt(c.maker(node), side.body, results, errors, _may_raise, merger.wishes, origin)
-    items = [Runtime(item, ANY) for item in nodes]
-    return Runtime(error, ANY), {name: fill(value, items) for name, value in names.items()}
+    given = Given([Runtime(item, ANY) for item in nodes])
+    return Runtime(error, ANY), {name: filled(value, given) for name, value in names.items()}
 
 
 def _may_raise(node: Node) -> bool:
-    return node.op.startswith("call_")
+    return node.op in ("call_function", "call_method", "call_module")
 
 
 def _uncertain(body: Sequence[ast.stmt]) -> set[str]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from graphwright.ir import NestedGraph
 from graphwright.ops import write_branch
 from graphwright.script.program.values import Choice, Const, Instance, Runtime, Value
-from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
+from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, flag_of
 from graphwright.script.types import ANY, BOOL, Type
+from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -141,8 +142,9 @@ def choose(
     merger.wishes = [wish or named for wish in merger.wishes]
     made = _write(c, test, merger, (one, other), at)
     for name, merged in names.items():
-        c.frame.names[name] = fill(merged, made)
-    return fill(value, made)
+        c.frame.names[name] = filled(merged, made)
+    joined: Value = filled(value, made)
+    return joined
 
 
 def chosen(c: Context, choice: Choice, use: Callable[[Value], Value], node: ast.AST, named: str = "") -> Value:
@@ -170,28 +172,14 @@ def _join(c: Context, test: Value, one: Side, other: Side, live: frozenset[str],
     every = one.kinds | other.kinds
     kinds = every - {"raise"} if len(every) > 1 else every
 
-    def needed(ways: Kinds) -> set[str]:
-        """The variables that are read on some ways."""
-        read = set(live) if "next" in ways else set()
-        for kind, later in (("break", "after"), ("continue", "head")):
-            if kind in ways:
-                read |= getattr(c.frame.loops[-1], later)
-        return read
-
     merger = Merger(c, (one, other), at, condition)
-    names = merger.names(needed(kinds), [needed(side.kinds) for side in (one, other)])
-    names.update(merger.flags(kinds))
-    if "return" in kinds:
-        names["$result"] = merger.result(as_one=c.frame.is_entry and kinds == {"return"})
-        names["$at"] = next(side.names["$at"] for side in (one, other) if "return" in side.kinds)
+    names = merger.variables(kinds, live, c.frame.is_entry and kinds == {"return"})
     made = _flags_of_test(c, test, merger, (one, other), at) or _write(c, test, merger, (one, other), at)
-    c.frame.names = {name: fill(value, made) for name, value in names.items()}
+    c.frame.names = {name: filled(value, made) for name, value in names.items()}
     return kinds
 
 
-def _flags_of_test(
-    c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST
-) -> list[Runtime] | None:
+def _flags_of_test(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> Given | None:
     """The values of a branch that gives nothing but whether its condition holds; None for every other one."""
     if not merger.slots or not isinstance(test, Runtime) or not all(side.body.is_empty() for side in sides):
         return None
@@ -202,10 +190,10 @@ def _flags_of_test(
         return None
     if values[0][0] is False or len(values) > 1:
         return None
-    return [Runtime(test.node, BOOL)]
+    return Given([Runtime(test.node, BOOL)])
 
 
-def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> list[Runtime]:
+def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> Given:
     """Write what a branch computes; return the values of its slots."""
     outer = c.body
     results: list[list[object]] = []
@@ -220,4 +208,4 @@ def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at
         is_return = side.kinds == {"return"} and isinstance(returned, Instance)
         origins.append(returned.value if is_return else c.frame.origin(at))  # type: ignore[union-attr]
     nodes = write_branch(c.maker(at), test, [side.body for side in sides], results, merger.wishes, origins)
-    return [Runtime(node, ANY) for node in nodes]
+    return Given([Runtime(node, ANY) for node in nodes])
