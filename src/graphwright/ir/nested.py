@@ -88,7 +88,8 @@ class NestedGraph:
 
     def is_empty(self) -> bool:
         """Tell whether nothing is computed here."""
-        return all(node.op in ("placeholder", "output") for node in self.graph.nodes)
+        first = first_operation(self.graph)
+        return first is None or first._op == "output"
 
     def take(self, operands: list[Node]) -> None:
         """Have exactly these values of the graph around as inputs, in this order, after those that stand for none."""

@@ -133,6 +133,7 @@ class Keeping:
         self._live: dict[Any, Any] = recorder.plan.kept
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
         self._tables: list[Table] = []
+        self._may_grow: list[Table] = []  # those that may get more items: asked at the end of each side of a branch
         self._of_module: dict[int, list[Table]] = {}
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
@@ -204,6 +205,8 @@ class Keeping:
             if not (are_plain and (type(value) in _ATOMS or key in _OF_TORCH)):
                 self._watch_value(table, key, value)
         self._tables.append(table)
+        if keys is not None and isinstance(container, list | dict | set):
+            self._may_grow.append(table)
 
     def _watch_value(self, table: Table, key: Any, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
@@ -392,8 +395,7 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        containers = [t for t in self._tables if t.may_grow and not is_closed(t.now)]
-        grown = [t for t in containers if t.before.keys() != held_by(t.now).keys()]
+        grown = [t for t in self._may_grow if not is_closed(t.now) and t.before.keys() != held_by(t.now).keys()]
         learned = [self._learn_growth(table) for table in grown]
         if True not in learned:
             return None

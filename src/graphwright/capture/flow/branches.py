@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.opening import OPENABLE, make_growing
-from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, content_of, set_cell
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
@@ -30,6 +29,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ops import write_branch
+from graphwright.source import HIDDEN
 from graphwright.values import Container, Given, Slot, filled
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from graphwright.capture.containers.loop_lists import LoopTuple
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.opening import is_held, make_growing
-from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import State, cells_of
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.deciding import held, recorder_of
@@ -39,7 +38,7 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import write_loop
-from graphwright.source import targets_in
+from graphwright.source import HIDDEN, targets_in
 from graphwright.values import Container, Given, NumberKind, OptionalKind, filled, loose_sizes
 
 if TYPE_CHECKING:

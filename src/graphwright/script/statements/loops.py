@@ -29,7 +29,7 @@ from graphwright.script.program.values import (
 from graphwright.script.statements.branches import branch, continue_unless_left
 from graphwright.script.statements.merging import NEXT, Side, flag_of
 from graphwright.script.types import ANY, BOOL, NONE, Type, item_type, join
-from graphwright.source import assigned, leaves_loop, target_names
+from graphwright.source import assigned, leaves_loop, target_names, with_test_inside
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -71,11 +71,13 @@ class _Again(Exception):
 
 def while_statement(c: Context, node: ast.While) -> Kinds:
     """Compile a `while` loop."""
-    if any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test)):
-        inside = _test_inside(node)
+    inside = with_test_inside(node)
+    if inside is None:
+        c.problem("the `else` of such a loop leaves another one", node.orelse[0], "assign before the loop: n = f(x)")
+        return NEXT
+    if inside is not node:
         c.frame.code.liveness.add(inside, node)
-        return _loop(c, inside, None)
-    return _loop(c, node, None)
+    return _loop(c, inside, None)
 
 
 def for_statement(c: Context, node: ast.For) -> Kinds:
@@ -124,13 +126,6 @@ def _range_items(subject: Value) -> list[Value] | None:
         if all(type(arg) is int for arg in args) and len(range(*args)) <= _MOST_UNROLLED:
             return [constant(i, fixed=True) for i in range(*args)]
     return None
-
-
-def _test_inside(node: ast.While) -> ast.While:
-    """`while (n := f()) > 0: ...` as `while True: if not (n := f()) > 0: break ...`."""
-    stop = ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], []), node.test)
-    made = ast.copy_location(ast.While(ast.Constant(True), [stop, *node.body], node.orelse), node)
-    return ast.fix_missing_locations(made)
 
 
 # ---- loops that stay

@@ -53,7 +53,7 @@ from graphwright.script.types import (
     item_type,
     resolved,
 )
-from graphwright.source import assigned
+from graphwright.source import UnknownPattern, assigned, lower_match
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -139,54 +139,18 @@ def _refine(c: Context, refined: dict[str, Type]) -> None:
 
 
 def _match(c: Context, node: ast.Match) -> Kinds:
-    """Compile a `match` as the `if`s that it is: values, `|`, `_`, names and guards."""
+    """Compile a `match` as the `if`s that it is."""
     subject = ast.copy_location(ast.Name("$subject", ast.Load()), node.subject)
     c.frame.names["$subject"] = c.held(c.expression(node.subject), node.subject)
-    made: list[ast.stmt] = []
-    for case in reversed(node.cases):
-        found = _pattern(case.pattern, subject)
-        if found is None:
-            c.problem(
-                "this pattern cannot be scripted", case.pattern, "match values, `|`, names and `_`, or write `if`"
-            )
-            return NEXT
-        test, name = found
-        body = list(case.body)
-        if name:
-            bind = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], subject), case.pattern)
-            body.insert(0, ast.fix_missing_locations(bind))
-        if case.guard is not None:
-            test = case.guard if test is None else ast.BoolOp(ast.And(), [test, case.guard])
-            if name:  # which the guard reads
-                made = [body[0], ast.If(ast.copy_location(test, case.pattern), body[1:], made)]
-                made = [ast.fix_missing_locations(ast.copy_location(statement, case.pattern)) for statement in made]
-                continue
-        if test is None:
-            made = body
-            continue
-        made = [
-            ast.fix_missing_locations(
-                ast.copy_location(ast.If(ast.copy_location(test, case.pattern), body, made), case.pattern)
-            )
-        ]
+    try:
+        made = lower_match(node, subject)
+    except UnknownPattern as unknown:
+        fix = "match values, `|`, names and `_`, or write `if`"
+        c.problem("this pattern cannot be scripted", unknown.pattern, fix)
+        return NEXT
     for statement in made:
         c.frame.code.liveness.add(statement, node)
     return block(c, made)
-
-
-def _pattern(pattern: ast.pattern, subject: ast.expr) -> tuple[ast.expr | None, str] | None:
-    """The condition that a pattern stands for, None where it always holds, and the variable that it binds."""
-    if isinstance(pattern, ast.MatchValue):
-        return ast.copy_location(ast.Compare(subject, [ast.Eq()], [pattern.value]), pattern), ""
-    if isinstance(pattern, ast.MatchSingleton):
-        return ast.copy_location(ast.Compare(subject, [ast.Is()], [ast.Constant(pattern.value)]), pattern), ""
-    if isinstance(pattern, ast.MatchOr):
-        parts = [_pattern(part, subject) for part in pattern.patterns]
-        tests = [part[0] for part in parts if part is not None and part[0] is not None]
-        return (ast.copy_location(ast.BoolOp(ast.Or(), tests), pattern), "") if len(tests) == len(parts) else None
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
-        return None, pattern.name or ""
-    return None
 
 
 # ---- leaving
