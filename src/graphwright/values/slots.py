@@ -38,8 +38,8 @@ class Unlike(Exception):
         >>> print(Unlike("int on one side, str on the other").within([0], 0).within({"a": [0]}, "a"))
         ['a'][0]: int on one side, str on the other
         """
-        is_field = isinstance(key, str) and (is_named_tuple(type(holder)) or is_record(holder))
-        return Unlike(self.why, f".{key}{self.place}" if is_field else f"[{key!r}]{self.place}")
+        field = holder._fields[key] if is_named_tuple(type(holder)) else key if is_record(holder) else None
+        return Unlike(self.why, f"[{key!r}]{self.place}" if field is None else f".{field}{self.place}")
 
 
 # ---- templates

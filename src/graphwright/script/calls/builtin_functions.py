@@ -258,13 +258,10 @@ def _ordered_by(
     c: Context, name: str, args: Args, kind: Type, result: Type, kwargs: Words, node: ast.AST, named: str
 ) -> Value:
     """`sorted(values, key=...)` and its like: the key is a body of the node, compiled for an item."""
-    body, outer = NestedGraph(c.body), c.body
-    c.body = body
-    try:
+    body = NestedGraph(c.body)
+    with c.writing(body):
         key = c.parts.call(c, kwargs["key"], [Runtime(body.add_input("item"), kind)], {}, node)
         given = None if isinstance(key, Bad) else c.argument(key)
-    finally:
-        c.body = outer
     options = {option: value for option, value in kwargs.items() if option != "key"}
     if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
         return BAD

@@ -7,10 +7,11 @@ problems.
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import nn
@@ -133,6 +134,23 @@ class Context:
         self.recursions = 0  # how many calls of functions inside themselves were compiled
         self.has_raised = False  # an expression that is known to raise what one of them catches has been compiled
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
+
+    @contextlib.contextmanager
+    def writing(self, body: NestedGraph, names: dict[str, Value] | None = None) -> Iterator[None]:
+        """While it is entered, nodes go to a body, where variables hold these values; then all is as it was."""
+        frame, before = self.frame, (self.body, self.frame.names, self.frame.statement)
+        self.body, frame.names = body, frame.names if names is None else names
+        try:
+            yield
+        finally:
+            self.body, frame.names, frame.statement = before
+
+    def refine(self, refined: Mapping[str, Type]) -> None:
+        """Note what has been found out of the types of variables."""
+        for name, kind in refined.items():
+            known = self.frame.names.get(name)
+            if isinstance(known, Runtime):
+                self.frame.names[name] = Runtime(known.node, kind)
 
     def changes_outside(self, value: Value, at: ast.AST) -> Bad:
         """Note that the program changes a container that it has not made."""

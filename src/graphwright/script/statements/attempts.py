@@ -171,16 +171,14 @@ def _kept(c: Context, node: ast.Try, asked: Sequence[str]) -> Kept:
 
 def _body(c: Context, work: Callable[[], Kinds], errors: _Errors) -> Side:
     """Compile what runs under `try`."""
-    outer, names = c.body, c.frame.names
-    side = Side(NestedGraph(outer), dict(names), NEXT)
-    c.body, c.frame.names = side.body, side.names
+    side = Side(NestedGraph(c.body), dict(c.frame.names), NEXT)
     c.catching.append(errors)
     try:
-        side.kinds = work()
-        side.names = c.frame.names
+        with c.writing(side.body, side.names):
+            side.kinds = work()
+            side.names = c.frame.names
     finally:
         c.catching.pop()
-        c.body, c.frame.names = outer, names
     return side
 
 
@@ -192,9 +190,8 @@ def _write(
         c, (side, Side(NestedGraph(c.body), dict(c.frame.names), frozenset({"raise"}))), node, "no error is raised"
     )
     names = merger.variables(side.kinds - {"raise"}, live)
-    outer, c.body = c.body, side.body
-    results = [None if value is None else c.argument(value) for value, _ in merger.slots]
-    c.body = outer
+    with c.writing(side.body):
+        results = [None if value is None else c.argument(value) for value, _ in merger.slots]
     origin = c.frame.origin(node)
     error, nodes = write_attempt(c.maker(node), side.body, results, errors, _may_raise, merger.wishes, origin)
     given = Given([Runtime(item, ANY) for item in nodes])

@@ -43,16 +43,13 @@ def branch(
 
     Returns how the statement may end, and whether what follows has become part of it.
     """
-    statement = c.frame.statement
     one, other = (_side(c, work, more) for work, more in zip(works, refined, strict=True))
-    c.frame.statement = statement
     took_rest = False
     if rest is not None:
         for mine, its in ((one, other), (other, one)):
             if _leaves(mine) and "next" in its.kinds and not took_rest:
                 _extend(c, its, rest, live_after_rest)
                 took_rest = True
-        c.frame.statement = statement
     return _join(c, test, one, other, live_after_rest if took_rest else live, at, condition), took_rest
 
 
@@ -63,22 +60,15 @@ def _leaves(side: Side) -> bool:
 
 def _side(c: Context, work: Work, refined: Refined) -> Side:
     side = Side(NestedGraph(c.body), dict(c.frame.names), NEXT)
-    for name, kind in refined.items():
-        known = side.names.get(name)
-        if isinstance(known, Runtime):
-            side.names[name] = Runtime(known.node, kind)
-    _run(c, side, work)
+    _run(c, side, work, refined)
     return side
 
 
-def _run(c: Context, side: Side, work: Work) -> None:
-    outer, names = c.body, c.frame.names
-    c.body, c.frame.names = side.body, side.names
-    try:
+def _run(c: Context, side: Side, work: Work, refined: Refined | None = None) -> None:
+    with c.writing(side.body, side.names):
+        c.refine(refined or {})
         side.kinds = work()
         side.names = c.frame.names
-    finally:
-        c.body, c.frame.names = outer, names
 
 
 def _extend(c: Context, side: Side, rest: Work, live: frozenset[str]) -> None:
@@ -195,15 +185,12 @@ def _flags_of_test(c: Context, test: Value, merger: Merger, sides: tuple[Side, S
 
 def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> Given:
     """Write what a branch computes; return the values of its slots."""
-    outer = c.body
     results: list[list[object]] = []
-    for number, side in enumerate(sides):
-        c.body = side.body
-        given = [pair[number] for pair in merger.slots]
-        results.append([None if value is None else c.argument(value) for value in given])
-        c.body = outer
     origins = []
-    for side in sides:
+    for number, side in enumerate(sides):
+        with c.writing(side.body):
+            given = [pair[number] for pair in merger.slots]
+            results.append([None if value is None else c.argument(value) for value in given])
         returned = side.names.get("$at")
         is_return = side.kinds == {"return"} and isinstance(returned, Instance)
         origins.append(returned.value if is_return else c.frame.origin(at))  # type: ignore[union-attr]

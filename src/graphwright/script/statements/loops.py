@@ -195,53 +195,44 @@ def _write(
     c: Context, node: ast.For | ast.While, subject: Value | None, carried: list[_Carried], ends: LoopEnds
 ) -> Kinds:
     """Write a loop whose carried variables are of the types that are known so far; raises _Again where they are not."""
-    statement, outer, names = c.frame.statement, c.body, c.frame.names
-    starts = {one.name: one.before for one in carried}
-    shown = {name for name in assigned(node.body) if name not in starts}
-    body = NestedGraph(outer)
-    c.body, c.frame.names = body, dict(names)
+    known, outer, test = {one.name for one in carried}, c.body, None
+    body, names = NestedGraph(outer), dict(c.frame.names)
+    for name in assigned(node.body):
+        if name not in known and not _is_bound(names.get(name)):
+            names.pop(name, None)
+            if name in ends.head:
+                names[name] = Unbound(*_NOT_YET)
+    kinds: Kinds | None = None
     c.frame.loops.append(ends)
-    test: tuple[NestedGraph, object] | None = None
     try:
-        for name in shown:
-            before = names.get(name)
-            if before is None or isinstance(before, Unbound):
-                c.frame.names.pop(name, None)
-                if name in ends.head:
-                    c.frame.names[name] = Unbound(
-                        "in the first iteration of the loop", "give it a value before the loop"
-                    )
-        if isinstance(node, ast.For):
-            assert subject is not None
-            kind = item_type(subject.type) or ANY
-            wish = node.target.id if isinstance(node.target, ast.Name) else "item"
-            item = Runtime(body.add_input(wish), kind)
-            _inputs(c, carried, body)
-            c.parts.assign(c, node.target, item, node)
-            kinds: Kinds | None = c.parts.block(c, node.body)
-        else:
-            _inputs(c, carried, body)
-            test, refined = _test(c, node, carried, outer)
-            if test is None:  # known: no iteration
-                kinds = None
-            else:
-                for name, kind in refined.items():
-                    known = c.frame.names.get(name)
-                    if isinstance(known, Runtime):
-                        c.frame.names[name] = Runtime(known.node, kind)
+        with c.writing(body, names):
+            if isinstance(node, ast.For):
+                assert subject is not None
+                wish = node.target.id if isinstance(node.target, ast.Name) else "item"
+                item = Runtime(body.add_input(wish), item_type(subject.type) or ANY)
+                _inputs(c, carried, body)
+                c.parts.assign(c, node.target, item, node)
                 kinds = c.parts.block(c, node.body)
-        if kinds is not None:
-            _learn(c, node, carried, kinds)
-            given, stop = _given(c, node, carried, kinds)
-            results = [c.argument(value) for value in given]
-            stop_argument = None if stop is None else c.argument(stop)
+            else:
+                _inputs(c, carried, body)
+                test, refined = _test(c, node, carried, outer)
+                if test is not None:
+                    c.refine(refined)
+                    kinds = c.parts.block(c, node.body)
+            if kinds is not None:
+                _learn(c, node, carried, kinds)
+                given, stop = _given(c, node, carried, kinds)
+                results = [c.argument(value) for value in given]
+                stop_argument = None if stop is None else c.argument(stop)
+                end = Side(body, c.frame.names, NEXT)
     finally:
         c.frame.loops.pop()
-        end = Side(body, c.frame.names, NEXT)
-        c.body, c.frame.names, c.frame.statement = outer, names, statement
-    if kinds is None:
+    if kinds is None:  # known: no iteration
         return c.parts.block(c, node.orelse) if node.orelse else NEXT
     return _finish(c, node, subject, carried, test, body, kinds, results, stop_argument, end)
+
+
+_NOT_YET = "in the first iteration of the loop", "give it a value before the loop"
 
 
 def _inputs(c: Context, carried: list[_Carried], body: NestedGraph) -> list[Value]:
@@ -250,7 +241,7 @@ def _inputs(c: Context, carried: list[_Carried], body: NestedGraph) -> list[Valu
     for one in carried:
         if one.before is None:
             body.add_input(one.name)
-            c.frame.names[one.name] = Unbound("in the first iteration of the loop", "give it a value before the loop")
+            c.frame.names[one.name] = Unbound(*_NOT_YET)
             continue
         parts: list[Value] = [Runtime(body.add_input(one.name), kind) for kind in one.kinds]
         c.frame.names[one.name] = _rebuilt(one.before, one.as_one, iter(parts))
@@ -262,17 +253,13 @@ def _test(
     c: Context, node: ast.While, carried: list[_Carried], outer: NestedGraph
 ) -> tuple[tuple[NestedGraph, object] | None, dict[str, Type]]:
     """Compile the test of a `while` loop as a body with a result. None for a loop that is known not to run."""
-    inner, names, statement = c.body, c.frame.names, c.frame.statement
-    body = c.body = NestedGraph(outer)
-    c.frame.names = dict(names)
-    try:
+    body = NestedGraph(outer)
+    with c.writing(body, dict(c.frame.names)):
         _inputs(c, carried, body)
         test, (refined, _) = c.parts.condition(c, node.test)
         if isinstance(test, Const) and test.fixed and not test.value:
             return None, {}
         return (body, True if isinstance(test, Bad) else c.argument(_truth(test))), dict(refined)
-    finally:
-        c.body, c.frame.names, c.frame.statement = inner, names, statement
 
 
 def _truth(test: Value) -> Value:

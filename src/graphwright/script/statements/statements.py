@@ -109,7 +109,7 @@ def _if(c: Context, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[Kinds, bool
     test, (where_true, where_false) = c.parts.condition(c, node.test)
     if isinstance(test, Const) and test.fixed:
         chosen, refined = (node.body, where_true) if test.value else (node.orelse, where_false)
-        _refine(c, refined)
+        c.refine(refined)
         return block(c, chosen), False
     live = c.frame.code.liveness
     works: tuple[Callable[[], Kinds], Callable[[], Kinds]] = (
@@ -129,13 +129,6 @@ def _if(c: Context, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[Kinds, bool
 def _text(node: ast.AST) -> str:
     text = ast.unparse(node)
     return text if len(text) < 60 else f"{text[:57]}..."
-
-
-def _refine(c: Context, refined: dict[str, Type]) -> None:
-    for name, kind in refined.items():
-        known = c.frame.names.get(name)
-        if isinstance(known, Runtime):
-            c.frame.names[name] = Runtime(known.node, kind)
 
 
 def _match(c: Context, node: ast.Match) -> Kinds:
@@ -226,7 +219,7 @@ def _assert(c: Context, node: ast.Assert) -> None:
         return frozenset({"raise"})
 
     branch(c, test, (lambda: NEXT, fail), ({}, {}), None, frozenset(c.frame.names), node, _text(node.test))
-    _refine(c, where_true)
+    c.refine(where_true)
 
 
 # ---- values
