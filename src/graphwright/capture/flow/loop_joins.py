@@ -18,14 +18,14 @@ from graphwright.capture.flow.loop_state import Born, Carried
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import Unbound
-from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.state.samples import UNSET, Grows, Unlike
 from graphwright.source import HIDDEN
-from graphwright.values import INSIDE, Container, Joiner, OneWay, Path, Template, parts
+from graphwright.values import INSIDE, Container, Joiner, Path, Template, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CarriedOut", "LoopJoin"]
+__all__ = ["LoopJoin"]
 
 
 class LoopJoin(Joiner):
@@ -167,33 +167,3 @@ class LoopJoin(Joiner):
             raise Unlike("an object that has other names after an iteration than before")
         made.items, made.of = items, (first, after)
         return made
-
-
-class CarriedOut(OneWay):
-    """Joins what is born in a loop with what the last iteration of the example leaves."""
-
-    def __init__(self, recorder: Capture, slots: list[Carried], watched: set[int]) -> None:
-        self._recorder, self._slots, self._watched = recorder, slots, watched
-        self._out: dict[int, Container] = {}  # objects that are born in the loop, by id
-        self.name = ""
-
-    def leaf(self, value: Any, last: Any, path: Path) -> Any:
-        """A slot for what only a run has, and for numbers."""
-        joining = self._recorder.joining
-        if id(value) in self._watched:
-            return value
-        if joining.is_open(value) or type(value) in (int, float, bool):
-            sample = joining.sample(MISSING, value)
-            self._slots.append(Carried(len(self._slots), MISSING, sample, self.name, value, last))
-            return self._slots[-1]
-        return self._out.get(id(value), INSIDE) if parts(value) else value
-
-    def pairs(self, value: Any, last: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
-        """What a container holds, each with what the last one does."""
-        held, its = parts(value) or {}, parts(last)
-        its = held if its is None or its.keys() != held.keys() else its
-        return {key: (part, its[key]) for key, part in held.items()}
-
-    def whole(self, value: Any, last: Any, items: dict[Any, Any], path: Path) -> Any:
-        """One container for each that is born."""
-        return self._out.setdefault(id(value), Container(value, items))

@@ -25,21 +25,21 @@ from graphwright.capture.containers.opening import is_held, make_growing
 from graphwright.capture.effects.branch_state import State, cells_of
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.loop_joins import CarriedOut, LoopJoin
-from graphwright.capture.flow.loop_state import Born, BornIf, BornInRun, Carried, is_same, note
-from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun
+from graphwright.capture.flow.loop_births import Births
+from graphwright.capture.flow.loop_joins import LoopJoin
+from graphwright.capture.flow.loop_state import Carried, is_same, note
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, stopping
-from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import write_loop
-from graphwright.source import HIDDEN, targets_in
-from graphwright.values import Container, Given, NumberKind, OptionalKind, filled, loose_sizes
+from graphwright.source import targets_in
+from graphwright.values import Given, NumberKind, filled, loose_sizes
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopRegion", "is_open"]
 
-_RAN = "has_run"  # the value of a loop that tells whether there was an iteration
 _MOST_RUNS = 20  # of a body, until what it changes is known
 _LONGEST_EXAMPLE = 1000  # iterations
 
@@ -386,11 +385,10 @@ class LoopRegion:
         if self._asks_how and stops:
             broken = Carried(len(slots), False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
-        born = CarriedOut(recorder, slots, {id(container) for container, _ in self._state._containers})
-        self._surely_runs = run.test is True or (
-            self._items is not None and self._items.is_plain and bool(self._items.length())
-        )
-        outcome = [self._outcome(tree, born, slots, run.stop if broken is not None else None) for tree in run.template]
+        watched = {id(container) for container, _ in self._state._containers}
+        births = Births(recorder, slots, watched, self._place, self._at)
+        surely_runs = run.test is True or (self._items is not None and self._items.is_plain and self._items.length())
+        outcome = [births.outcome(tree, broken, bool(surely_runs)) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
             for region in regions:
@@ -411,16 +409,7 @@ class LoopRegion:
             sample = recorder.joining.like(slot.sample, slot.last)
             values.append(recorder.joining.stand_in(sample, item, self._place, hint))
         given = Given(values)
-        where = recorder.where()
-        after = [
-            BoundIf(tree.name, where, self._place, filled(tree.tree, given), filled(broken, given))
-            if isinstance(tree, BornIf) and broken is not None
-            else BoundIfRun(tree.name, self._at, self._place, filled(tree.tree, given), filled(tree.witness, given))
-            if isinstance(tree, BornInRun)
-            else filled(tree, given)
-            for tree in outcome
-        ]
-        self._state.write(after, where, self._place)
+        self._state.write([filled(tree, given) for tree in outcome], recorder.where(), self._place)
         self._note_choices(given, None)
         return False if broken is None else filled(broken, given)
 
@@ -434,45 +423,6 @@ class LoopRegion:
         if is_truth and not self._asks_how:
             made.graph.erase_node(made)
         return decision
-
-    def _outcome(self, tree: Any, born: CarriedOut, slots: list[Carried], stop: Any) -> Any:
-        """The template of the state after the loop, in which what was born in it is carried out.
-
-        `stop` says whether the loop ends, where it is known after the loop whether it was left.
-        """
-        if not isinstance(tree, Born):
-            return tree
-        name = born.name = tree.name.partition(HIDDEN)[0]
-        if type(tree.after) is BoundIf:
-            held, decider = tree.after.parts()
-            subjects = self._recorder.questions.subjects
-            keys = [None if value is None else subjects.key_of(subjects.subject_of(value)) for value in (stop, decider)]
-            if keys[0] != keys[1]:
-                return tree.after.unbound()
-            last = tree.last.parts()[0] if type(tree.last) is BoundIf else held
-            return BornIf(born.join(held, last), name)
-        after, last = tree.after, tree.after if tree.last is None else tree.last
-        if type(after) is BoundIfRun:
-            after, last = after.value(), last.value() if type(last) is BoundIfRun else after.value()
-        elif tree.entry is UNSET or self._surely_runs or HIDDEN in tree.name or not tree.name:
-            return born.join(after, last)
-        made = born.join(after, last)
-        return BornInRun(made, name, self._witness(made, slots))
-
-    def _witness(self, tree: Any, slots: list[Carried]) -> Carried:
-        """A slot that is None where no iteration has left a value in it: one of a template, or one for that."""
-        inner = [tree]
-        while inner:
-            part = inner.pop()
-            if isinstance(part, Container):
-                inner += part.items.values()
-            elif isinstance(part, Carried) and part.initial is MISSING and not isinstance(part.sample, OptionalKind):
-                return part
-        known = next((slot for slot in slots if slot.name == _RAN), None)
-        if known is None:
-            known = Carried(len(slots), MISSING, NumberKind(bool, True), _RAN, True, True)
-            slots.append(known)
-        return known
 
 
 def _is_filled(cell: Any) -> bool:

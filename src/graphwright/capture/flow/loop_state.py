@@ -7,7 +7,7 @@ from typing import Any
 
 from graphwright.values import Container, Given, Kind, Slot, Template, parts
 
-__all__ = ["Born", "BornIf", "BornInRun", "Carried", "is_same", "note"]
+__all__ = ["Born", "Carried", "is_same", "note"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -34,23 +34,6 @@ class Born(Template):
     def filled(self, given: Given) -> Any:
         """What an iteration finds."""
         return self.entry
-
-
-@dataclasses.dataclass(eq=False)
-class BornIf:
-    """A variable that has a value where the loop was left: the template of that value."""
-
-    tree: Any
-    name: str
-
-
-@dataclasses.dataclass(eq=False)
-class BornInRun:
-    """A variable that has a value where the loop ran: its template, and a slot that is None where it did not."""
-
-    tree: Any
-    name: str
-    witness: Carried
 
 
 def note(template: Any, value: Any) -> None:
