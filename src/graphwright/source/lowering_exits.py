@@ -16,19 +16,9 @@ from collections.abc import Callable, Iterable
 from graphwright.source.syntax import RUNTIME_MARK, blocks_of, falls_through, holds, placed, walk_all
 
 __all__ = [
-    "HIDDEN",
-    "RETURNS",
-    "assign",
-    "ending",
-    "exit_signal",
-    "exiting",
-    "is_signal",
-    "leave_if",
-    "returns_from_inner_loop",
-    "signal",
-    "unset",
-    "with_signals",
-]
+    "HIDDEN", "RETURNS", "assign", "ending", "exit_signal", "exiting", "is_signal", "leave_if",
+    "returns_from_inner_loop", "signal", "unset", "with_signals",
+]  # fmt: skip
 
 HIDDEN = "__gw"  # ends the names of variables that lowering makes, before a number
 RETURNS = f"returned{HIDDEN}", f"result{HIDDEN}"  # what a `return` in a loop assigns

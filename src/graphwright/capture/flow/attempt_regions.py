@@ -26,6 +26,7 @@ from graphwright.capture.flow.caught_errors import is_error
 from graphwright.capture.flow.joined_values import Leaving
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
+from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
@@ -112,35 +113,31 @@ class AttemptRegion:
         recorder, entry = self._recorder, self._entry
         recorder.ambient.notice()
         self._attempts.force()
-        while True:
+
+        def watch() -> State:
             self._state = State((reaching(self._parts),), self._names, self._names)
-            recorder.states.append(self._state)
-            try:
-                entry.kept = self._kept = KeptValues(recorder, self._state, entry.place)
-                region, values, has_raised = self._body()
-                break
-            except Grows as growth:  # a list does, in a loop in the body
-                if not self._state.is_outermost(recorder, growth.content):
-                    raise
-                self._state.restore()
-                try:
-                    make_growing(recorder, self._state, growth, entry.place, "fork")
-                except Unlike as why:
-                    raise self._attempts.given_up(entry.place, str(why)) from None
-            finally:
-                recorder.states.pop()
+            return self._state
+
+        def grow(state: State, growth: Grows) -> None:  # in a loop in the body
+            make_growing(recorder, state, growth, entry.place, "fork")
+
+        region, values, has_raised = run_watched(recorder, watch, self._body, grow, self._given_up)
         try:
             with self._attempts.quietly(), torch._C.DisableTorchFunction():  # the recorder must not see this
                 error, well = self._write(region, values, has_raised)
         except Unlike as why:
-            raise self._attempts.given_up(entry.place, str(why)) from None
+            raise self._given_up(str(why)) from None
         return self._branch(error, well, has_raised)
+
+    def _given_up(self, why: str) -> BaseException:
+        return self._attempts.given_up(self._entry.place, why)
 
     # ---- the body
 
-    def _body(self) -> tuple[Region, list[Any], bool]:
+    def _body(self, state: State) -> tuple[Region, list[Any], bool]:
         """Run the body once, into a region; return it, with what it gives and leaves, and whether it always raises."""
-        recorder, state = self._recorder, self._state
+        recorder = self._recorder
+        self._entry.kept = self._kept = KeptValues(recorder, state, self._entry.place)
         region = Region(recorder.region, sys._getframe(), self._entry.place)
         region.is_data, region.is_taken = True, None
         depth, has_raised, left = recorder.ambient.depth, False, None
@@ -156,12 +153,7 @@ class AttemptRegion:
                 has_raised = True
         if recorder.pending is not None:
             raise recorder.pending
-        if recorder.ambient.depth != depth:
-            recorder.ambient.forget(depth)
-            raise self._attempts.given_up(self._entry.place, "a context is entered or left in a `try`")
-        why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-        if why is not None:
-            raise recorder.questions.restart(why)
+        check_end(recorder, depth, lambda: self._given_up("a context is entered or left in a `try`"))
         values = [left, *state.read()]
         state.restore()
         return region, values, has_raised
@@ -251,7 +243,7 @@ class AttemptRegion:
             with self._attempts.quietly(), torch._C.DisableTorchFunction():
                 return self._kept.values(self._where)
         except Unlike as why:
-            raise self._attempts.given_up(self._entry.place, str(why)) from None
+            raise self._given_up(str(why)) from None
 
     def _restore(self, values: list[Any]) -> None:
         """Have the state hold these values, on a side of the branch, which is to put them back."""

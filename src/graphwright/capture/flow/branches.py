@@ -21,6 +21,7 @@ from graphwright.capture.effects.branch_state import EMPTY, State, content_of, s
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
 from graphwright.capture.flow.joined_values import Join, Leaving
+from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
@@ -59,9 +60,11 @@ def branch(
     where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
     mark = recorder.choices.mark()
-    while True:
-        state = State((then, other), names, alive, unshared=unshared)
-        recorder.states.append(state)
+
+    def differ(why: str) -> BaseException:
+        return recorder.questions.forking.differ(place, why, can_wait)
+
+    def both(state: State) -> Any:
         try:
             sides = [
                 _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
@@ -73,18 +76,16 @@ def branch(
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
                 return _joined(recorder, subject, sides, state, place, where, can_wait)
         except Unlike as why:
-            raise recorder.questions.forking.differ(place, str(why), can_wait) from None
-        except Grows as growth:  # in a loop on one of the sides
-            if not state.is_outermost(recorder, growth.content):
-                raise
-            state.restore()
-            recorder.choices.cut(mark)
-            try:
-                make_growing(recorder, state, growth, place, "fork", can_wait)
-            except Unlike as why:
-                raise recorder.questions.forking.differ(place, str(why), can_wait) from None
-        finally:
-            recorder.states.pop()
+            raise differ(str(why)) from None
+
+    def grow(state: State, growth: Grows) -> None:  # in a loop on one of the sides
+        recorder.choices.cut(mark)
+        make_growing(recorder, state, growth, place, "fork", can_wait)
+
+    def watch() -> State:
+        return State((then, other), names, alive, unshared=unshared)
+
+    return run_watched(recorder, watch, both, grow, differ)
 
 
 def _joined(
@@ -228,12 +229,11 @@ def _run_side(
                 raise _failed(recorder, subject, value, error, place) from error
             recorder.questions.raises.write_raise(error)
             raised = True
-    if recorder.ambient.depth != depth:
-        recorder.ambient.forget(depth)
-        raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
-    why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-    if why is not None:
-        raise recorder.questions.restart(why)
+
+    def entered() -> BaseException:
+        return recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
+
+    check_end(recorder, depth, entered)
     values = [result, *state.read()]
     for cell, content_before in bound:
         set_cell(cell, content_before)

@@ -28,6 +28,7 @@ from graphwright.capture.flow.deciding import held, recorder_of
 from graphwright.capture.flow.loop_births import Births
 from graphwright.capture.flow.loop_joins import LoopJoin
 from graphwright.capture.flow.loop_state import Carried, is_same, note
+from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
@@ -115,36 +116,34 @@ class LoopRegion:
     def capture(self) -> Any:
         """Write the loop; return whether it was left."""
         recorder = self._recorder
-        while True:
+
+        def watch() -> State:
             self._state = State(self._functions, self._names, self._alive, is_loop=True)
-            recorder.states.append(self._state)
-            self._join = LoopJoin(recorder, self._place, self._plain_way)
-            self._slots = self._join.slots  # what is known to be carried
-            try:
-                run = self._last_run()
-                break
-            except _Empty:
-                return False
-            except Unlike as why:
-                raise self._given_up(str(why), None) from None
-            except Grows as growth:
-                if not self._state.is_outermost(recorder, growth.content):
-                    raise
-                try:
-                    self._grown.append(make_growing(recorder, self._state, growth, self._place, self._plain_way()))
-                except Unlike as why:
-                    raise self._given_up(str(why), None) from None
-            finally:
-                recorder.states.pop()
+            return self._state
+
+        def grow(state: State, growth: Grows) -> None:
+            self._grown.append(make_growing(recorder, state, growth, self._place, self._plain_way()))
+
+        try:
+            run = run_watched(recorder, watch, self._last_run, grow, self._unlike)
+        except _Empty:
+            return False
         with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
             return self._finish(run)
 
     # ---- runs of the body
 
-    def _last_run(self) -> _Run:
+    def _last_run(self, state: State) -> _Run:
         """Run the body until it is known what the loop carries; return the last run."""
+        self._join = LoopJoin(self._recorder, self._place, self._plain_way)
+        self._slots = self._join.slots  # what is known to be carried
+        try:
+            return self._settled_run(state.read())
+        except Unlike as why:
+            raise self._unlike(str(why)) from None
+
+    def _settled_run(self, template: list[Any]) -> _Run:
         recorder = self._recorder
-        template: list[Any] = self._state.read()
         mark = recorder.mark()
         for _ in range(_MOST_RUNS):
             recorder.back_to(mark)
@@ -218,12 +217,7 @@ class LoopRegion:
             recorder.attempts.flush(run.region)
         except Raised:
             has_raised = True
-        if recorder.ambient.depth != depth:
-            recorder.ambient.forget(depth)
-            raise Unlike("a context is entered or left in the loop")
-        why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-        if why is not None:
-            raise recorder.questions.restart(why)
+        check_end(recorder, depth, lambda: Unlike("a context is entered or left in the loop"))
         run.after = list(run.entry) if has_raised else state.read()
         run.before = state.values_before()
         run.entry += run.before[len(run.entry) :]
@@ -333,6 +327,9 @@ class LoopRegion:
         if self._items is None or self._items.is_data:
             return None
         return "unroll" if self._items.is_plain else "guard"
+
+    def _unlike(self, why: str) -> BaseException:
+        return self._given_up(why, None)
 
     def _given_up(self, why: str, error: BaseException | None, at: str | None = None) -> BaseException:
         """What to do where the loop cannot be captured so."""
