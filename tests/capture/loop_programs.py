@@ -602,6 +602,16 @@ class Derived(Keeps):
         return super().step(x)
 
 
+def walrus_and_else(x: torch.Tensor) -> torch.Tensor:
+    while (total := x.abs().sum()) > 4:
+        x = x / total * 3
+        if x.max() > 1.5:
+            break
+    else:
+        x = x * 100
+    return x
+
+
 ON_ROWS = [
     rows, adds_up_from_zero, enumerated, zipped, backwards, steps, nested, returns_from_inside, else_of_a_loop,
     else_that_returns, break_on_both_sides, continue_on_both_sides, starts_with_none, swaps, counts_three_ways,
@@ -614,6 +624,6 @@ ON_ROWS = [
 ON_VECTORS = [
     doubles, halves, while_true, while_else, collatz, walrus, newton, uses_its_parameter_in_the_loop_alone,
     does_not_run, chained, to_a_number_of_data,
-    ends_early, done_flag, matches, of_static_length, math_inside,
+    ends_early, done_flag, matches, of_static_length, math_inside, walrus_and_else,
 ]  # fmt: skip
 CASES: list[tuple[Any, list[torch.Tensor]]] = [*((p, ROWS) for p in ON_ROWS), *((p, VECTORS) for p in ON_VECTORS)]

@@ -231,6 +231,28 @@ def test_the_report_says_why_each_pass_was_needed() -> None:
     assert 0 < facts.seconds < 60
 
 
+def test_the_report_says_where_in_a_variable_the_sides_of_a_branch_differ() -> None:
+    def kept(x: torch.Tensor) -> Any:
+        state = {"h": (x, 1), "n": 0}
+        if x.sum() > 0:
+            state = {"h": (x + 1, "a"), "n": 0}
+        return state["h"][0]
+
+    def in_a_loop(x: torch.Tensor) -> Any:
+        state = {"h": [x[0], 1]}
+        for row in x:
+            state = {"h": [state["h"][0] + row, None]}
+            if row.sum() > 4:
+                break
+        return state["h"][0]
+
+    texts = [
+        entry.text for program in (kept, in_a_loop) for entry in trace(program, (torch.ones(2, 2),)).report.restarts
+    ]
+    assert any(text.endswith(": 'state'['h'][1]: str on one side, int on the other") for text in texts), texts
+    assert any(text.endswith("'state'['h'][1]: int before an iteration, NoneType after it") for text in texts), texts
+
+
 def test_the_report_says_which_attempts_did_not_hold() -> None:
     gm = trace(lambda x: x[x > 0] * 2, (torch.ones(3),))
     assert gm.report.facts.attempt == "captured on real values"

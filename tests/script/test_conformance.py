@@ -485,6 +485,17 @@ def break_in_if_else(x, n: int):
     return x, i if n > 0 else -1
 
 
+@program(XN)
+def walrus_and_else(x, n: int):
+    while (n := n - 1) > 0:
+        x = x + n
+        if x.sum() > 20:
+            break
+    else:
+        x = x * 100
+    return x, n
+
+
 @pytest.mark.parametrize(("function", "inputs"), PROGRAMS, ids=[function.__name__ for function, _ in PROGRAMS])
 def test_it_does_what_python_does(function: Callable[..., Any], inputs: Any) -> None:
     check(function, inputs)

@@ -70,6 +70,10 @@ program.py:13: the name 'unknown' is not defined
 
 
 CASES = {
+    "type inside of a tuple": (
+        "def f(x, n: int):\n    y = (x, 1)\n    if n > 1:\n        y = (x, 'a')\n    return y",
+        "'y'[1] is str where `n > 1` holds, and int where it does not",
+    ),
     "type on the sides": (
         "def f(x, n: int):\n    if n > 1:\n        y = x\n    else:\n        y = 3\n    return y",
         "'y' is Tensor where `n > 1` holds, and int where it does not",

@@ -25,8 +25,7 @@ class NestedGraph:
     >>> program = NestedGraph()
     >>> x = program.graph.placeholder("x")
     >>> body = NestedGraph(program)
-    >>> body.graph.output(body.graph.call_method("relu", (body.lift(x),)))
-    output
+    >>> body.close(body.graph.call_method("relu", (body.lift(x),)))
     >>> shared_operands([body]), [*body.graph.nodes]
     ([x], [x, relu, output])
     """
@@ -36,6 +35,15 @@ class NestedGraph:
         self.outer = outer
         self.lifted: dict[Node, Node] = {}  # node of the graph around -> the input that stands for it
         self.written: dict[Node, Node] = {}  # node of a value, of any graph -> the one here that wrote to it
+
+    def holds(self, node: Node) -> bool:
+        """Tell whether a value is computed in this body, or inside it, so that the graphs around do not have it."""
+        outer = self.outer
+        while outer is not None:
+            if outer.graph is node.graph:
+                return False
+            outer = outer.outer
+        return True
 
     def latest(self, node: Node) -> Node:
         """The node through which a value is read here: the last that wrote to it, in this graph or one around it.
@@ -74,9 +82,14 @@ class NestedGraph:
         node._target = node.name
         return node
 
+    def close(self, result: Any, origin: Any = None) -> None:
+        """Write what the body gives, at a place of the user's program."""
+        self.graph.output(self.lifted_in(result))._origin = origin
+
     def is_empty(self) -> bool:
         """Tell whether nothing is computed here."""
-        return all(node.op in ("placeholder", "output") for node in self.graph.nodes)
+        first = first_operation(self.graph)
+        return first is None or first._op == "output"
 
     def take(self, operands: list[Node]) -> None:
         """Have exactly these values of the graph around as inputs, in this order, after those that stand for none."""

@@ -36,6 +36,7 @@ from graphwright.ops.lookup import key_of, module_called, module_operator, opera
 from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched, positional_inputs
 from graphwright.ops.operators import Operator
+from graphwright.ops.region_nodes import Make, write_attempt, write_branch, write_loop
 from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
@@ -96,6 +97,7 @@ __all__ = [
     "parameters_of",
     "positional_inputs",
     "LoopParts",
+    "Make",
     "TorchSpelling",
     "TransformKind",
     "check_for_mutable_operation",
@@ -140,7 +142,10 @@ __all__ = [
     "value_at",
     "value_or",
     "while_loop",
+    "write_attempt",
     "write_attribute",
+    "write_branch",
+    "write_loop",
     "write_variable",
     "written_and_given",
     "written_attributes",

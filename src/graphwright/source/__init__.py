@@ -8,6 +8,12 @@ It knows nothing of captures. Read origins.py first.
     uses.py              what a function does with a value that it reads: takes an item, hands it on, asks
     sources.py           source files, parsed once
     definitions.py       the definition that running code was compiled from
+    lowering_exits.py    ways out of a block as values that its function returns
+    lowering_loops.py    loops as functions of one iteration
+    lowering_attempts.py         `try` statements as functions of their parts
+    lowering_comprehensions.py   comprehensions as the loops that they are
+    lowering_matches.py  `match` as the `if`s that it stands for
+    variables.py         which variables code names, and which of them nothing around it does
     syntax.py            what statements hold and bind, and places for new ones
     liveness.py          which variables of a function are read later
     code_table.py        what is known of code objects, as long as they live
@@ -23,6 +29,11 @@ from graphwright.source.caches import cache_around, without_cache
 from graphwright.source.code_table import CodeTable
 from graphwright.source.definitions import definition_of, note_made_from_source, source_behind, why_no_definition
 from graphwright.source.liveness import Liveness
+from graphwright.source.lowering_attempts import Handler, Tried, as_attempt, lower_attempt, with_rest
+from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
+from graphwright.source.lowering_exits import HIDDEN, RETURNS, exit_signal, exiting
+from graphwright.source.lowering_loops import ITEM, Lowered, lower_loop, with_test_inside
+from graphwright.source.lowering_matches import UnknownPattern, lower_match
 from graphwright.source.mentions import (
     DISPATCHERS,
     catches,
@@ -60,6 +71,7 @@ from graphwright.source.syntax import (
     SCOPES,
     TYPE_PARAMETERS,
     assigned,
+    blocks_of,
     call_of_locals,
     compares_identity,
     compares_sizes,
@@ -83,80 +95,21 @@ from graphwright.source.syntax import (
     walk_own,
 )
 from graphwright.source.uses import Use, argument_at, uses_of
+from graphwright.source.variables import bound_in_loops, names_counted, private_to
 
 __all__ = [
-    "CHANGES",
-    "COMPREHENSIONS",
-    "CallSite",
-    "CodeTable",
-    "DISPATCHERS",
-    "Liveness",
-    "PREFIX",
-    "RUNTIME_MARK",
-    "Role",
-    "SCOPES",
-    "STANDS_FOR_TORCH",
-    "Scope",
-    "ScopeContextManager",
-    "Source",
-    "Standing",
-    "TYPE_PARAMETERS",
-    "Use",
-    "annotate",
-    "annotations_of",
-    "argument_at",
-    "assigned",
-    "cache_around",
-    "call_of_locals",
-    "catches",
-    "codes_of",
-    "compares_identity",
-    "compares_sizes",
-    "definition_line",
-    "definition_of",
-    "falls_through",
-    "function_of",
-    "holds",
-    "is_convertible",
-    "is_foreign",
-    "is_foreign_class",
-    "is_foreign_file",
-    "is_from_conversion",
-    "is_handled",
-    "is_installed",
-    "is_internal",
-    "is_ours",
-    "is_returned",
-    "is_user_raise",
-    "lambda_of",
-    "leaves_loop",
-    "line_of_error",
-    "may_wait",
-    "mentions",
-    "name_of",
-    "names_read",
-    "note_compiled",
-    "note_made_from_source",
-    "note_replaced",
-    "place_of",
-    "place_of_name",
-    "place_of_write",
-    "placed",
-    "plain_names",
-    "qualname_of",
-    "role_of",
-    "runs_as_it_is_left",
-    "source_behind",
-    "source_of",
-    "stored_globals",
-    "target_names",
-    "targets_in",
-    "template_of",
-    "texts_of",
-    "user_frame",
-    "uses_of",
-    "walk_all",
-    "walk_own",
-    "why_no_definition",
-    "without_cache",
-]
+    "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
+    "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Handler", "Liveness", "Lowered",
+    "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use", "annotate",
+    "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of", "bound_in_loops",
+    "cache_around", "call_of_locals", "catches", "codes_of", "compares_identity", "compares_sizes",
+    "definition_line", "definition_of", "exit_signal", "exiting", "falls_through", "function_of", "holds",
+    "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled",
+    "is_installed", "is_internal", "is_ours", "is_returned", "is_user_raise", "lambda_of", "leaves_loop",
+    "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_of",
+    "names_counted", "names_read", "note_compiled", "note_made_from_source", "note_replaced", "place_of",
+    "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of",
+    "runs_as_it_is_left", "source_behind", "source_of", "stored_globals", "target_names", "targets_in",
+    "template_of", "texts_of", "user_frame", "uses_of", "walk_all", "walk_own", "why_no_definition", "with_rest",
+    "with_test_inside", "without_cache",
+]  # fmt: skip

@@ -16,6 +16,7 @@ __all__ = [
     "SCOPES",
     "TYPE_PARAMETERS",
     "assigned",
+    "blocks_of",
     "call_of_locals",
     "compares_identity",
     "compares_sizes",
@@ -92,6 +93,15 @@ def walk_all(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield statement
         if not isinstance(statement, SCOPES):
             yield from walk_own(statement)
+
+
+def blocks_of(statement: ast.AST) -> list[tuple[Any, str, list[ast.stmt]]]:
+    """The blocks of a statement that is no function or class: what has each, as which field, and its statements."""
+    if isinstance(statement, SCOPES):
+        return []
+    owners = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+    fields = ("body", "orelse", "finalbody")
+    return [(owner, field, getattr(owner, field)) for owner in owners for field in fields if getattr(owner, field, ())]
 
 
 def holds(statements: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:

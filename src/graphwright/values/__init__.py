@@ -5,6 +5,7 @@ kinds.py first.
 
 - kinds.py: one class per kind of value, and which kind a value is of
 - join.py: what is of one kind or of another, under a policy; whether one kind covers another
+- slots.py: two values that become one, with slots for what differs
 - structure.py: tuples, named tuples, lists, dicts, dataclasses and slices, taken apart and made again
 - tensor_metadata.py: what passes note of a tensor
 """
@@ -30,12 +31,14 @@ from graphwright.values.kinds import (
     with_example,
     without_none,
 )
+from graphwright.values.slots import INSIDE, Container, Given, Joiner, OneWay, Path, Slot, Template, Unlike, filled
 from graphwright.values.structure import is_named_tuple, is_record, leaves, made, map_leaves, parts, rebuild, sequence
 from graphwright.values.tensor_metadata import TensorMetadata
 
 __all__ = [
-    "ANY", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Kind", "MappingKind", "MixedKind", "NoJoin", "NumberKind",
-    "OptionalKind", "Policy", "RecordKind", "SequenceKind", "TensorKind", "TensorMetadata", "TextKind", "covers",
+    "ANY", "INSIDE", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Container", "Given", "Joiner", "Kind",
+    "MappingKind", "MixedKind", "NoJoin", "NumberKind", "OneWay", "OptionalKind", "Path", "Policy", "RecordKind",
+    "SequenceKind", "Slot", "Template", "TensorKind", "TensorMetadata", "TextKind", "Unlike", "covers", "filled",
     "is_named_tuple", "is_record", "join", "kind_of", "leaves", "loose_sizes", "made", "map_leaves", "parts", "rebuild",
     "sequence", "with_example", "without_none",
 ]  # fmt: skip

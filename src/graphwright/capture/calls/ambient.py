@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
 _INFERENCE_MODE = torch._C._InferenceMode
+_IS_INFERENCE_MODE = torch.is_inference_mode_enabled  # not what stands for it while a program is captured
 _GRAD_FILE = grad_mode.__file__
 _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__code__: False}
 
@@ -105,7 +106,7 @@ class Ambient:
 
     def notice(self) -> None:
         """Record that inference mode was entered or left since the last operation."""
-        now = torch.is_inference_mode_enabled()
+        now = _IS_INFERENCE_MODE()
         if now is self._is_inference:
             return
         self._is_inference = now

@@ -4,10 +4,7 @@
 
     conversion.py           a function in, the same function with questions as calls out
     converter.py            its tree rewritten, statement by statement
-    loop_statements.py      loops as functions of one iteration
-    comprehension_loops.py  comprehensions that bind variables around them, as loops
     generators.py           generator functions as functions that gather what they give
-    attempt_statements.py   `try` statements as functions of their parts
     asked_classes.py        which questions for classes a function holds
     local_variables.py      `locals()` as the variables, spelled out
     unshared.py             lists and dicts of a function that nobody else can hold

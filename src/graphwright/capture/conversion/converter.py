@@ -9,31 +9,30 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from graphwright.capture.conversion.attempt_statements import Handler, Tried, as_attempt, lower_attempt, with_rest
-from graphwright.capture.conversion.comprehension_loops import TAKES_ALL, as_loop
 from graphwright.capture.conversion.generators import gathered_call
-from graphwright.capture.conversion.loop_statements import (
-    HIDDEN,
-    ITEM,
-    RETURNS,
-    Lowered,
-    bound_in_loops,
-    exit_signal,
-    exiting,
-    lower,
-    private_to,
-    uses_of,
-)
 from graphwright.capture.conversion.unshared import unshared
 from graphwright.source import (
     CHANGES,
+    HIDDEN,
+    ITEM,
     PREFIX,
+    RETURNS,
     RUNTIME_MARK,
     SCOPES,
+    TAKES_ALL,
     TYPE_PARAMETERS,
+    Handler,
+    Lowered,
+    Tried,
+    as_attempt,
+    as_loop,
     assigned,
+    blocks_of,
+    bound_in_loops,
     compares_identity,
     compares_sizes,
+    exit_signal,
+    exiting,
     falls_through,
     function_of,
     holds,
@@ -41,14 +40,19 @@ from graphwright.source import (
     is_from_conversion,
     lambda_of,
     leaves_loop,
+    lower_attempt,
+    lower_loop,
     may_wait,
     name_of,
+    names_counted,
     placed,
     plain_names,
+    private_to,
     template_of,
     texts_of,
     walk_all,
     walk_own,
+    with_rest,
 )
 
 __all__ = ["Converter"]
@@ -109,11 +113,11 @@ class Converter(ast.NodeTransformer):
             elif isinstance(node, ast.Nonlocal):
                 self._free.update(node.names)
             elif isinstance(node, SCOPES):
-                self._captured.update(uses_of(node))
+                self._captured.update(names_counted(node))
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.ListComp):
                 self._lists.update(target.id for target in node.targets if isinstance(target, ast.Name))
         self._captured |= self._free
-        self._uses = uses_of(definition)
+        self._uses = names_counted(definition)
         self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
         parameters = {arg.arg for arg in ast.walk(definition.args) if isinstance(arg, ast.arg)}
@@ -152,7 +156,7 @@ class Converter(ast.NodeTransformer):
                     if is_tail:
                         return out + self._returning_branch(statement, rest)
             elif isinstance(statement, ast.For | ast.While):
-                lowered = lower(statement, self._count)
+                lowered = lower_loop(statement, self._count)
                 if lowered is not None:
                     out += self._loop(statement, lowered)
                     return out + self.block([*lowered.after, *rest], is_tail)
@@ -170,15 +174,12 @@ class Converter(ast.NodeTransformer):
         if isinstance(statement, SCOPES):
             return self.visit(statement)
         blocks: list[tuple[Any, str, list[ast.stmt]]] = []
-        for owner in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-            for field in ("body", "orelse", "finalbody"):
-                if getattr(owner, field, None):
-                    inner = getattr(owner, field)
-                    ends = is_tail and isinstance(statement, ast.With)
-                    self._errors.append("" if isinstance(owner, ast.ExceptHandler) else (self._errors or [""])[-1])
-                    blocks.append((owner, field, self.block(inner, ends)))
-                    self._errors.pop()
-                    setattr(owner, field, [])
+        for owner, field, inner in blocks_of(statement):
+            ends = is_tail and isinstance(statement, ast.With)
+            self._errors.append("" if isinstance(owner, ast.ExceptHandler) else (self._errors or [""])[-1])
+            blocks.append((owner, field, self.block(inner, ends)))
+            self._errors.pop()
+            setattr(owner, field, [])
         statement = self.visit(statement)  # what is left: its expressions
         for owner, field, inner in blocks:
             setattr(owner, field, inner)

@@ -15,8 +15,7 @@ import inspect
 from types import CodeType
 from typing import Any
 
-from graphwright.capture.conversion.loop_statements import HIDDEN
-from graphwright.source import SCOPES, definition_of, placed, walk_own
+from graphwright.source import HIDDEN, SCOPES, definition_of, placed, walk_own
 
 __all__ = ["GATHERED", "GATHERERS", "as_gathering", "gathered_call", "gathers", "is_generator"]
 

@@ -13,6 +13,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.source import PREFIX
+from graphwright.values import Given, Template, filled
 
 if TYPE_CHECKING:
     from graphwright.capture.proxies.contents import Container
@@ -25,11 +26,15 @@ EMPTY: Any = object()  # the content of a cell without one
 _DEPTH = 4  # how far inside of each other the objects are that a branch may change
 
 
-class Bound:
+class Bound(Template):
     """In joined values: a variable that has a value where the branch is true."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+    def filled(self, given: Given) -> Bound:
+        """The variable with its value."""
+        return Bound(filled(self.value, given))
 
 
 class OneSided:

@@ -155,11 +155,10 @@ class Keeping:
         self._kind_of_module, self._depth, self._shared = type(module), 0, []
         prefix, title = f"{path}." if path else "", type(module).__name__
         first = len(self._tables)
-        for table in (shell.__dict__, shell._buffers, shell._parameters):
-            self._watch(table, title, prefix, None)
-        buffers = next(table for table in self._tables[first:] if table.now is shell._buffers)
+        attributes, buffers, _ = [
+            self._watch(table, title, prefix, None) for table in (shell.__dict__, shell._buffers, shell._parameters)
+        ]
         buffers.transient = shell._non_persistent_buffers_set
-        attributes = next(table for table in self._tables[first:] if table.now is shell.__dict__)
         attributes.aside = aside_of(shell)
         attributes.before.update(attributes.aside)
         self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
@@ -192,7 +191,7 @@ class Keeping:
         """Tell whether the program writes a variable outside of all modules, or what is in it."""
         return any(place[0] == path and kind is not PLAIN for place, kind in self._live.items())
 
-    def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> None:
+    def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
         table = Table(kind, owner, path, keys, container, {})
@@ -205,6 +204,7 @@ class Keeping:
             if not (are_plain and (type(value) in _ATOMS or key in _OF_TORCH)):
                 self._watch_value(table, key, value)
         self._add(table)
+        return table
 
     def _add(self, table: Table) -> None:
         self._tables.append(table)

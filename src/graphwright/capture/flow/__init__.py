@@ -7,9 +7,12 @@ all. Read branches.py first, then loops.py and loop_regions.py.
     joined_values.py    two values that become one, and which objects that chooses
     deciding.py         truths in converted functions: conditions, `and`, `or`, `not`, comparisons
     forks.py            two runs that part at one question, as one graph
+    watched.py          a part that becomes a region, run with what it may change watched
     loops.py            which loops are regions of the graph, and the others, run
     loop_regions.py     a loop whose length only a run knows: its body run until it is known what it carries
-    loop_state.py       what a loop carries: values with places in them for what changes
+    loop_joins.py       what an iteration finds, joined with what it leaves
+    loop_births.py      variables that have their first value in a loop
+    loop_state.py       what a loop carries: values with slots in them for what changes
     attempts.py         `try` statements: as Python runs them, or as regions
     attempt_regions.py  the body of a `try` as a region, and the branch on its error
     plain_attempts.py   `try` statements as Python runs them, by functions of their parts

@@ -7,6 +7,7 @@ an error ends it is in a list that it writes to (`kept_values`). `else` and the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -22,9 +23,10 @@ from graphwright.capture.containers.opening import make_growing
 from graphwright.capture.effects.branch_state import EMPTY, State
 from graphwright.capture.flow.branches import branch
 from graphwright.capture.flow.caught_errors import is_error
-from graphwright.capture.flow.joined_values import Leaving, filled
+from graphwright.capture.flow.joined_values import Leaving
 from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
+from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
@@ -32,8 +34,9 @@ from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import Node, shared_operands
-from graphwright.ops import evaluated, is_impure, transformed
+from graphwright.ir import Node
+from graphwright.ops import write_attempt
+from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -110,35 +113,31 @@ class AttemptRegion:
         recorder, entry = self._recorder, self._entry
         recorder.ambient.notice()
         self._attempts.force()
-        while True:
+
+        def watch() -> State:
             self._state = State((reaching(self._parts),), self._names, self._names)
-            recorder.states.append(self._state)
-            try:
-                entry.kept = self._kept = KeptValues(recorder, self._state, entry.place)
-                region, values, has_raised = self._body()
-                break
-            except Grows as growth:  # a list does, in a loop in the body
-                if not self._state.is_outermost(recorder, growth.content):
-                    raise
-                self._state.restore()
-                try:
-                    make_growing(recorder, self._state, growth, entry.place, "fork")
-                except Unlike as why:
-                    raise self._attempts.given_up(entry.place, str(why)) from None
-            finally:
-                recorder.states.pop()
+            return self._state
+
+        def grow(state: State, growth: Grows) -> None:  # in a loop in the body
+            make_growing(recorder, state, growth, entry.place, "fork")
+
+        region, values, has_raised = run_watched(recorder, watch, self._body, grow, self._given_up)
         try:
             with self._attempts.quietly(), torch._C.DisableTorchFunction():  # the recorder must not see this
                 error, well = self._write(region, values, has_raised)
         except Unlike as why:
-            raise self._attempts.given_up(entry.place, str(why)) from None
+            raise self._given_up(str(why)) from None
         return self._branch(error, well, has_raised)
+
+    def _given_up(self, why: str) -> BaseException:
+        return self._attempts.given_up(self._entry.place, why)
 
     # ---- the body
 
-    def _body(self) -> tuple[Region, list[Any], bool]:
+    def _body(self, state: State) -> tuple[Region, list[Any], bool]:
         """Run the body once, into a region; return it, with what it gives and leaves, and whether it always raises."""
-        recorder, state = self._recorder, self._state
+        recorder = self._recorder
+        self._entry.kept = self._kept = KeptValues(recorder, state, self._entry.place)
         region = Region(recorder.region, sys._getframe(), self._entry.place)
         region.is_data, region.is_taken = True, None
         depth, has_raised, left = recorder.ambient.depth, False, None
@@ -154,12 +153,7 @@ class AttemptRegion:
                 has_raised = True
         if recorder.pending is not None:
             raise recorder.pending
-        if recorder.ambient.depth != depth:
-            recorder.ambient.forget(depth)
-            raise self._attempts.given_up(self._entry.place, "a context is entered or left in a `try`")
-        why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-        if why is not None:
-            raise recorder.questions.restart(why)
+        check_end(recorder, depth, lambda: self._given_up("a context is entered or left in a `try`"))
         values = [left, *state.read()]
         state.restore()
         return region, values, has_raised
@@ -179,27 +173,18 @@ class AttemptRegion:
 
     def _write(self, region: Region, values: list[Any], has_raised: bool) -> tuple[Node, list[Any]]:
         """Write the body's output and the node that runs it; return its error, and what it leaves at its end."""
-        recorder, _entry = self._recorder, self._entry
+        recorder = self._recorder
         leaving = Leaving(recorder, region, self._state)
         made = [] if has_raised else leaving.values(values, [EMPTY, *self._state.values_before()])
         leaves = leaving.leaves
         with recorder.writing(region):
-            outputs = tuple([recorder.lifted(recorder.argument(value)) for value, _ in leaves])
-        region.graph.output(outputs)._origin = recorder.site()
-        _keep_computing(region)
+            outputs = [recorder.lifted(recorder.argument(value)) for value, _ in leaves]
         self._kept.close()
-        operands = shared_operands([region])
         errors = tuple(dict.fromkeys(kind for group in self._kinds for kind in group))
-        options = {"errors": errors, "count": len(leaves)}
-        args = ("attempt", region.graph, (), tuple(operands), options)
-        node = recorder.make("call_function", transformed, args, "attempt")
-        error = recorder.make("call_function", operator.getitem, (node, 0), "error")
-        names = [recorder.joining.source_name(value) for value, _ in leaves]
-        items = [
-            recorder.make("call_function", operator.getitem, (node, i + 1), name or "value")
-            for i, name in enumerate(names)
-        ]
-        given = [self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)]
+        names = [recorder.joining.source_name(value) or "value" for value, _ in leaves]
+        make = functools.partial(recorder.make, "call_function")
+        error, items = write_attempt(make, region, outputs, errors, _may_raise, names, recorder.site(), "attempt")
+        given = Given([self._value(value, item) for (value, _), item in zip(leaves, items, strict=True)])
         return error, [filled(value, given) for value in made]
 
     def _value(self, value: Any, node: Node) -> Any:
@@ -258,7 +243,7 @@ class AttemptRegion:
             with self._attempts.quietly(), torch._C.DisableTorchFunction():
                 return self._kept.values(self._where)
         except Unlike as why:
-            raise self._attempts.given_up(self._entry.place, str(why)) from None
+            raise self._given_up(str(why)) from None
 
     def _restore(self, values: list[Any]) -> None:
         """Have the state hold these values, on a side of the branch, which is to put them back."""
@@ -304,13 +289,5 @@ class AttemptRegion:
         raise self._recorder.questions.raises.raising(error)
 
 
-def _keep_computing(region: Region) -> None:
-    """Have what may raise computed though nothing reads it."""
-    for node in list(region.graph.all_nodes()):
-        if node.users or node.op in ("placeholder", "output", "get_attr"):
-            continue
-        if errors_of(node.op, node.target, node.args) and not is_impure(node):
-            made = node.graph.create_node("call_function", evaluated, (node,), {}, "evaluated")
-            made._origin = node._origin
-            if node.next is not made:
-                node.append(made)
+def _may_raise(node: Node) -> bool:
+    return bool(errors_of(node.op, node.target, node.args))

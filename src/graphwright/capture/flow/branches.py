@@ -8,7 +8,7 @@ one kind, become values of the branch; what cannot be joined makes the capture s
 from __future__ import annotations
 
 import dataclasses
-import operator
+import functools
 import sys
 from collections.abc import Callable
 from types import CellType
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.opening import OPENABLE, make_growing
-from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State, content_of, set_cell
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
-from graphwright.capture.flow.joined_values import Container, Join, Leaving, Slot, filled
+from graphwright.capture.flow.joined_values import Join, Leaving
+from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
@@ -29,8 +29,9 @@ from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import shared_operands
-from graphwright.ops import cond
+from graphwright.ops import write_branch
+from graphwright.source import HIDDEN
+from graphwright.values import Container, Given, Slot, filled
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -59,9 +60,11 @@ def branch(
     where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
     mark = recorder.choices.mark()
-    while True:
-        state = State((then, other), names, alive, unshared=unshared)
-        recorder.states.append(state)
+
+    def differ(why: str) -> BaseException:
+        return recorder.questions.forking.differ(place, why, can_wait)
+
+    def both(state: State) -> Any:
         try:
             sides = [
                 _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
@@ -73,18 +76,16 @@ def branch(
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
                 return _joined(recorder, subject, sides, state, place, where, can_wait)
         except Unlike as why:
-            raise recorder.questions.forking.differ(place, str(why), can_wait) from None
-        except Grows as growth:  # in a loop on one of the sides
-            if not state.is_outermost(recorder, growth.content):
-                raise
-            state.restore()
-            recorder.choices.cut(mark)
-            try:
-                make_growing(recorder, state, growth, place, "fork", can_wait)
-            except Unlike as why:
-                raise recorder.questions.forking.differ(place, str(why), can_wait) from None
-        finally:
-            recorder.states.pop()
+            raise differ(str(why)) from None
+
+    def grow(state: State, growth: Grows) -> None:  # in a loop on one of the sides
+        recorder.choices.cut(mark)
+        make_growing(recorder, state, growth, place, "fork", can_wait)
+
+    def watch() -> State:
+        return State((then, other), names, alive, unshared=unshared)
+
+    return run_watched(recorder, watch, both, grow, differ)
 
 
 def _joined(
@@ -113,7 +114,10 @@ def _joined(
         join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
         first, *more = zip(sides[0].values, sides[1].values, strict=True)
         made = [_join_results(recorder, subject, *first, join)]
-        made += [join.bound_at_exit(first, pair) or join.join(*pair) for pair in more[: count - 1]]
+        made += [
+            pair[0] if pair[0] is pair[1] and type(pair[0]) is not BoundIf else _variable(join, first, pair, name)
+            for name, pair in zip(state.names, more, strict=False)
+        ]
         for (a, b), (now, _) in zip(more[count - 1 :], state._containers, strict=True):
             is_other = type(now) is not list and type(now) in OPENABLE and _keys_of(a) != _keys_of(b)
             if (type(now) is list and len(a) != len(b)) or (is_other and recorder.region.is_in_loop()):
@@ -130,14 +134,14 @@ def _joined(
                 called.setdefault(value.number, name)
     for number, pair in enumerate(leaves):
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
-    values = _finish(recorder, subject, sides, leaves, called)
-    result, *state_values = [filled(value, values) for value in made]
+    given = Given(_finish(recorder, subject, sides, leaves, called))
+    result, *state_values = [filled(value, given) for value in made]
     state.write(state_values, where, place, result)
     ended = [choice for side in sides for choice in side.choices]
     recorder.choices.reopen(ended)
     if isinstance(join, Join):
         forking, can_wait = recorder.questions.forking, can_wait or not state.names
-        join.note_choices(values, lambda why: forking.differ(place, why, can_wait), ended)
+        join.note_choices(given, lambda why: forking.differ(place, why, can_wait), ended)
     return result
 
 
@@ -225,12 +229,11 @@ def _run_side(
                 raise _failed(recorder, subject, value, error, place) from error
             recorder.questions.raises.write_raise(error)
             raised = True
-    if recorder.ambient.depth != depth:
-        recorder.ambient.forget(depth)
-        raise recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
-    why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-    if why is not None:
-        raise recorder.questions.restart(why)
+
+    def entered() -> BaseException:
+        return recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
+
+    check_end(recorder, depth, entered)
     values = [result, *state.read()]
     for cell, content_before in bound:
         set_cell(cell, content_before)
@@ -287,25 +290,17 @@ def _finish(
     names: dict[int, str] | None = None,
 ) -> list[Any]:
     """Write the outputs of both bodies and the branch itself; return its values."""
+    results = []
     for number, side in enumerate(sides):
         with recorder.writing(side.region):
-            outputs = [
-                recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves
-            ]
-        result: Any = None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
-        side.region.graph.output(result)._origin = recorder.site()
-    if not leaves and all(side.region.is_empty() for side in sides):
-        return []
-    operands = shared_operands([side.region for side in sides])
-    bodies = [side.region.graph for side in sides]
-    pred = recorder.numbers.predicate(subject)
-    names = names or {}
-    single = len(leaves) == 1
-    node = recorder.make("call_function", cond, (pred, *bodies, tuple(operands)), (single and names.get(0)) or "cond")
-    nodes = [node]
-    if not single:
-        numbers = range(len(leaves))
-        nodes = [recorder.make("call_function", operator.getitem, (node, i), names.get(i) or "value") for i in numbers]
+            results.append(
+                [recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves]
+            )
+    pred, origin = recorder.numbers.predicate(subject), recorder.site()
+    wishes = [(names or {}).get(i) or ("cond" if len(leaves) == 1 else "value") for i in range(len(leaves))]
+    regions = [side.region for side in sides]
+    make = functools.partial(recorder.make, "call_function")
+    nodes = write_branch(make, pred, regions, results, wishes, (origin, origin), "cond")
     place, raised = sides[0].region.place, sides[0].raised
     values = [
         recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
@@ -321,6 +316,13 @@ def _argument(recorder: Capture, value: Any) -> Any:
 
 
 # ---- joining
+
+
+def _variable(join: Join, results: tuple[Any, Any], pair: tuple[Any, Any], name: str) -> Any:
+    try:
+        return join.bound_at_exit(results, pair) or join.join(*pair)
+    except Unlike as why:
+        raise why.of(name.partition(HIDDEN)[0]) from None
 
 
 def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, join: Join) -> Any:

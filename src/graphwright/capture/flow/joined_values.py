@@ -23,92 +23,64 @@ from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.tensor_proxy import is_uncertain
-from graphwright.ir import Node
-from graphwright.values import is_record, made, parts, rebuild
+from graphwright.values import INSIDE, Container, Given, Joiner, OneWay, Path, Slot, Template, filled, is_record, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Container", "Join", "Leaving", "Slot"]
+__all__ = ["Join", "Leaving"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Slot:
-    """In joined values, the place of the branch's value with this number."""
-
-    number: int
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class Container:
-    """In joined values: a container to make of joined items, once. `of` are the objects that it stands for."""
-
-    like: Any
-    items: dict[Any, Any]
-    of: tuple[Any, ...] = ()
-    made: Any = MISSING
-
-    def filled(self, values: list[Any]) -> Any:
-        """The container with the values of the slots in it."""
-        if self.made is MISSING:
-            items = {key: filled(item, values) for key, item in self.items.items()}
-            self.made = self._made(items)
-        return self.made
-
-    def _made(self, items: dict[Any, Any]) -> Any:
-        like, kind = self.like, type(self.like)
-        if kind is set:
-            return set(items)
-        if kind is collections.deque:
-            return collections.deque(items.values(), like.maxlen)
-        if not self.of:
-            return made(kind, items)
-        held = parts(like) or {}
-        if list(held) == list(items) and all(held[key] is item for key, item in items.items()):
-            return copy.copy(like)  # past what its constructor does
-        return rebuild(like, items)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Template):
     """In joined values: a variable that has a value where a loop ran."""
 
     about: BoundIfRun
     value: Any
 
-    def filled(self, values: list[Any]) -> BoundIfRun:
+    def filled(self, given: Given) -> BoundIfRun:
         """The variable with its value."""
-        value = filled(self.value, values)
+        value = filled(self.value, given)
         return self.about.with_value(value, value)
 
 
-def filled(value: Any, values: list[Any]) -> Any:
-    """A joined value, with the values of the branch in their places."""
-    if isinstance(value, Slot):
-        return values[value.number]
-    if isinstance(value, Bound):
-        return Bound(filled(value.value, values))
-    return value.filled(values) if isinstance(value, Container | Ran) else value
+class Leaves:
+    """The pairs of values, one of each side, that become values of the branch."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+    def slot(self, a: Any, b: Any) -> Slot:
+        """The place of the branch's value that is one of two."""
+        for number, (x, y) in enumerate(self.pairs):
+            if x is a and y is b:
+                return Slot(number)
+        self.pairs.append((a, b))
+        return Slot(len(self.pairs) - 1)
 
 
-class Join:
+class Join(Joiner):
     """The values of two sides of a branch, joined: `leaves` are the pairs of what differs.
 
-    `held` tells for each side what the containers of the state hold at its end, by id: they have been put back.
+    `held` tells for each side what the containers of the state hold at its end, by id: they have been put back. A
+    tensor and None make a tensor that may be None, but only in variables: whoever reads it there is converted.
     """
 
     def __init__(self, recorder: Capture, held: Sequence[dict[int, Any]] = ({}, {})) -> None:
         self._recorder = recorder
         self._held = held
-        self.leaves: list[tuple[Any, Any]] = []
+        self._leaves = Leaves()
         self._containers: dict[tuple[int, int], Container] = {}
         self._lists: dict[int, tuple[Any, ...]] = {}  # by number of the leaf: what a list of any length stands for
+        self._may_be_none = True
 
-    def join(self, a: Any, b: Any, may_be_none: bool = True) -> Any:
-        """Join two values: what holds `Slot`s for what differs. Raises Unlike.
+    @property
+    def leaves(self) -> list[tuple[Any, Any]]:
+        """The pairs of what differs, by the numbers of their slots."""
+        return self._leaves.pairs
 
-        A tensor and None make a tensor that may be None, but only in variables: whoever reads it there is converted.
-        """
+    def leaf(self, a: Any, b: Any, path: Path) -> Any:
+        """What becomes of two values, but for what they hold. Raises Unlike."""
         if a is b:
             return a
         if a is EMPTY or b is EMPTY:
@@ -126,44 +98,52 @@ class Join:
             return self._of_any_length(a, b)
         if self._recorder.typed is not None:
             a, b = self._recorder.typed.numbers.firm_beside(a, b)
-        verdict = self._recorder.joining.verdict(a, b, may_be_none)
-        if verdict == "join" and (is_growing(a) or is_growing(b)):
-            return self._grown(a, b)
-        if verdict != "look inside":
-            return self.slot(a, b) if verdict == "join" else a
-        return self._inside(a, b, may_be_none)
+        verdict = self._recorder.joining.verdict(a, b, self._may_be_none)
+        if verdict == "join":
+            return self._grown(a, b) if is_growing(a) or is_growing(b) else self._leaves.slot(a, b)
+        return a if verdict == "same" else self._alike(a, b)
+
+    def pairs(self, a: Any, b: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
+        """What the containers hold at the ends of the two sides. Raises Unlike."""
+        held, its = self._parts(a, 0), self._parts(b, 1)
+        if list(held) != list(its):
+            sizes = f"{len(held)} items on one side, {len(its)} on the other"
+            raise Unlike(sizes if isinstance(a, tuple | list) else "different keys on the two sides")
+        return {key: (part, its[key]) for key, part in held.items()}
+
+    def whole(self, a: Any, b: Any, items: dict[Any, Any], path: Path) -> Any:
+        """One container of two: an object that may change is another one than either."""
+        if not _can_change(a):
+            return _like(a, items)
+        return self._containers.setdefault((id(a), id(b)), Container(a, items, (a, b)))
+
+    def inside(self, one: Any) -> Joiner:
+        """What a dataclass holds may be None, as a variable may."""
+        return self._with(may_be_none=True) if is_record(one) else self
+
+    def _with(self, may_be_none: bool) -> Join:
+        if self._may_be_none is may_be_none:
+            return self
+        other = copy.copy(self)  # of the same leaves
+        other._may_be_none = may_be_none
+        return other
 
     def contents(self, a: Any, b: Any) -> Any:
         """Join what one container of the state holds at the ends of the two sides. Raises Unlike."""
         if a is b or (type(a) is dict and type(b) is dict and _are_one(a, b)):
             return a
-        return self._inside(a, b, False, are_contents=True)
+        found = self._alike(a, b, are_contents=True)
+        return _like(a, self._with(may_be_none=False).items(a, b, ())) if found is INSIDE else found
 
     def on_one_side(self, value: Any, is_second: bool) -> Any:
         """Join a value with none: what of it only a run has is None on the other side."""
-        if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
-            return self.slot(MISSING, value) if is_second else self.slot(value, MISSING)
-        held = None if is_record(value) else parts(value)
-        if held is None:
-            return value
-        key = (id(MISSING), id(value)) if is_second else (id(value), id(MISSING))
-        if key not in self._containers:
-            items = {key: self.on_one_side(item, is_second) for key, item in held.items()}
-            self._containers[key] = Container(value, items, (value,) if changeable(value) else ())
-        return self._containers[key]
+        return _OneSide(self._recorder, self._leaves, self._containers, is_second).join(value, MISSING)
 
-    def slot(self, a: Any, b: Any) -> Slot:
-        """The place of the branch's value that is one of two."""
-        for number, (x, y) in enumerate(self.leaves):
-            if x is a and y is b:
-                return Slot(number)
-        self.leaves.append((a, b))
-        return Slot(len(self.leaves) - 1)
-
-    def note_choices(self, values: list[Any], give_up: Callable[[str], BaseException], known: Sequence[Choice]) -> None:
+    def note_choices(self, given: Given, give_up: Callable[[str], BaseException], known: Sequence[Choice]) -> None:
         """Tell `choices` which objects stand for several, given the values of the leaves."""
-        found = [(each.made, each.of) for each in self._containers.values() if each.of and each.made is not MISSING]
-        found += [(values[number], originals) for number, originals in self._lists.items()]
+        made = given.made
+        found = [(made[each], each.of) for each in self._containers.values() if each.of and each in made]
+        found += [(given.values[number], originals) for number, originals in self._lists.items()]
         for joined, originals in found:
             self._recorder.choices.note(Choice(joined, [*originals], give_up), known)
 
@@ -173,32 +153,20 @@ class Join:
         values = [value.value() if type(value) is BoundIfRun else value for value in (a, b)]
         if any(isinstance(value, Unbound) for value in values):
             return about.unbound()
-        joined = self.join(values[0], values[1], may_be_none=False)
+        joined = self._with(may_be_none=False).join(*values)
         is_told = isinstance(joined, Slot) and not any(is_uncertain(value) for value in self.leaves[joined.number])
         return Ran(about, joined) if is_told else about.unbound()
 
     # ---- containers
 
-    def _inside(self, a: Any, b: Any, may_be_none: bool, are_contents: bool = False) -> Any:
-        if type(a) is not type(b):
+    def _alike(self, a: Any, b: Any, are_contents: bool = False) -> Any:
+        """INSIDE for two containers of one class; else what two sets or deques become, or objects without parts."""
+        kind = type(a)
+        if kind is not type(b):
             names = [self._recorder.joining.kind_name(value) for value in (a, b)]
             raise Unlike(f"{names[0]} on one side, {names[1]} on the other")
-        held, its = self._parts(a, 0), self._parts(b, 1)
-        if held is None or its is None:
-            return self._without_parts(a, b, are_contents)
-        if list(held) != list(its):
-            is_sequence = isinstance(a, tuple | list)
-            sizes = f"{len(held)} items on one side, {len(its)} on the other"
-            raise Unlike(sizes if is_sequence else "different keys on the two sides")
-        may_be_none = may_be_none or is_record(a)
-        joined = {key: self.join(part, its[key], may_be_none) for key, part in held.items()}
-        if are_contents or not _can_change(a):
-            return a if all(joined[key] is held[key] for key in held) else Container(a, joined)
-        return self._containers.setdefault((id(a), id(b)), Container(a, joined, (a, b)))
-
-    def _without_parts(self, a: Any, b: Any, are_contents: bool) -> Any:
-        """Join two sets or deques, or objects that have nothing to look into."""
-        kind = type(a)
+        if self._parts(a, 0) is not None and self._parts(b, 1) is not None:
+            return INSIDE
         if are_contents or not changeable(a):
             if a == b:
                 return a
@@ -237,7 +205,7 @@ class Join:
 
     def _grown(self, a: Any, b: Any) -> Slot:
         """Join two lists, dicts or sets of which one at least is as a run has it: what a node gives is no copy."""
-        made = self.slot(a, b)
+        made = self._leaves.slot(a, b)
         copied = [value for value in (a, b) if not is_growing(value) or getattr(value, "node", 0) is None]
         if copied and not isinstance(a, tuple):
             self._lists.setdefault(made.number, tuple(copied))
@@ -272,53 +240,82 @@ class Join:
         return Bound(self.join(a, b))
 
 
-class Leaving:
+class _OneSide(OneWay):
+    """Joins a value with none: what of it only a run has is None on the other side."""
+
+    nothing = MISSING
+
+    def __init__(
+        self, recorder: Capture, leaves: Leaves, containers: dict[tuple[int, int], Container], is_second: bool
+    ) -> None:
+        self._recorder, self._leaves, self._containers, self._is_second = recorder, leaves, containers, is_second
+
+    def leaf(self, value: Any, other: Any, path: Path) -> Any:
+        """A slot for what only a run has, and for numbers."""
+        if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
+            return self._leaves.slot(*self._pair(value, MISSING))
+        if is_record(value) or parts(value) is None:
+            return value
+        return self._containers.get(self._pair(id(value), id(MISSING)), INSIDE)
+
+    def whole(self, value: Any, other: Any, items: dict[Any, Any], path: Path) -> Any:
+        """A container of what is there."""
+        made = Container(value, items, (value,) if changeable(value) else ())
+        return self._containers.setdefault(self._pair(id(value), id(MISSING)), made)
+
+    def _pair(self, mine: Any, nothing: Any) -> tuple[Any, Any]:
+        return (nothing, mine) if self._is_second else (mine, nothing)
+
+
+class Leaving(OneWay):
     """The values of the one side that goes on: those computed inside it leave it through the branch.
 
     What is as it was before the branch stays so, where the side is the first to read it, too; and so do the containers
     of the state, whose contents are values of their own.
     """
 
+    nothing = EMPTY
+
     def __init__(self, recorder: Capture, region: Region, state: State) -> None:
         self._recorder, self._region = recorder, region
         self._watched = {id(container) for container, _ in state._containers}
         self._known: dict[int, Any] = {}
-        self.leaves: list[tuple[Any, Any]] = []
+        self._leaves = Leaves()
+
+    @property
+    def leaves(self) -> list[tuple[Any, Any]]:
+        """The values that leave, by the numbers of their slots."""
+        return self._leaves.pairs
 
     def values(self, values: list[Any], before: list[Any]) -> list[Any]:
         """The values as they are after the region: `filled` puts the leaves, computed inside, in their places."""
-        return [self._outside(*pair) for pair in zip(values, before, strict=True)]
+        return [self.join(*pair) for pair in zip(values, before, strict=True)]
 
-    def _outside(self, value: Any, was: Any) -> Any:
+    def leaf(self, value: Any, was: Any, path: Path) -> Any:
+        """A slot for what is computed inside; all else is as it is."""
         if value is was or id(value) in self._watched:
             return value
         if type(value) is BoundIf:
             return value.unbound()
         if type(value) is BoundIfRun:
-            inner = self._outside(value.value(), EMPTY)
+            inner = self.join(value.value(), EMPTY)
             return value if inner is value.value() else Ran(value, inner) if type(inner) is Slot else value.unbound()
         if self._recorder.joining.is_open(value):
             argument = self._recorder.joining.node_of(value)
-            if argument is None or argument.graph is self._region.graph or _is_inner(argument, self._region):
-                return self._slot(value)
-            return value
+            return self._leaves.slot(value, value) if argument is None or self._region.holds(argument) else value
         if id(value) in self._known:
             return self._known[id(value)]
-        held = parts(value) if isinstance(value, tuple | list) or type(value) is dict else None
-        if held is None:
-            return value
-        known: dict[Any, Any] = (parts(was) or {}) if type(was) is type(value) else {}
-        now = {key: self._outside(item, known.get(key, EMPTY)) for key, item in held.items()}
-        made = value if all(now[key] is held[key] for key in held) else Container(value, now)
-        self._known[id(value)] = made
-        return made
+        return INSIDE if isinstance(value, tuple | list) or type(value) is dict else value
 
-    def _slot(self, value: Any) -> Slot:
-        for number, (known, _) in enumerate(self.leaves):
-            if known is value:
-                return Slot(number)
-        self.leaves.append((value, value))
-        return Slot(len(self.leaves) - 1)
+    def whole(self, value: Any, was: Any, items: dict[Any, Any], path: Path) -> Any:
+        """One container for each that the side leaves."""
+        return self._known.setdefault(id(value), _like(value, items))
+
+
+def _like(value: Any, items: dict[Any, Any]) -> Any:
+    """A container of joined items: the one that it would be like, where it holds the very same."""
+    held = parts(value) or {}
+    return value if all(items[key] is held[key] for key in held) else Container(value, items)
 
 
 def _are_one(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
@@ -331,12 +328,3 @@ def _can_change(value: Any) -> bool:
     if is_record(value) and not isinstance(value, dict):
         return not type(value).__dataclass_params__.frozen
     return not isinstance(value, tuple)
-
-
-def _is_inner(node: Node, region: Region) -> bool:
-    outer = region.outer
-    while outer is not None:
-        if node.graph is outer.graph:
-            return False
-        outer = outer.outer
-    return True

@@ -13,14 +13,13 @@ handler comes to read is not kept in the end (`tidy`).
 from __future__ import annotations
 
 import collections
-import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.conversion.loop_statements import HIDDEN
 from graphwright.capture.effects.branch_state import EMPTY, State
+from graphwright.capture.flow.loop_state import Carried
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.unbound import Unbound
@@ -28,7 +27,8 @@ from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
-from graphwright.values import Kind, made, parts, rebuild
+from graphwright.source import HIDDEN
+from graphwright.values import INSIDE, Container, Given, Joiner, Path, Template, filled, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -36,31 +36,22 @@ if TYPE_CHECKING:
 
 __all__ = ["KeptValues"]
 
-Path = tuple[Any, ...]  # the number of a value of the state, then the keys to what it holds
 _OTHER: Any = object()  # not what it was
+_NEW: Any = object()  # like nothing that there was
 
 
-@dataclasses.dataclass(eq=False)
-class _Kept:
-    """A place in the list."""
-
-    number: int
-    initial: Any
-    sample: Kind
-    name: str
-    only: Any  # what alone was kept there
-
-
-class KeptValues:
-    """The values of one state, around one body."""
+class KeptValues(Joiner):
+    """The values of one state, around one body: as they were before, joined with what they are where it is left."""
 
     def __init__(self, recorder: TypedCapture, state: State, place: Place | None) -> None:
         self._recorder, self._state, self._place = recorder, state, place
         self.region: Region = recorder.region  # of the body, once that is there
         self.list: Node = recorder.node("call_function", list, ([],), {}, name="kept")
-        self._before = [_flat(value) for value in state.read()]
-        self._kept: dict[Path, _Kept] = {}
-        self._forms: dict[int, dict[Path, Any]] = {}  # of variables that get their first value in the body
+        self._before = [_frozen(value) for value in state.read()]
+        self._slots: dict[Path, Carried] = {}  # the places in the list, by the number of a value, then keys in it
+        self._forms: dict[int, Any] = {}  # first values of variables that have none before the body
+        self._templates: dict[int, Any] = {}
+        self._was: Any = _OTHER  # what the list is known to hold of the value that is looked at
         self._unlike: dict[int, str] = {}  # values that no handler can know
         self._late: set[int] = set()  # variables that have no value at first, at an operation that may raise
         # What a `return` leaves is of no use where an error follows it.
@@ -88,13 +79,13 @@ class KeptValues:
     def _note(self) -> None:
         recorder = self._recorder
         values = self._state.read()
-        self._before += [_flat(value) for value in self._state.values_before()[len(self._before) :]]
+        self._before += [_frozen(value) for value in self._state.values_before()[len(self._before) :]]
         last = self._of_region(recorder.region)
         last += self._before[len(last) :]
         for i, value in enumerate(values):
             if i in self._hidden:
                 continue
-            now = _flat(value)
+            now = _frozen(value)
             if _is_empty(value):
                 self._late.add(i)
                 last[i] = now
@@ -102,7 +93,7 @@ class KeptValues:
             was = last[i]
             if i in self._unlike or (was is not _OTHER and _is_same(was, now)):
                 continue
-            if was is _OTHER and _is_same(self._before[i], now) and not any(path[0] == i for path in self._kept):
+            if was is _OTHER and _is_same(self._before[i], now) and not self._is_kept(i):
                 continue
             self._keep(i, was, now)
             last[i] = now
@@ -119,54 +110,68 @@ class KeptValues:
                 self._last[region] = [*self._before]
             else:
                 around = self._of_region(region.outer)
-                kept = {path[0] for path in self._kept} if region.is_loop else set()
+                kept = {path[0] for path in self._slots} if region.is_loop else set()
                 self._last[region] = [_OTHER if i in kept else known for i, known in enumerate(around)]
         return self._last[region]
 
-    def _keep(self, i: int, was: Any, now: dict[Path, Any]) -> None:
-        before = self._before[i]
-        is_born = list(before) == [()] and _is_empty(before[()])
-        if is_born and self._forms.setdefault(i, now).keys() != now.keys():
-            self._unlike[i] = "has different forms"
-            return
-        if not is_born and before.keys() != now.keys():
-            self._unlike[i] = "has another form"
-            return
-        for path, leaf in now.items():
-            if was is not _OTHER and was.keys() == now.keys() and _is_leaf_same(was[path], leaf):
-                continue
-            initial = MISSING if is_born else before[path]
-            if was is _OTHER and _is_leaf_same(initial, leaf) and (i, *path) not in self._kept:
-                continue
-            if type(leaf) is _Form:
-                if leaf != (self._forms[i][path] if is_born else initial):
-                    self._unlike[i] = "is another container"
-                continue
-            try:
-                kept = self._place_of((i, *path), initial, leaf)
-            except Unlike as why:
-                self._unlike[i] = str(why)
-                return
-            argument = self._recorder.argument(leaf)
-            self._recorder.node("call_function", operator.setitem, (self.list, kept.number, argument), {})
+    def _is_kept(self, i: int) -> bool:
+        return any(path[0] == i for path in self._slots)
 
-    def _place_of(self, path: Path, initial: Any, leaf: Any) -> _Kept:
+    def _keep(self, i: int, was: Any, now: Any) -> None:
+        """Write to the list what has changed of one value."""
+        before = self._before[i]
+        if _is_empty(before):
+            before = self._forms.setdefault(i, now)
+        if not _is_alike(before, now):
+            self._unlike[i] = "has different forms" if i in self._forms else "has another form"
+            return
+        self._was = was if was is _OTHER or _is_alike(was, now) else _NEW
+        try:
+            self._templates[i] = self.join(before, now, (i,))
+        except Unlike as why:
+            self._unlike[i] = str(why)
+
+    def leaf(self, before: Any, now: Any, path: Path) -> Any:
+        """The place in the list where a value is kept, if it is. Raises Unlike where it cannot be."""
+        if isinstance(now, Container):
+            return INSIDE
+        initial, slot, was = MISSING if path[0] in self._forms else before, self._slots.get(path), self._was
+        for key in path[1:] if was is not _OTHER and was is not _NEW else ():
+            was = was.items[key]
+        if _is_same(was, now) or (was is _OTHER and slot is None and _is_same(initial, now)):
+            return before if slot is None else slot
+        slot = self._slot(path, initial, now)
+        argument = self._recorder.argument(now)
+        self._recorder.node("call_function", operator.setitem, (self.list, slot.number, argument), {})
+        return slot
+
+    def pairs(self, before: Container, now: Container, path: Path) -> dict[Any, tuple[Any, Any]]:
+        """What two containers hold, which are alike."""
+        return {key: (part, now.items[key]) for key, part in before.items.items()}
+
+    def whole(self, before: Container, now: Container, items: dict[Any, Any], path: Path) -> Any:
+        """The container itself, where it was there before and nothing of it is kept."""
+        is_kept = path[0] in self._forms or any(isinstance(item, Template) for item in items.values())
+        return Container(before.like, items) if is_kept else before.like
+
+    def _slot(self, path: Path, initial: Any, now: Any) -> Carried:
+        """A place in the list for a value, which is to cover it."""
         joining = self._recorder.joining
-        is_value = (joining.is_open(leaf) or type(leaf) in (int, float, bool)) and type(leaf) is not ObjectProxy
-        if not is_value and not (leaf is None and initial is not None and joining.is_open(initial)):
-            raise Unlike(f"{joining.kind_name(leaf)} where an error is raised")
-        known = self._kept.get(path)
-        if known is not None:
-            known.sample, known.only = joining.widened(known.sample, leaf), None
-            return known
-        if initial is not MISSING and joining.carried(initial, leaf) == "look inside":
-            raise Unlike(f"{joining.kind_name(initial)} before, {joining.kind_name(leaf)} where an error is raised")
-        sample = joining.sample(initial, leaf)
+        is_value = (joining.is_open(now) or type(now) in (int, float, bool)) and type(now) is not ObjectProxy
+        if not is_value and not (now is None and initial is not None and joining.is_open(initial)):
+            raise Unlike(f"{joining.kind_name(now)} where an error is raised")
+        slot = self._slots.get(path)
+        if slot is not None:
+            slot.sample, slot.after = joining.widened(slot.sample, now), None
+            return slot
+        if initial is not MISSING and joining.carried(initial, now) == "look inside":
+            raise Unlike(f"{joining.kind_name(initial)} before, {joining.kind_name(now)} where an error is raised")
+        sample = joining.sample(initial, now)
         names = self._state.names
         name = names[path[0]].partition(HIDDEN)[0] if path[0] < len(names) and len(path) == 1 else ""
         key = path[-1] if len(path) > 1 and isinstance(path[-1], str) and path[-1].isidentifier() else ""
-        kept = self._kept[path] = _Kept(len(self._kept), initial, sample, name or key, leaf)
-        return kept
+        slot = self._slots[path] = Carried(len(self._slots), initial, sample, name or key, now)
+        return slot
 
     # ---- after it
 
@@ -174,7 +179,7 @@ class KeptValues:
         """Write what the list holds at first."""
         recorder = self._recorder
         initials = recorder.lifted(
-            [None if kept.initial is MISSING else recorder.argument(kept.initial) for kept in self._kept.values()]
+            [None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in self._slots.values()]
         )
         made = recorder.region.graph._root.prev
         self.list.args = (initials,)
@@ -183,96 +188,57 @@ class KeptValues:
 
     def values(self, where: str | None) -> list[Any]:
         """The state where an error was raised. Raises Unlike where that cannot be told."""
-        recorder = self._recorder
-        held: dict[Path, Any] = {}
-        for path, kept in self._kept.items():
-            if path[0] in self._unlike:
-                continue
-            symbol = symbol_of(kept.only) if kept.initial is MISSING else None
-            if symbol is not None and not symbol.is_data:  # a size, which is the same outside
-                held[path] = kept.only
-                continue
-            item = recorder.make("call_function", operator.getitem, (self.list, kept.number), kept.name or "value")
-            hint = None if recorder.examples.is_real else UNKNOWN
-            held[path] = recorder.joining.stand_in(kept.sample, item, self._place, hint)
-        count = len(self._state.names)
-        out = []
+        given = Given([MISSING if path[0] in self._unlike else self._value(slot) for path, slot in self._slots.items()])
+        count, out = len(self._state.names), []
         for i, before in enumerate(self._state.values_before()):
             if i in self._unlike and i >= count:
                 raise Unlike(f"what a container holds {self._unlike[i]} where an error is raised")
-            is_kept = any(path[0] == i for path in self._kept)
+            is_kept = self._is_kept(i)
             if i in self._unlike or (is_kept and i in self._late):
                 out.append(Unbound(self._state.names[i].partition(HIDDEN)[0], where, self._place))
-            elif not is_kept:
-                out.append(before)
             else:
-                out.append(_filled(self._last_form(i, before), held, (i,)))
+                out.append(filled(self._templates[i], given) if is_kept else before)
         return out
 
-    def _last_form(self, i: int, before: Any) -> Any:
-        """A value that shows of which containers the values of a variable are."""
-        return _unflat(self._forms[i]) if i in self._forms else before
+    def _value(self, slot: Carried) -> Any:
+        """What the list holds in one place in the end."""
+        recorder = self._recorder
+        symbol = symbol_of(slot.after) if slot.initial is MISSING else None
+        if symbol is not None and not symbol.is_data:  # a size, which is the same outside
+            return slot.after
+        item = recorder.make("call_function", operator.getitem, (self.list, slot.number), slot.name or "value")
+        hint = None if recorder.examples.is_real else UNKNOWN
+        return recorder.joining.stand_in(slot.sample, item, self._place, hint)
 
 
 def _is_empty(value: Any) -> bool:
     return value is EMPTY or value is UNSET or isinstance(value, Unbound)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Form:
-    """The class of a container, and its keys."""
-
-    kind: type
-    keys: tuple[Any, ...]
+def _frozen(value: Any) -> Any:
+    """What a value holds now, as far as the program knows how much that is."""
+    held = None if is_growing(value) or isinstance(value, torch.Tensor) else parts(value)
+    return value if held is None else Container(value, {key: _frozen(part) for key, part in held.items()})
 
 
-def _parts(value: Any) -> dict[Any, Any] | None:
-    """What a container holds of which the program knows the length."""
-    return None if is_growing(value) or isinstance(value, torch.Tensor) else parts(value)
+def _is_alike(one: Any, other: Any) -> bool:
+    """Tell whether two frozen values are of the same containers."""
+    if not isinstance(one, Container) or not isinstance(other, Container):
+        return not isinstance(one, Container) and not isinstance(other, Container)
+    if type(one.like) is not type(other.like) or list(one.items) != list(other.items):
+        return False
+    return all(_is_alike(item, other.items[key]) for key, item in one.items.items())
 
 
-def _flat(value: Any, path: Path = ()) -> dict[Path, Any]:
-    """What a value holds inside of each other, by the keys that lead there."""
-    inner = _parts(value)
-    if inner is None:
-        return {path: value}
-    found: dict[Path, Any] = {path: _Form(type(value), tuple(inner))}
-    for key, part in inner.items():
-        found.update(_flat(part, (*path, key)))
-    return found
-
-
-def _filled(value: Any, held: dict[Path, Any], path: Path) -> Any:
-    """A value with what is kept in the places of what it holds."""
-    if path in held:
-        return held[path]
-    inner = _parts(value)
-    if inner is None or not any(other[: len(path)] == path for other in held):
-        return value
-    items = {key: _filled(part, held, (*path, key)) for key, part in inner.items()}
-    return rebuild(value, items)
-
-
-def _unflat(flat: dict[Path, Any], path: Path = ()) -> Any:
-    form = flat[path]
-    if type(form) is not _Form:
-        return form
-    return made(form.kind, {key: _unflat(flat, (*path, key)) for key in form.keys})
-
-
-def _is_same(one: dict[Path, Any], other: dict[Path, Any]) -> bool:
-    return one.keys() == other.keys() and all(_is_leaf_same(one[path], other[path]) for path in one)
-
-
-def _is_leaf_same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     if one is other:
         return True
+    if isinstance(one, Container) and isinstance(other, Container):
+        return _is_alike(one, other) and all(_is_same(item, other.items[key]) for key, item in one.items.items())
     if is_symbolic(one) and is_symbolic(other):
         return symbol_of(one) is symbol_of(other)
     if type(one) is not type(other):
         return False
     if isinstance(one, set | collections.deque):
         return len(one) == len(other) and all(map(operator.is_, one, other))
-    if type(one) not in (int, float, bool, str, _Form):
-        return False
-    return bool(one == other)
+    return type(one) in (int, float, bool, str) and bool(one == other)

@@ -7,10 +7,8 @@ one iteration to the next is then exactly what the loop carries. What one run le
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
-import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -23,27 +21,26 @@ from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopTuple
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.open_iterables import OpenIterable
-from graphwright.capture.containers.opening import OPENABLE, is_held, make_growing
-from graphwright.capture.conversion.loop_statements import HIDDEN
-from graphwright.capture.effects.branch_state import EMPTY, State, cells_of
+from graphwright.capture.containers.opening import is_held, make_growing
+from graphwright.capture.effects.branch_state import State, cells_of
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.flow.loop_state import Born, BornIf, BornInRun, Slot, Tree, filled, is_same, note
-from graphwright.capture.proxies.contents import changeable
-from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
+from graphwright.capture.flow.loop_births import Births
+from graphwright.capture.flow.loop_joins import LoopJoin
+from graphwright.capture.flow.loop_state import Carried, is_same, note
+from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, stopping
-from graphwright.capture.state.samples import MISSING, UNSET, Grows, Unlike
+from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
-from graphwright.ir import Node, shared_operands
-from graphwright.ops import for_loop, while_loop
+from graphwright.ir import Node
+from graphwright.ops import write_loop
 from graphwright.source import targets_in
-from graphwright.values import NumberKind, OptionalKind, loose_sizes, parts
+from graphwright.values import Given, NumberKind, filled, loose_sizes
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopRegion", "is_open"]
 
-_RAN = "has_run"  # the value of a loop that tells whether there was an iteration
 _MOST_RUNS = 20  # of a body, until what it changes is known
 _LONGEST_EXAMPLE = 1000  # iterations
 
@@ -110,50 +106,44 @@ class LoopRegion:
             if name in self._cells:
                 self._cells[name].cell_contents = None
                 del self._cells[name].cell_contents
-        self._slots: list[Slot] = []  # what is known to be carried
         held = [cell.cell_contents for cell in self._cells.values() if _is_filled(cell)]
         # Lists that grow, and what is in them before the loop.
         self._grown = [
             (value, value.content()) for value in held if isinstance(value, Holder) and not isinstance(value, LoopTuple)
         ]
-        self._changed = False
         self._at = recorder.where()
-        self._trees: dict[tuple[int, int], Tree] = {}  # by the objects before an iteration and after it
-        self._left: dict[int, Tree] = {}  # what an object is that an iteration left, by id
-        self._left_by: dict[int, Any] = {}  # and the other way round
 
     def capture(self) -> Any:
         """Write the loop; return whether it was left."""
         recorder = self._recorder
-        while True:
+
+        def watch() -> State:
             self._state = State(self._functions, self._names, self._alive, is_loop=True)
-            recorder.states.append(self._state)
-            try:
-                run = self._last_run()
-                break
-            except _Empty:
-                return False
-            except Unlike as why:
-                raise self._given_up(str(why), None) from None
-            except Grows as growth:
-                if not self._state.is_outermost(recorder, growth.content):
-                    raise
-                self._slots.clear()
-                try:
-                    self._grown.append(make_growing(recorder, self._state, growth, self._place, self._plain_way()))
-                except Unlike as why:
-                    raise self._given_up(str(why), None) from None
-            finally:
-                recorder.states.pop()
+            return self._state
+
+        def grow(state: State, growth: Grows) -> None:
+            self._grown.append(make_growing(recorder, state, growth, self._place, self._plain_way()))
+
+        try:
+            run = run_watched(recorder, watch, self._last_run, grow, self._unlike)
+        except _Empty:
+            return False
         with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
             return self._finish(run)
 
     # ---- runs of the body
 
-    def _last_run(self) -> _Run:
+    def _last_run(self, state: State) -> _Run:
         """Run the body until it is known what the loop carries; return the last run."""
+        self._join = LoopJoin(self._recorder, self._place, self._plain_way)
+        self._slots = self._join.slots  # what is known to be carried
+        try:
+            return self._settled_run(state.read())
+        except Unlike as why:
+            raise self._unlike(str(why)) from None
+
+    def _settled_run(self, template: list[Any]) -> _Run:
         recorder = self._recorder
-        template: list[Any] = self._state.read()
         mark = recorder.mark()
         for _ in range(_MOST_RUNS):
             recorder.back_to(mark)
@@ -166,14 +156,10 @@ class LoopRegion:
                 raise _Empty
             template = [*template, *run.before[len(template) :]]
             names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
-            self._changed = grows
-            self._left, self._left_by = {}, {}
+            self._join.has_changed = grows
             with torch._C.DisableTorchFunction():
-                run.template = template = [
-                    self._compared(*values)
-                    for values in zip(template, run.entry, run.after, names, self._wholes(), strict=True)
-                ]
-            if not self._changed:
+                run.template = template = self._join.state(run.entry, run.after, names, self._wholes())
+            if not self._join.has_changed:
                 break
         else:
             raise Unlike("what an iteration changes is not the same in each")
@@ -231,12 +217,7 @@ class LoopRegion:
             recorder.attempts.flush(run.region)
         except Raised:
             has_raised = True
-        if recorder.ambient.depth != depth:
-            recorder.ambient.forget(depth)
-            raise Unlike("a context is entered or left in the loop")
-        why = None if recorder.keeping is None else recorder.keeping.learn_growth()
-        if why is not None:
-            raise recorder.questions.restart(why)
+        check_end(recorder, depth, lambda: Unlike("a context is entered or left in the loop"))
         run.after = list(run.entry) if has_raised else state.read()
         run.before = state.values_before()
         run.entry += run.before[len(run.entry) :]
@@ -272,24 +253,25 @@ class LoopRegion:
         recorder.writes.start_loop()
         if self._items is not None:
             run.item = region.add_input(self._target if self._target.isidentifier() else "item")
-        values: dict[Any, Any] = {}
         with torch._C.DisableTorchFunction():
-            for slot in self._slots:
-                node = region.add_input(slot.name or "value")
-                values[slot] = recorder.joining.stand_in(slot.sample, node, self._place)
-        run.entry = [filled(tree, values) for tree in template]
+            nodes = [region.add_input(slot.name or "value") for slot in self._slots]
+            pairs = zip(self._slots, nodes, strict=True)
+            given = Given([recorder.joining.stand_in(slot.sample, node, self._place) for slot, node in pairs])
+        run.entry = [filled(tree, given) for tree in template]
         self._state.write(run.entry, None, self._place)
-        self._note_choices(values, lambda value: is_held(value, sys._getframe(1)))
+        self._note_choices(given, lambda value: is_held(value, sys._getframe(1)))
         for grown, content in self._grown if is_first else ():
             grown.set_content(content)
             if isinstance(grown, LoopDict | LoopSet):
                 grown.is_certain = True
 
-    def _note_choices(self, values: dict[Any, Any], is_held: Callable[[Any], bool] | None) -> None:
+    def _note_choices(self, given: Given, is_held: Callable[[Any], bool] | None) -> None:
         """Tell `choices` which objects may be the ones from before the loop, or those of the iteration before."""
-        for tree, value in values.items():
-            if tree.of:
-                self._recorder.choices.note(Choice(value, [*tree.of], self._chosen, is_held))
+        made = [(slot.of, value) for slot, value in zip(self._slots, given.values, strict=False)]
+        made += [(each.of, value) for each, value in given.made.items()]
+        for of, value in made:
+            if of:
+                self._recorder.choices.note(Choice(value, [*of], self._chosen, is_held))
 
     def _chosen(self, why: str) -> BaseException:
         return self._given_up(why, None, self._at)
@@ -338,95 +320,6 @@ class LoopRegion:
         """The containers of the program that the state tells the content of."""
         return [*[None] * len(self._state.names), *[now for now, _ in self._state._containers]]
 
-    def _compared(self, tree: ast.AST, entry: Any, after: Any, name: str, whole: Any = None) -> Any:
-        """The template of one value for the next run, given what a run found and what it left."""
-        joining = self._recorder.joining
-        if entry is EMPTY or entry is UNSET or isinstance(entry, Unbound):
-            return Born(entry, after, name) if after is not entry else tree
-        if isinstance(tree, Slot):
-            tree.after = after
-            if isinstance(after, Unbound) or after is EMPTY:
-                raise Unlike(f"the variable {tree.name!r} has a value only on some ways through the loop")
-            try:
-                sample = joining.widened(tree.sample, after)
-            except Unlike as why:
-                raise Unlike(f"{tree.name!r}: {why}") from None
-            self._changed |= sample is not tree.sample
-            tree.sample = sample
-            return tree
-        if entry is after:
-            return tree
-        initial = entry
-        if type(entry) is tuple and type(after) is tuple and len(entry) != len(after):
-            entry = self._tuple_of_run(entry, name)
-        elif type(entry) in OPENABLE and isinstance(after, Holder) and type(entry) is after.base:
-            raise Grows(entry, name)
-        if isinstance(after, Unbound) or after is EMPTY:
-            raise Unlike(f"the variable {name!r} has a value only on some ways through the loop")
-        try:
-            verdict = joining.carried(entry, after)
-        except Unlike as why:
-            raise Unlike(f"{name!r}: {why}") from None
-        if verdict == "same":
-            return tree
-        if verdict == "join":
-            self._changed = True
-            called = name.partition(HIDDEN)[0] or joining.source_name(after)
-            slot = Slot(initial, joining.sample(entry, after), called, after)
-            if is_growing(entry) != is_growing(after) and not isinstance(entry, tuple):
-                slot.of = (after if is_growing(entry) else entry,)
-            self._slots.append(slot)
-            return slot
-        return self._container_compared(tree, entry, after, name, whole)
-
-    def _tuple_of_run(self, value: tuple[Any, ...], name: str) -> LoopTuple:
-        """A tuple that an iteration makes longer or shorter: only a run knows how long it is."""
-        way, give_up = self._plain_way(), None
-        if way is not None:
-            give_up = functools.partial(self._recorder.plan.change, self._place, way, f"{name} is read as a whole")
-        return LoopTuple(value, self._recorder, None, name.partition(HIDDEN)[0], self._place, give_up)
-
-    def _container_compared(self, tree: ast.AST, entry: Any, after: Any, name: str, whole: Any) -> Any:
-        if type(entry) is not type(after):
-            kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
-            raise Unlike(f"{name or 'a value'} is {kinds[0]} before an iteration and {kinds[1]} after it")
-        before = parts(entry)
-        if before is None:
-            if entry == after and (whole is not None or not changeable(entry)):
-                return tree
-            if type(entry) is set and (whole is None or type(whole) is set):
-                raise Grows(entry if whole is None else whole, name)
-            raise Unlike(f"{name or 'a value'} is another object of class {type(entry).__name__} after an iteration")
-        its = parts(after)
-        assert its is not None
-        if list(before) != list(its):
-            if type(entry) in OPENABLE and (whole is None or type(whole) in OPENABLE):
-                raise Grows(entry if whole is None else whole, name)
-            what = "keys" if isinstance(entry, dict) else "items"
-            raise Unlike(
-                f"{name or type(entry).__name__} has {len(before)} {what} before an iteration, {len(its)} after it"
-            )
-        held: dict[Any, Any] = tree.items if isinstance(tree, Tree) else parts(tree) or {}
-        compared = {
-            key: self._compared(held[key], before[key], its[key], key if isinstance(key, str) else "") for key in before
-        }
-        is_same = all(compared[key] is held[key] for key in held)
-        if whole is not None or not changeable(entry):
-            return tree if is_same else Tree(type(entry), compared)
-        return self._chosen_tree(tree, entry, after, compared, name)
-
-    def _chosen_tree(self, tree: Any, entry: Any, after: Any, items: dict[Any, Any], name: str) -> Tree:
-        """The template of an object in whose place an iteration leaves another one."""
-        made = tree if isinstance(tree, Tree) else self._trees.get((id(entry), id(after)))
-        if made is None:
-            made = self._trees[id(entry), id(after)] = Tree(type(entry), items)
-            self._changed = True
-        first = entry if not made.of else made.of[0]
-        if self._left.setdefault(id(after), made) is not made or self._left_by.setdefault(id(made), after) is not after:
-            raise Unlike(f"{name or 'a value'} is an object that has other names after an iteration than before")
-        made.items, made.of = items, (first, after)
-        return made
-
     # ---- failures
 
     def _plain_way(self) -> Way | None:
@@ -434,6 +327,9 @@ class LoopRegion:
         if self._items is None or self._items.is_data:
             return None
         return "unroll" if self._items.is_plain else "guard"
+
+    def _unlike(self, why: str) -> BaseException:
+        return self._given_up(why, None)
 
     def _given_up(self, why: str, error: BaseException | None, at: str | None = None) -> BaseException:
         """What to do where the loop cannot be captured so."""
@@ -484,50 +380,35 @@ class LoopRegion:
         stops = run.stop is not None and run.stop is not False
         broken = None
         if self._asks_how and stops:
-            broken = Slot(False, NumberKind(bool, False), "broken", run.stop, run.stop)
+            broken = Carried(len(slots), False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
-        self._out: dict[int, Tree] = {}  # objects that are born in the loop, by id
-        self._surely_runs = run.test is True or (
-            self._items is not None and self._items.is_plain and bool(self._items.length())
-        )
-        outcome = [self._outcome(tree, slots, run.stop if broken is not None else None) for tree in run.template]
+        watched = {id(container) for container, _ in self._state._containers}
+        births = Births(recorder, slots, watched, self._place, self._at)
+        surely_runs = run.test is True or (self._items is not None and self._items.is_plain and self._items.length())
+        outcome = [births.outcome(tree, broken, bool(surely_runs)) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]
         for slot in slots[len(self._slots) :]:
             for region in regions:
                 region.add_input(slot.name or "value")
-        outputs = [slot.after for slot in slots]
+        test = None
         if run.test_region is not None:
-            self._close(run.test_region, lambda: run.test)
-        self._close(
-            run.region,
-            lambda: (*([self._decision(run.stop)] if stops else ()), *map(recorder.argument, outputs)),
-        )
-        initials = tuple([None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots])
-        operands = shared_operands(regions)
-        args = (*[region.graph for region in regions], initials, tuple(operands), *((True,) if stops else ()))
-        if self._items is None:
-            node = recorder.make("call_function", while_loop, args, "loop")
-        else:
-            node = recorder.make("call_function", for_loop, (self._items.argument(recorder), *args), "loop")
-        values: dict[Any, Any] = {}
-        for i, slot in enumerate(slots):
-            item = recorder.make("call_function", operator.getitem, (node, i), slot.name or "value")
+            with recorder.writing(run.test_region):
+                test = run.test_region, recorder.lifted(run.test)
+        with recorder.writing(run.region):
+            stop = recorder.lifted(self._decision(run.stop)) if stops else None
+            results = [recorder.lifted(recorder.argument(slot.after)) for slot in slots]
+        starts = [None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots]
+        subject = None if self._items is None else self._items.argument(recorder)
+        make, names = functools.partial(recorder.make, "call_function"), [slot.name or "value" for slot in slots]
+        items = write_loop(make, subject, test, run.region, starts, results, stop, names, recorder.site(), "loop")
+        hint, values = None if recorder.examples.is_real else UNKNOWN, []
+        for slot, item in zip(slots, items, strict=True):
             sample = recorder.joining.like(slot.sample, slot.last)
-            values[slot] = recorder.joining.stand_in(
-                sample, item, self._place, None if recorder.examples.is_real else UNKNOWN
-            )
-        where = recorder.where()
-        after = [
-            BoundIf(tree.name, where, self._place, filled(tree.tree, values), values[broken])
-            if isinstance(tree, BornIf) and broken is not None
-            else BoundIfRun(tree.name, self._at, self._place, filled(tree.tree, values), values[tree.witness])
-            if isinstance(tree, BornInRun)
-            else filled(tree, values)
-            for tree in outcome
-        ]
-        self._state.write(after, where, self._place)
-        self._note_choices(values, None)
-        return values[broken] if broken is not None else False
+            values.append(recorder.joining.stand_in(sample, item, self._place, hint))
+        given = Given(values)
+        self._state.write([filled(tree, given) for tree in outcome], recorder.where(), self._place)
+        self._note_choices(given, None)
+        return False if broken is None else filled(broken, given)
 
     def _decision(self, stop: Any) -> Any:
         """The argument that says whether the loop ends."""
@@ -539,69 +420,6 @@ class LoopRegion:
         if is_truth and not self._asks_how:
             made.graph.erase_node(made)
         return decision
-
-    def _close(self, region: Region, result: Callable[[], Any]) -> None:
-        """Write the output of a body."""
-        recorder = self._recorder
-        with recorder.writing(region):
-            output = recorder.lifted(result())
-        region.graph.output(output)._origin = recorder.site()
-
-    def _outcome(self, tree: ast.AST, slots: list[Slot], stop: Any) -> Any:
-        """The template of the state after the loop, in which what was born in it is carried out.
-
-        `stop` says whether the loop ends, where it is known after the loop whether it was left.
-        """
-        if not isinstance(tree, Born):
-            return tree
-        name = tree.name.partition(HIDDEN)[0]
-        watched = {id(container) for container, _ in self._state._containers}
-
-        def out(value: Any, last: Any) -> Any:
-            if id(value) in watched:
-                return value
-            if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
-                slot = Slot(MISSING, self._recorder.joining.sample(MISSING, value), name, value, last)
-                slots.append(slot)
-                return slot
-            held, its = parts(value), parts(last)
-            if not held:
-                return value
-            its = held if its is None or its.keys() != held.keys() else its
-            if id(value) not in self._out:
-                self._out[id(value)] = Tree(type(value), {key: out(part, its[key]) for key, part in held.items()})
-            return self._out[id(value)]
-
-        if type(tree.after) is BoundIf:
-            held, decider = tree.after.parts()
-            subjects = self._recorder.questions.subjects
-            keys = [None if value is None else subjects.key_of(subjects.subject_of(value)) for value in (stop, decider)]
-            if keys[0] != keys[1]:
-                return tree.after.unbound()
-            last = tree.last.parts()[0] if type(tree.last) is BoundIf else held
-            return BornIf(out(held, last), name)
-        after, last = tree.after, tree.after if tree.last is None else tree.last
-        if type(after) is BoundIfRun:
-            after, last = after.value(), last.value() if type(last) is BoundIfRun else after.value()
-        elif tree.entry is UNSET or self._surely_runs or HIDDEN in tree.name or not tree.name:
-            return out(after, last)
-        made = out(after, last)
-        return BornInRun(made, name, self._witness(made, slots))
-
-    def _witness(self, tree: Any, slots: list[Slot]) -> Slot:
-        """A slot that is None where no iteration has left a value in it: one of a template, or one for that."""
-        inner = [tree]
-        while inner:
-            part = inner.pop()
-            if isinstance(part, Tree):
-                inner += part.items.values()
-            elif isinstance(part, Slot) and part.initial is MISSING and not isinstance(part.sample, OptionalKind):
-                return part
-        known = next((slot for slot in slots if slot.name == _RAN), None)
-        if known is None:
-            known = Slot(MISSING, NumberKind(bool, True), _RAN, True, True)
-            slots.append(known)
-        return known
 
 
 def _is_filled(cell: Any) -> bool:

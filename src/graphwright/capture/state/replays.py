@@ -14,6 +14,9 @@ from torch import nn
 
 __all__ = ["Replays"]
 
+# Not what stands for them while a program is captured.
+_IS_GRAD, _IS_INFERENCE_MODE = torch.is_grad_enabled, torch.is_inference_mode_enabled
+
 _PLAIN = frozenset({
     int, float, bool, complex, str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format,
 })  # fmt: skip
@@ -71,8 +74,8 @@ class _Unknown(Exception):
 def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         key = (
-            function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(), torch._C._is_any_autocast_enabled(),
+            function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), _IS_GRAD(),
+            _IS_INFERENCE_MODE(), torch._C._is_any_autocast_enabled(),
         )  # fmt: skip
         hash(key)
     except (_Unknown, TypeError):

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 from typing import Any, Literal
 
-from graphwright.values import Kind
+from graphwright.values import Kind, Unlike
 
 __all__ = ["MISSING", "UNSET", "Grows", "Unlike", "Verdict", "WholeKind"]
 
@@ -26,10 +26,6 @@ class _Mark:
 
 UNSET: Any = _Mark("UNSET")  # what a loop returns, as long as it has not
 MISSING: Any = _Mark("MISSING")  # in the graph None, which nothing reads
-
-
-class Unlike(Exception):
-    """Two values cannot be joined."""
 
 
 class Grows(BaseException):

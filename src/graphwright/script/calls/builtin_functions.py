@@ -9,10 +9,9 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.ir import shared_operands
+from graphwright.ir import NestedGraph, shared_operands
 from graphwright.ops import transformed
 from graphwright.script.calls.containers import CONTAINERS
-from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -259,20 +258,15 @@ def _ordered_by(
     c: Context, name: str, args: Args, kind: Type, result: Type, kwargs: Words, node: ast.AST, named: str
 ) -> Value:
     """`sorted(values, key=...)` and its like: the key is a body of the node, compiled for an item."""
-    body, outer = Body(c.body), c.body
-    c.body = body
-    try:
+    body = NestedGraph(c.body)
+    with c.writing(body):
         key = c.parts.call(c, kwargs["key"], [Runtime(body.add_input("item"), kind)], {}, node)
         given = None if isinstance(key, Bad) else c.argument(key)
-    finally:
-        c.body = outer
     options = {option: value for option, value in kwargs.items() if option != "key"}
     if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
         return BAD
-    body.close(given)
+    body.close(given, body.graph._root.prev._origin)
     operands = shared_operands([body])
-    last = body.graph.output_node()
-    last.origin = last.prev.origin
     used = tuple([Runtime(operand, ANY) for operand in operands])
     given_options = {option: c.argument(value) for option, value in options.items()}
     taken = (name, body.graph, tuple(args), used, given_options)

@@ -10,6 +10,7 @@ from graphwright.ir import Node
 from graphwright.script.program.values import BAD, Bad, Display, Runtime, Value
 from graphwright.script.statements.loops import for_statement, static_items
 from graphwright.script.types import TENSOR, DictType, Hole, ListType, SetType, Type
+from graphwright.source import loop_of
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
@@ -88,16 +89,11 @@ def _loop(c: Context, node: _Comprehension, named: str) -> Value:
     else:
         method = "add" if isinstance(node, ast.SetComp) else "append"
         inner = ast.Expr(ast.Call(ast.Attribute(holder, method, ast.Load()), [node.elt], []))
-    for generator in reversed(node.generators):
-        if generator.is_async:
-            return c.problem("`async for` cannot be scripted", node)
-        for test in reversed(generator.ifs):
-            inner = ast.If(test, [inner], [])
-        inner = ast.For(generator.target, generator.iter, [inner], [])
-    located = ast.fix_missing_locations(ast.copy_location(inner, node))
-    assert isinstance(located, ast.For)
-    c.frame.code.liveness.add_comprehension(located)
-    for_statement(c, located)
+    if any(generator.is_async for generator in node.generators):
+        return c.problem("`async for` cannot be scripted", node)
+    loop = loop_of(node.generators, inner, node)
+    c.frame.code.liveness.add_comprehension(loop)
+    for_statement(c, loop)
     c.frame.names.pop(name, None)
     if isinstance(kind, ListType) and isinstance(kind.item, Hole) and kind.item.known is None:
         kind.item.known = TENSOR

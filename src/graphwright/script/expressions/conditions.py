@@ -86,7 +86,7 @@ def _chain(
     if isinstance(test, Const) and test.fixed:
         if bool(test.value) is not is_and:
             return left, (where_true, where_false)
-        _apply(c, going_on)
+        c.refine(going_on)
         return _chain(c, node, values[1:], is_and, is_test, named)
     refined: list[tuple[Known, Known]] = [({}, {})]
 
@@ -112,13 +112,6 @@ def _operand(c: Context, node: ast.expr, is_test: bool) -> tuple[Value, tuple[Kn
             return boolean(c, node, is_test)
         return condition(c, node)
     return c.parts.refining(c, node)
-
-
-def _apply(c: Context, known: Known) -> None:
-    for name, kind in known.items():
-        value = c.frame.names.get(name)
-        if isinstance(value, Runtime):
-            c.frame.names[name] = Runtime(value.node, kind)
 
 
 def is_none(c: Context, value: Value, node: ast.expr, at: ast.AST, negated: bool) -> tuple[Value, tuple[Known, Known]]:

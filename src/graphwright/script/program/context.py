@@ -7,20 +7,20 @@ problems.
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import nn
 
 from graphwright.errors import Problem
-from graphwright.ir import Node
-from graphwright.ops import raise_error, written_and_given
+from graphwright.ir import NestedGraph, Node
+from graphwright.ops import Make, raise_error, written_and_given
 from graphwright.runtime import HOOKS, class_name, expect, expect_kinds, expect_state, names_of_hooks, spelled
 from graphwright.script.program.attributes import Attributes
-from graphwright.script.program.bodies import Body
 from graphwright.script.program.frames import Closure, Code, Frame
 from graphwright.script.program.surroundings import Surroundings
 from graphwright.script.program.values import (
@@ -118,7 +118,7 @@ class Context:
         self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
         self.surroundings = Surroundings()
         self.problems: list[Problem] = []
-        self.body = Body()
+        self.body = NestedGraph()
         self.frame: Frame
         self._closures: dict[int, Code] = {}
         self.constants: dict[str, Any] = {}
@@ -134,6 +134,23 @@ class Context:
         self.recursions = 0  # how many calls of functions inside themselves were compiled
         self.has_raised = False  # an expression that is known to raise what one of them catches has been compiled
         self.evaluated: tuple[ast.expr, Value] | None = None  # an expression whose value is known already
+
+    @contextlib.contextmanager
+    def writing(self, body: NestedGraph, names: dict[str, Value] | None = None) -> Iterator[None]:
+        """While it is entered, nodes go to a body, where variables hold these values; then all is as it was."""
+        frame, before = self.frame, (self.body, self.frame.names, self.frame.statement)
+        self.body, frame.names = body, frame.names if names is None else names
+        try:
+            yield
+        finally:
+            self.body, frame.names, frame.statement = before
+
+    def refine(self, refined: Mapping[str, Type]) -> None:
+        """Note what has been found out of the types of variables."""
+        for name, kind in refined.items():
+            known = self.frame.names.get(name)
+            if isinstance(known, Runtime):
+                self.frame.names[name] = Runtime(known.node, kind)
 
     def changes_outside(self, value: Value, at: ast.AST) -> Bad:
         """Note that the program changes a container that it has not made."""
@@ -294,6 +311,10 @@ class Context:
         if kind is TENSOR:
             self._note_write(node, args, kwargs or {})
         return Runtime(node, kind)
+
+    def maker(self, at: ast.AST) -> Make:
+        """What writes the nodes of a region for a piece of source."""
+        return lambda function, args, name: self.make("call_function", function, args, ANY, at, name=name or None).node
 
     def _note_write(self, node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Where an operation gives back what it writes to, read that through the operation from here on.

@@ -10,17 +10,17 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphwright.ir import shared_operands
-from graphwright.ops import raise_error, transformed
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph, Node
+from graphwright.ops import raise_error, write_attempt
 from graphwright.script.program.frames import Kept
 from graphwright.script.program.values import BAD, Bad, Const, Display, Group, Reference, Runtime, Unbound, Value
 from graphwright.script.statements.branches import branch, continue_unless_left
-from graphwright.script.statements.merging import NEXT, Merger, Side, fill
+from graphwright.script.statements.merging import NEXT, Merger, Side
 from graphwright.script.types import ANY, BOOL, NONE, ObjectType, Type, join
 from graphwright.source import assigned, names_read
+from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -171,17 +171,14 @@ def _kept(c: Context, node: ast.Try, asked: Sequence[str]) -> Kept:
 
 def _body(c: Context, work: Callable[[], Kinds], errors: _Errors) -> Side:
     """Compile what runs under `try`."""
-    outer, names = c.body, c.frame.names
-    side = Side(Body(outer), dict(names), NEXT)
-    side.body.is_tried = True
-    c.body, c.frame.names = side.body, side.names
+    side = Side(NestedGraph(c.body), dict(c.frame.names), NEXT)
     c.catching.append(errors)
     try:
-        side.kinds = work()
-        side.names = c.frame.names
+        with c.writing(side.body, side.names):
+            side.kinds = work()
+            side.names = c.frame.names
     finally:
         c.catching.pop()
-        c.body, c.frame.names = outer, names
     return side
 
 
@@ -189,32 +186,20 @@ def _write(
     c: Context, node: ast.Try, side: Side, errors: _Errors, live: frozenset[str]
 ) -> tuple[Runtime, dict[str, Value]]:
     """Write the body; return the error that it raises, and the variables where it raises none."""
-    needed = set(live) if "next" in side.kinds else set()
-    for kind, later in (("break", "after"), ("continue", "head")):
-        if kind in side.kinds:
-            needed |= getattr(c.frame.loops[-1], later)
     merger = Merger(
-        c, (side, Side(Body(c.body), dict(c.frame.names), frozenset({"raise"}))), node, "no error is raised"
+        c, (side, Side(NestedGraph(c.body), dict(c.frame.names), frozenset({"raise"}))), node, "no error is raised"
     )
-    names = merger.names(needed)
-    names.update(merger.flags(side.kinds - {"raise"}))
-    if "return" in side.kinds:
-        names["$result"], names["$at"] = merger.result(as_one=False), side.names["$at"]
-    outer, c.body = c.body, side.body
-    results = [None if value is None else c.argument(value) for value, _ in merger.slots]
-    c.body = outer
-    side.body.close(tuple(results))
-    operands = shared_operands([side.body])
-    side.body.graph.output_node().origin = c.frame.origin(node)
-    values = tuple([Runtime(operand, ANY) for operand in operands])
-    options: dict[str, Any] = {"errors": errors, "count": len(results)}
-    made = c.function(transformed, ("attempt", side.body.graph, (), values, options), ANY, node)
-    error = c.make("call_function", operator.getitem, (made, 0), ANY, node, name="error")
-    items = [
-        c.make("call_function", operator.getitem, (made, i + 1), ANY, node, name=wish or None)
-        for i, wish in enumerate(merger.wishes)
-    ]
-    return error, {name: fill(value, items) for name, value in names.items()}
+    names = merger.variables(side.kinds - {"raise"}, live)
+    with c.writing(side.body):
+        results = [None if value is None else c.argument(value) for value, _ in merger.slots]
+    origin = c.frame.origin(node)
+    error, nodes = write_attempt(c.maker(node), side.body, results, errors, _may_raise, merger.wishes, origin)
+    given = Given([Runtime(item, ANY) for item in nodes])
+    return Runtime(error, ANY), {name: filled(value, given) for name, value in names.items()}
+
+
+def _may_raise(node: Node) -> bool:
+    return node.op in ("call_function", "call_method", "call_module")
 
 
 def _uncertain(body: Sequence[ast.stmt]) -> set[str]:

@@ -12,12 +12,12 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from graphwright.ir import shared_operands
-from graphwright.ops import cond
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph
+from graphwright.ops import write_branch
 from graphwright.script.program.values import Choice, Const, Instance, Runtime, Value
-from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, fill, flag_of
+from graphwright.script.statements.merging import LEAVING, NEXT, Merger, Side, flag_of
 from graphwright.script.types import ANY, BOOL, Type
+from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -43,16 +43,13 @@ def branch(
 
     Returns how the statement may end, and whether what follows has become part of it.
     """
-    statement = c.frame.statement
     one, other = (_side(c, work, more) for work, more in zip(works, refined, strict=True))
-    c.frame.statement = statement
     took_rest = False
     if rest is not None:
         for mine, its in ((one, other), (other, one)):
             if _leaves(mine) and "next" in its.kinds and not took_rest:
                 _extend(c, its, rest, live_after_rest)
                 took_rest = True
-        c.frame.statement = statement
     return _join(c, test, one, other, live_after_rest if took_rest else live, at, condition), took_rest
 
 
@@ -62,23 +59,16 @@ def _leaves(side: Side) -> bool:
 
 
 def _side(c: Context, work: Work, refined: Refined) -> Side:
-    side = Side(Body(c.body), dict(c.frame.names), NEXT)
-    for name, kind in refined.items():
-        known = side.names.get(name)
-        if isinstance(known, Runtime):
-            side.names[name] = Runtime(known.node, kind)
-    _run(c, side, work)
+    side = Side(NestedGraph(c.body), dict(c.frame.names), NEXT)
+    _run(c, side, work, refined)
     return side
 
 
-def _run(c: Context, side: Side, work: Work) -> None:
-    outer, names = c.body, c.frame.names
-    c.body, c.frame.names = side.body, side.names
-    try:
+def _run(c: Context, side: Side, work: Work, refined: Refined | None = None) -> None:
+    with c.writing(side.body, side.names):
+        c.refine(refined or {})
         side.kinds = work()
         side.names = c.frame.names
-    finally:
-        c.body, c.frame.names = outer, names
 
 
 def _extend(c: Context, side: Side, rest: Work, live: frozenset[str]) -> None:
@@ -142,8 +132,9 @@ def choose(
     merger.wishes = [wish or named for wish in merger.wishes]
     made = _write(c, test, merger, (one, other), at)
     for name, merged in names.items():
-        c.frame.names[name] = fill(merged, made)
-    return fill(value, made)
+        c.frame.names[name] = filled(merged, made)
+    joined: Value = filled(value, made)
+    return joined
 
 
 def chosen(c: Context, choice: Choice, use: Callable[[Value], Value], node: ast.AST, named: str = "") -> Value:
@@ -171,28 +162,14 @@ def _join(c: Context, test: Value, one: Side, other: Side, live: frozenset[str],
     every = one.kinds | other.kinds
     kinds = every - {"raise"} if len(every) > 1 else every
 
-    def needed(ways: Kinds) -> set[str]:
-        """The variables that are read on some ways."""
-        read = set(live) if "next" in ways else set()
-        for kind, later in (("break", "after"), ("continue", "head")):
-            if kind in ways:
-                read |= getattr(c.frame.loops[-1], later)
-        return read
-
     merger = Merger(c, (one, other), at, condition)
-    names = merger.names(needed(kinds), [needed(side.kinds) for side in (one, other)])
-    names.update(merger.flags(kinds))
-    if "return" in kinds:
-        names["$result"] = merger.result(as_one=c.frame.is_entry and kinds == {"return"})
-        names["$at"] = next(side.names["$at"] for side in (one, other) if "return" in side.kinds)
+    names = merger.variables(kinds, live, c.frame.is_entry and kinds == {"return"})
     made = _flags_of_test(c, test, merger, (one, other), at) or _write(c, test, merger, (one, other), at)
-    c.frame.names = {name: fill(value, made) for name, value in names.items()}
+    c.frame.names = {name: filled(value, made) for name, value in names.items()}
     return kinds
 
 
-def _flags_of_test(
-    c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST
-) -> list[Runtime] | None:
+def _flags_of_test(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> Given | None:
     """The values of a branch that gives nothing but whether its condition holds; None for every other one."""
     if not merger.slots or not isinstance(test, Runtime) or not all(side.body.is_empty() for side in sides):
         return None
@@ -203,35 +180,19 @@ def _flags_of_test(
         return None
     if values[0][0] is False or len(values) > 1:
         return None
-    return [Runtime(test.node, BOOL)]
+    return Given([Runtime(test.node, BOOL)])
 
 
-def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> list[Runtime]:
+def _write(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> Given:
     """Write what a branch computes; return the values of its slots."""
-    outer = c.body
     results: list[list[object]] = []
+    origins = []
     for number, side in enumerate(sides):
-        c.body = side.body
-        given = [pair[number] for pair in merger.slots]
-        results.append([None if value is None else c.argument(value) for value in given])
-        c.body = outer
-    if not merger.slots and all(side.body.is_empty() for side in sides):
-        return []
-    for side, values in zip(sides, results, strict=True):
-        side.body.close(None if not values else values[0] if len(values) == 1 else tuple(values))
+        with c.writing(side.body):
+            given = [pair[number] for pair in merger.slots]
+            results.append([None if value is None else c.argument(value) for value in given])
         returned = side.names.get("$at")
         is_return = side.kinds == {"return"} and isinstance(returned, Instance)
-        side.body.graph.output_node().origin = returned.value if is_return else c.frame.origin(at)  # type: ignore[union-attr]
-    operands = shared_operands([side.body for side in sides])
-    bodies = [side.body.graph for side in sides]
-    single = len(merger.slots) == 1
-    branch_node = c.make(
-        "call_function", cond, (test, *bodies, tuple([Runtime(node, ANY) for node in operands])), ANY, at,
-        name=(merger.wishes[0] or None) if single else None,
-    )  # fmt: skip
-    if single or not merger.slots:
-        return [branch_node] * len(merger.slots)
-    return [
-        c.make("call_function", operator.getitem, (branch_node, i), ANY, at, name=wish or None)
-        for i, wish in enumerate(merger.wishes)
-    ]
+        origins.append(returned.value if is_return else c.frame.origin(at))  # type: ignore[union-attr]
+    nodes = write_branch(c.maker(at), test, [side.body for side in sides], results, merger.wishes, origins)
+    return Given([Runtime(node, ANY) for node in nodes])

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from graphwright.ir import shared_operands
-from graphwright.ops import for_loop, while_loop
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph
+from graphwright.ops import write_loop
 from graphwright.script.program.frames import LoopEnds
 from graphwright.script.program.values import (
     BAD,
@@ -31,7 +29,7 @@ from graphwright.script.program.values import (
 from graphwright.script.statements.branches import branch, continue_unless_left
 from graphwright.script.statements.merging import NEXT, Side, flag_of
 from graphwright.script.types import ANY, BOOL, NONE, Type, item_type, join
-from graphwright.source import assigned, leaves_loop, target_names
+from graphwright.source import assigned, leaves_loop, target_names, with_test_inside
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -73,11 +71,13 @@ class _Again(Exception):
 
 def while_statement(c: Context, node: ast.While) -> Kinds:
     """Compile a `while` loop."""
-    if any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test)):
-        inside = _test_inside(node)
+    inside = with_test_inside(node)
+    if inside is None:
+        c.problem("the `else` of such a loop leaves another one", node.orelse[0], "assign before the loop: n = f(x)")
+        return NEXT
+    if inside is not node:
         c.frame.code.liveness.add(inside, node)
-        return _loop(c, inside, None)
-    return _loop(c, node, None)
+    return _loop(c, inside, None)
 
 
 def for_statement(c: Context, node: ast.For) -> Kinds:
@@ -126,13 +126,6 @@ def _range_items(subject: Value) -> list[Value] | None:
         if all(type(arg) is int for arg in args) and len(range(*args)) <= _MOST_UNROLLED:
             return [constant(i, fixed=True) for i in range(*args)]
     return None
-
-
-def _test_inside(node: ast.While) -> ast.While:
-    """`while (n := f()) > 0: ...` as `while True: if not (n := f()) > 0: break ...`."""
-    stop = ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], []), node.test)
-    made = ast.copy_location(ast.While(ast.Constant(True), [stop, *node.body], node.orelse), node)
-    return ast.fix_missing_locations(made)
 
 
 # ---- loops that stay
@@ -202,62 +195,53 @@ def _write(
     c: Context, node: ast.For | ast.While, subject: Value | None, carried: list[_Carried], ends: LoopEnds
 ) -> Kinds:
     """Write a loop whose carried variables are of the types that are known so far; raises _Again where they are not."""
-    statement, outer, names = c.frame.statement, c.body, c.frame.names
-    starts = {one.name: one.before for one in carried}
-    shown = {name for name in assigned(node.body) if name not in starts}
-    body = Body(outer)
-    c.body, c.frame.names = body, dict(names)
+    known, outer, test = {one.name for one in carried}, c.body, None
+    body, names = NestedGraph(outer), dict(c.frame.names)
+    for name in assigned(node.body):
+        if name not in known and not _is_bound(names.get(name)):
+            names.pop(name, None)
+            if name in ends.head:
+                names[name] = Unbound(*_NOT_YET)
+    kinds: Kinds | None = None
     c.frame.loops.append(ends)
-    test_body: Body | None = None
     try:
-        for name in shown:
-            before = names.get(name)
-            if before is None or isinstance(before, Unbound):
-                c.frame.names.pop(name, None)
-                if name in ends.head:
-                    c.frame.names[name] = Unbound(
-                        "in the first iteration of the loop", "give it a value before the loop"
-                    )
-        if isinstance(node, ast.For):
-            assert subject is not None
-            kind = item_type(subject.type) or ANY
-            wish = node.target.id if isinstance(node.target, ast.Name) else "item"
-            item = Runtime(body.add_input(wish), kind)
-            _inputs(c, carried, body)
-            c.parts.assign(c, node.target, item, node)
-            kinds: Kinds | None = c.parts.block(c, node.body)
-        else:
-            _inputs(c, carried, body)
-            test_body, refined = _test(c, node, carried, outer)
-            if test_body is None:  # known: no iteration
-                kinds = None
-            else:
-                for name, kind in refined.items():
-                    known = c.frame.names.get(name)
-                    if isinstance(known, Runtime):
-                        c.frame.names[name] = Runtime(known.node, kind)
+        with c.writing(body, names):
+            if isinstance(node, ast.For):
+                assert subject is not None
+                wish = node.target.id if isinstance(node.target, ast.Name) else "item"
+                item = Runtime(body.add_input(wish), item_type(subject.type) or ANY)
+                _inputs(c, carried, body)
+                c.parts.assign(c, node.target, item, node)
                 kinds = c.parts.block(c, node.body)
-        if kinds is not None:
-            _learn(c, node, carried, kinds)
-            given, stop = _given(c, node, carried, kinds)
-            results = [c.argument(value) for value in given]
-            stop_argument = None if stop is None else c.argument(stop)
+            else:
+                _inputs(c, carried, body)
+                test, refined = _test(c, node, carried, outer)
+                if test is not None:
+                    c.refine(refined)
+                    kinds = c.parts.block(c, node.body)
+            if kinds is not None:
+                _learn(c, node, carried, kinds)
+                given, stop = _given(c, node, carried, kinds)
+                results = [c.argument(value) for value in given]
+                stop_argument = None if stop is None else c.argument(stop)
+                end = Side(body, c.frame.names, NEXT)
     finally:
         c.frame.loops.pop()
-        end = Side(body, c.frame.names, NEXT)
-        c.body, c.frame.names, c.frame.statement = outer, names, statement
-    if kinds is None:
+    if kinds is None:  # known: no iteration
         return c.parts.block(c, node.orelse) if node.orelse else NEXT
-    return _finish(c, node, subject, carried, test_body, body, kinds, results, stop_argument, end)
+    return _finish(c, node, subject, carried, test, body, kinds, results, stop_argument, end)
 
 
-def _inputs(c: Context, carried: list[_Carried], body: Body) -> list[Value]:
+_NOT_YET = "in the first iteration of the loop", "give it a value before the loop"
+
+
+def _inputs(c: Context, carried: list[_Carried], body: NestedGraph) -> list[Value]:
     """Make the inputs of a body for what the loop carries, and give the variables these values."""
     made: list[Value] = []
     for one in carried:
         if one.before is None:
             body.add_input(one.name)
-            c.frame.names[one.name] = Unbound("in the first iteration of the loop", "give it a value before the loop")
+            c.frame.names[one.name] = Unbound(*_NOT_YET)
             continue
         parts: list[Value] = [Runtime(body.add_input(one.name), kind) for kind in one.kinds]
         c.frame.names[one.name] = _rebuilt(one.before, one.as_one, iter(parts))
@@ -265,20 +249,17 @@ def _inputs(c: Context, carried: list[_Carried], body: Body) -> list[Value]:
     return made
 
 
-def _test(c: Context, node: ast.While, carried: list[_Carried], outer: Body) -> tuple[Body | None, dict[str, Type]]:
-    """Compile the test of a `while` loop as a body of its own. None for a loop that is known not to run."""
-    inner, names, statement = c.body, c.frame.names, c.frame.statement
-    body = c.body = Body(outer)
-    c.frame.names = dict(names)
-    try:
+def _test(
+    c: Context, node: ast.While, carried: list[_Carried], outer: NestedGraph
+) -> tuple[tuple[NestedGraph, object] | None, dict[str, Type]]:
+    """Compile the test of a `while` loop as a body with a result. None for a loop that is known not to run."""
+    body = NestedGraph(outer)
+    with c.writing(body, dict(c.frame.names)):
         _inputs(c, carried, body)
         test, (refined, _) = c.parts.condition(c, node.test)
         if isinstance(test, Const) and test.fixed and not test.value:
             return None, {}
-        body.result = True if isinstance(test, Bad) else c.argument(_truth(test))
-        return body, dict(refined)
-    finally:
-        c.body, c.frame.names, c.frame.statement = inner, names, statement
+        return (body, True if isinstance(test, Bad) else c.argument(_truth(test))), dict(refined)
 
 
 def _truth(test: Value) -> Value:
@@ -372,8 +353,8 @@ def _finish(
     node: ast.For | ast.While,
     subject: Value | None,
     carried: list[_Carried],
-    test_body: Body | None,
-    body: Body,
+    test: tuple[NestedGraph, object] | None,
+    body: NestedGraph,
     kinds: Kinds,
     results: list[object],
     stop: object,
@@ -381,7 +362,7 @@ def _finish(
 ) -> Kinds:
     """Write the loop itself, and give the variables their values after it."""
     breaks = bool(kinds & {"break", "return"})
-    bodies = [body] if test_body is None else [test_body, body]
+    bodies = [body] if test is None else [test[0], body]
     starts: list[Value] = []
     for one in carried:
         parts = one.parts()
@@ -389,9 +370,8 @@ def _finish(
     wishes = [one.name for one in carried for _ in range(max(1, len(one.kinds)))]
     for name, start in (("returned", False), ("result", None)):
         if "return" in kinds:
-            body.add_input(name)
-            if test_body is not None:
-                test_body.add_input(name)
+            for other in bodies:
+                other.add_input(name)
             starts.append(constant(start))
             wishes.append(name)
     if breaks and _needs_left(node):
@@ -400,20 +380,9 @@ def _finish(
         starts.append(constant(False))
         wishes.append("left")
     at = node.iter if isinstance(node, ast.For) else node.test
-    body.close((stop, *results) if breaks else tuple(results))
-    if test_body is not None:
-        test_body.close(test_body.result)
-    operands = shared_operands(bodies)
-    for part in bodies:
-        part.graph.output_node().origin = c.frame.origin(at)
-    values = tuple([Runtime(operand, ANY) for operand in operands])
-    args = (*([subject] if test_body is None else [test_body.graph]), body.graph, tuple(starts), values)
-    target = for_loop if test_body is None else while_loop
-    loop = c.make("call_function", target, (*args, True) if breaks else args, ANY, at)
-    made = iter([
-        c.make("call_function", operator.getitem, (loop, i), ANY, at, name=wish) for i, wish in enumerate(wishes)
-    ])  # fmt: skip
-    return _after(c, node, carried, kinds, made, end)
+    origin = c.frame.origin(at)
+    items = write_loop(c.maker(at), subject, test, body, starts, results, stop if breaks else None, wishes, origin)
+    return _after(c, node, carried, kinds, iter([Runtime(item, ANY) for item in items]), end)
 
 
 def _after(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Iterable, Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphwright.script.program.bodies import Body
+from graphwright.ir import NestedGraph
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -26,38 +26,61 @@ from graphwright.script.program.values import (
     constant,
 )
 from graphwright.script.types import BOOL, NONE, Type, join
+from graphwright.values import INSIDE, Container, Given, Joiner, Path, Slot, Template, filled
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["LEAVING", "NEXT", "Merger", "Side", "Slot", "fill", "flag_of"]
+__all__ = ["LEAVING", "NEXT", "Merged", "Merger", "Side", "flag_of"]
 
 NEXT: Kinds = frozenset({"next"})
 LEAVING = ("return", "break", "continue")
+Merged: TypeAlias = "Value | Template"
 
 
 @dataclasses.dataclass
 class Side:
     """One side of a branch: its graph, the variables at its end, and how it may end."""
 
-    body: Body
+    body: NestedGraph
     names: dict[str, Value]
     kinds: Kinds
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Slot(Value):
-    """In a merged value: what the branch computes, by its number."""
+@dataclasses.dataclass(eq=False, slots=True)
+class TypedSlot(Slot):
+    """In a merged value: what the branch computes, by its number, and its type."""
 
-    number: int
     kind: Type
 
-    @property
-    def type(self) -> Type:
-        return self.kind
+    def filled(self, given: Given) -> Runtime:
+        """What the branch computes."""
+        return Runtime(given.values[self.number].node, self.kind)
 
 
-class Merger:
+class Tuple(Container):
+    """In a merged value: a tuple of merged items."""
+
+    __slots__ = ()
+
+    def made(self, items: dict[Any, Any]) -> Group:
+        """A tuple of such items."""
+        return Group(tuple(items.values()), self.like.kind)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Chosen(Template):
+    """In a merged value: one of several modules, by a number that the branch computes."""
+
+    number: Any
+    items: tuple[Value, ...]
+
+    def filled(self, given: Given) -> Choice:
+        """The choice by that number."""
+        return Choice(filled(self.number, given), self.items)
+
+
+class Merger(Joiner):
     """Merges variables of two sides; `slots` are the pairs of values that the branch has to give."""
 
     def __init__(self, c: Context, sides: tuple[Side, Side], at: ast.AST, condition: str) -> None:
@@ -66,12 +89,28 @@ class Merger:
         self.wishes: list[str] = []
         self.declared: Type | None = None  # of the variable that an expression is for
 
-    def names(self, needed: Iterable[str], of_sides: Sequence[Set[str]] | None = None) -> dict[str, Value]:
+    def variables(self, kinds: Kinds, live: Set[str], is_one_result: bool = False) -> dict[str, Merged]:
+        """What the program has after the branch, which ends in these ways; `live` is read where it goes on."""
+        loops = self._c.frame.loops
+
+        def needed(ways: Kinds) -> Set[str]:
+            read = live if "next" in ways else frozenset()
+            read = read | loops[-1].after if "break" in ways else read
+            return read | loops[-1].head if "continue" in ways else read
+
+        names = self.names(needed(kinds), [needed(side.kinds) for side in self._sides])
+        names.update(self.flags(kinds))
+        if "return" in kinds:
+            names["$result"] = self.result(is_one_result)
+            names["$at"] = next(side.names["$at"] for side in self._sides if "return" in side.kinds)
+        return names
+
+    def names(self, needed: Iterable[str], of_sides: Sequence[Set[str]] | None = None) -> dict[str, Merged]:
         """The variables after the branch; those that nobody needs may be left out.
 
         `of_sides` are those needed on the ways that each side goes; what a side has left out of others does not matter.
         """
-        merged: dict[str, Value] = {}
+        merged: dict[str, Merged] = {}
         one, other = self._sides
         wanted = set(needed)
         for name in dict.fromkeys([*one.names, *other.names]):
@@ -99,7 +138,7 @@ class Merger:
             return Unbound(why, "give it a value before the branch, or on both sides")
         return side.names[name]
 
-    def flags(self, kinds: Kinds) -> dict[str, Value]:
+    def flags(self, kinds: Kinds) -> dict[str, Merged]:
         """Which way the sides leave, where there are several."""
         if len(kinds) == 1:
             return {}
@@ -111,20 +150,25 @@ class Merger:
         one, other = self._sides
         return {f"${kind}": self.merge(flag_of(one, kind), flag_of(other, kind), _WISHES[kind]) for kind in flags}
 
-    def result(self, as_one: bool) -> Value:
+    def result(self, as_one: bool) -> Merged:
         """What is returned: the sides that do not return give nothing."""
         a, b = (side.names["$result"] if "return" in side.kinds else None for side in self._sides)
         if a is not b and (as_one or ((a is None or b is None) and not isinstance(a or b, Bad))):
-            return self._slot(a, b, "result")
+            return self._slot(a, b, ("result",))
         return self.merge(a, b, "result")
 
-    def merge(self, a: Value | None, b: Value | None, name: str) -> Value:
+    def merge(self, a: Value | None, b: Value | None, name: str) -> Merged:
         """Make one value of two; None stands for a side on which it does not matter."""
+        merged: Merged = self.join(a, b, (name,))
+        return merged
+
+    def leaf(self, a: Value | None, b: Value | None, path: Path) -> Any:
+        """What becomes of two values, but for tuples of one length."""
         if a is None or b is None:
             value, side = (b, self._sides[1]) if a is None else (a, self._sides[0])
             if value is None:
                 return constant(None)
-            return self._slot(a, b, name) if _is_made_in(value, side.body) else value
+            return self._slot(a, b, path) if _is_made_in(value, side.body) else value
         if a is b:
             return a
         if isinstance(a, Bad) or isinstance(b, Bad):
@@ -136,19 +180,34 @@ class Merger:
         if isinstance(a, Const) and isinstance(b, Const) and _are_same(a, b):
             return a if a.fixed == b.fixed else Const(a.value, a.kind)
         if isinstance(a, Group) and isinstance(b, Group) and len(a.items) == len(b.items) and a.kind is b.kind:
-            items = [self.merge(x, y, name) for x, y in zip(a.items, b.items, strict=True)]
-            return Group(tuple(items), a.kind)
-        if isinstance(a, ModuleRef) and isinstance(b, ModuleRef) and a.module is not b.module:
-            return Choice(self._slot(constant(0), constant(1), ""), (a, b))
-        if isinstance(a, Choice) and isinstance(b, ModuleRef):
-            return Choice(self._slot(a.number, constant(len(a.items)), ""), (*a.items, b))
-        if isinstance(a, ModuleRef) and isinstance(b, Choice):
-            return Choice(self._slot(constant(len(b.items)), b.number, ""), (*b.items, a))
+            return INSIDE
+        chosen = self._chosen(a, b)
+        if chosen is not None:
+            return chosen
         if isinstance(a, _STATIC) or isinstance(b, _STATIC):
-            return a if _is_same_object(a, b) else self._mismatch(a, b, name)
-        return self._slot(a, b, name)
+            return a if _is_same_object(a, b) else self._mismatch(a, b, path)
+        return self._slot(a, b, path)
 
-    def _slot(self, a: Value | None, b: Value | None, name: str) -> Value:
+    def pairs(self, a: Group, b: Group, path: Path) -> dict[Any, tuple[Value, Value]]:
+        """The items of two tuples."""
+        return dict(enumerate(zip(a.items, b.items, strict=True)))
+
+    def whole(self, a: Group, b: Group, items: dict[Any, Any], path: Path) -> Tuple:
+        """One tuple of two."""
+        return Tuple(a, items)
+
+    def _chosen(self, a: Value, b: Value) -> Chosen | None:
+        """One of several modules; None for what is none."""
+        if isinstance(a, ModuleRef) and isinstance(b, ModuleRef) and a.module is not b.module:
+            return Chosen(self._slot(constant(0), constant(1), ("",)), (a, b))
+        if isinstance(a, Choice) and isinstance(b, ModuleRef):
+            return Chosen(self._slot(a.number, constant(len(a.items)), ("",)), (*a.items, b))
+        if isinstance(a, ModuleRef) and isinstance(b, Choice):
+            return Chosen(self._slot(constant(len(b.items)), b.number, ("",)), (*b.items, a))
+        return None
+
+    def _slot(self, a: Value | None, b: Value | None, path: Path) -> Merged:
+        name = path[0]
         kind = (a or b).type if a is None or b is None else join(a.type, b.type)  # type: ignore[union-attr]
         frame = self._c.frame
         wanted = {"result": frame.returns, "$value": self.declared}.get(name, frame.declared.get(name))
@@ -160,16 +219,18 @@ class Merger:
             else:
                 assert a is not None
                 assert b is not None
-                return self._mismatch(a, b, name)
+                return self._mismatch(a, b, path)
         for number, (x, y) in enumerate(self.slots):
             if x is a and y is b:
-                return Slot(number, kind)
+                return TypedSlot(number, kind)
         self.slots.append((a, b))
         self.wishes.append("" if name.startswith("$") else name)
-        return Slot(len(self.slots) - 1, kind)
+        return TypedSlot(len(self.slots) - 1, kind)
 
-    def _mismatch(self, a: Value, b: Value, name: str) -> Value:
+    def _mismatch(self, a: Value, b: Value, path: Path) -> Value:
+        name, *keys = path
         what = {"result": "what is returned", "$value": "the value", "$test": "the value"}.get(name, repr(name))
+        what += "".join(f"[{key}]" for key in keys)
         return self._c.problem(
             f"{what} is {_kind(a)} where `{self._condition}` holds, and {_kind(b)} where it does not",
             self._at,
@@ -192,17 +253,6 @@ def flag_of(side: Side, kind: str) -> Value:
     if len(ways) == 1:
         return side.names[f"${next(iter(ways))}"]
     return side.names["$stop" if ways == _TOGETHER["stop"] else "$any"]
-
-
-def fill(value: Value, made: list[Runtime]) -> Value:
-    """A merged value with what the branch gives in place of its slots."""
-    if isinstance(value, Slot):
-        return Runtime(made[value.number].node, value.kind)
-    if isinstance(value, Group):
-        return Group(tuple([fill(item, made) for item in value.items]), value.kind)
-    if isinstance(value, Choice) and isinstance(value.number, Slot):
-        return Choice(fill(value.number, made), value.items)
-    return value
 
 
 def _has(side: Side, name: str) -> bool:
@@ -244,7 +294,7 @@ def _is_same_owner(a: Value, b: Value) -> bool:
     return (isinstance(a, Runtime) and isinstance(b, Runtime) and a.node is b.node) or _is_same_object(a, b)
 
 
-def _is_made_in(value: Value, body: Body) -> bool:
+def _is_made_in(value: Value, body: NestedGraph) -> bool:
     """Tell whether a value is computed inside a body, and not around it."""
     if isinstance(value, Runtime):
         return body.holds(value.node)

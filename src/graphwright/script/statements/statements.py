@@ -53,7 +53,7 @@ from graphwright.script.types import (
     item_type,
     resolved,
 )
-from graphwright.source import assigned
+from graphwright.source import UnknownPattern, assigned, lower_match
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
@@ -109,7 +109,7 @@ def _if(c: Context, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[Kinds, bool
     test, (where_true, where_false) = c.parts.condition(c, node.test)
     if isinstance(test, Const) and test.fixed:
         chosen, refined = (node.body, where_true) if test.value else (node.orelse, where_false)
-        _refine(c, refined)
+        c.refine(refined)
         return block(c, chosen), False
     live = c.frame.code.liveness
     works: tuple[Callable[[], Kinds], Callable[[], Kinds]] = (
@@ -131,62 +131,19 @@ def _text(node: ast.AST) -> str:
     return text if len(text) < 60 else f"{text[:57]}..."
 
 
-def _refine(c: Context, refined: dict[str, Type]) -> None:
-    for name, kind in refined.items():
-        known = c.frame.names.get(name)
-        if isinstance(known, Runtime):
-            c.frame.names[name] = Runtime(known.node, kind)
-
-
 def _match(c: Context, node: ast.Match) -> Kinds:
-    """Compile a `match` as the `if`s that it is: values, `|`, `_`, names and guards."""
+    """Compile a `match` as the `if`s that it is."""
     subject = ast.copy_location(ast.Name("$subject", ast.Load()), node.subject)
     c.frame.names["$subject"] = c.held(c.expression(node.subject), node.subject)
-    made: list[ast.stmt] = []
-    for case in reversed(node.cases):
-        found = _pattern(case.pattern, subject)
-        if found is None:
-            c.problem(
-                "this pattern cannot be scripted", case.pattern, "match values, `|`, names and `_`, or write `if`"
-            )
-            return NEXT
-        test, name = found
-        body = list(case.body)
-        if name:
-            bind = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], subject), case.pattern)
-            body.insert(0, ast.fix_missing_locations(bind))
-        if case.guard is not None:
-            test = case.guard if test is None else ast.BoolOp(ast.And(), [test, case.guard])
-            if name:  # which the guard reads
-                made = [body[0], ast.If(ast.copy_location(test, case.pattern), body[1:], made)]
-                made = [ast.fix_missing_locations(ast.copy_location(statement, case.pattern)) for statement in made]
-                continue
-        if test is None:
-            made = body
-            continue
-        made = [
-            ast.fix_missing_locations(
-                ast.copy_location(ast.If(ast.copy_location(test, case.pattern), body, made), case.pattern)
-            )
-        ]
+    try:
+        made = lower_match(node, subject)
+    except UnknownPattern as unknown:
+        fix = "match values, `|`, names and `_`, or write `if`"
+        c.problem("this pattern cannot be scripted", unknown.pattern, fix)
+        return NEXT
     for statement in made:
         c.frame.code.liveness.add(statement, node)
     return block(c, made)
-
-
-def _pattern(pattern: ast.pattern, subject: ast.expr) -> tuple[ast.expr | None, str] | None:
-    """The condition that a pattern stands for, None where it always holds, and the variable that it binds."""
-    if isinstance(pattern, ast.MatchValue):
-        return ast.copy_location(ast.Compare(subject, [ast.Eq()], [pattern.value]), pattern), ""
-    if isinstance(pattern, ast.MatchSingleton):
-        return ast.copy_location(ast.Compare(subject, [ast.Is()], [ast.Constant(pattern.value)]), pattern), ""
-    if isinstance(pattern, ast.MatchOr):
-        parts = [_pattern(part, subject) for part in pattern.patterns]
-        tests = [part[0] for part in parts if part is not None and part[0] is not None]
-        return (ast.copy_location(ast.BoolOp(ast.Or(), tests), pattern), "") if len(tests) == len(parts) else None
-    if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
-        return None, pattern.name or ""
-    return None
 
 
 # ---- leaving
@@ -262,7 +219,7 @@ def _assert(c: Context, node: ast.Assert) -> None:
         return frozenset({"raise"})
 
     branch(c, test, (lambda: NEXT, fail), ({}, {}), None, frozenset(c.frame.names), node, _text(node.test))
-    _refine(c, where_true)
+    c.refine(where_true)
 
 
 # ---- values

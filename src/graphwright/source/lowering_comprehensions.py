@@ -13,12 +13,14 @@ from __future__ import annotations
 import ast
 import collections
 import copy
+from collections.abc import Sequence
 from typing import Any
 
-from graphwright.capture.conversion.loop_statements import HIDDEN, uses_of
-from graphwright.source import COMPREHENSIONS, SCOPES, holds, placed
+from graphwright.source.lowering_exits import HIDDEN
+from graphwright.source.syntax import COMPREHENSIONS, SCOPES, holds, placed
+from graphwright.source.variables import names_counted
 
-__all__ = ["TAKES_ALL", "as_loop"]
+__all__ = ["TAKES_ALL", "as_loop", "loop_of"]
 
 # What goes over all that a generator gives, so that a list does as well.
 TAKES_ALL = frozenset({"sum", "max", "min", "list", "sorted", "stack", "cat"})
@@ -46,9 +48,25 @@ def as_loop(statement: ast.stmt, number: int, uses: collections.Counter[str]) ->
         return None
     loop = _loop(search.found, name, number)
     made = placed(ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load())), search.found)
-    uses.update(uses_of(ast.Module([*search.before, made, loop], [])))
+    uses.update(names_counted(ast.Module([*search.before, made, loop], [])))
     uses.update([name, *[first.targets[0].id for first in search.before]])  # type: ignore[attr-defined]
     return [*search.before, made, loop, last]
+
+
+def loop_of(generators: Sequence[ast.comprehension], inner: ast.stmt, place: ast.AST) -> ast.For:
+    """The loops that a comprehension is, around what is done for each item.
+
+    [... for row in x if row.sum() > 0 for y in row]    ->    for row in x:
+                                                                  if row.sum() > 0:
+                                                                      for y in row:
+                                                                          ...
+    """
+    for generator in reversed(generators):
+        for test in reversed(generator.ifs):
+            inner = ast.If(test, [inner], [])
+        inner = ast.For(generator.target, generator.iter, [inner], [])
+    made: ast.For = placed(inner, place)
+    return made
 
 
 class _Search:
@@ -140,17 +158,11 @@ def _binds(listed: ast.ListComp | ast.GeneratorExp) -> bool:
 def _loop(listed: ast.ListComp | ast.GeneratorExp, name: str, number: int) -> ast.For:
     """The loop that fills a list of this name; the comprehension's own variables get names that no other has."""
     append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
-    inner: ast.stmt = ast.Expr(ast.Call(append, [listed.elt], []))
     own = {node.id for loop in listed.generators for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
     first = listed.generators[0].iter
-    for generator in reversed(listed.generators):
-        for test in reversed(generator.ifs):
-            inner = ast.If(test, [inner], [])
-        inner = ast.For(generator.target, generator.iter, [inner], [])
-    assert isinstance(inner, ast.For)
+    inner = loop_of(listed.generators, ast.Expr(ast.Call(append, [listed.elt], [])), listed)
     outermost = [*ast.walk(first)]
     for node in ast.walk(inner):
         if isinstance(node, ast.Name) and node.id in own and not any(node is other for other in outermost):
             node.id = f"{node.id}{HIDDEN}{number}"
-    made: ast.For = placed(inner, listed)
-    return made
+    return inner

@@ -15,8 +15,19 @@ from __future__ import annotations
 import ast
 import dataclasses
 
-from graphwright.capture.conversion.loop_statements import HIDDEN, RETURNS, exit_signal
-from graphwright.source import RUNTIME_MARK, SCOPES, assigned, falls_through, holds, leaves_loop, placed
+from graphwright.source.lowering_exits import (
+    HIDDEN,
+    RETURNS,
+    assign,
+    ending,
+    exit_signal,
+    leave_if,
+    returns_from_inner_loop,
+    signal,
+    unset,
+    with_signals,
+)
+from graphwright.source.syntax import RUNTIME_MARK, assigned, falls_through, holds, leaves_loop, placed
 
 __all__ = ["Handler", "Tried", "as_attempt", "lower_attempt", "with_rest"]
 
@@ -47,7 +58,7 @@ class Tried:
 
     def after(self, place: ast.Try) -> list[ast.stmt]:
         """What follows: to leave what is around it, where a part said so."""
-        return [placed(ast.If(ast.Name(self.left, ast.Load()), self.leave, []), place)] if self.signals else []
+        return [leave_if(self.left, self.leave, place)] if self.signals else []
 
 
 def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
@@ -64,22 +75,17 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
     )
     result = f"exit{HIDDEN}{number}"
     blocks = [statement.body, *[handler.body for handler in statement.handlers], statement.orelse, statement.finalbody]
-    has_inner = any(map(_returns_from_inner_loop, blocks))
     is_left = any(holds(block, ast.Return) for block in blocks)
-    lowered = [_leaving(block, result, constant is not None) for block in blocks] if is_left else blocks
-    if is_left:
-        for block in lowered:
-            if block and falls_through(block):
-                block.append(_signal(False, block[-1]))
     before: list[ast.stmt] = []
-    if has_inner:
-        before = [_assign(RETURNS[0], ast.Constant(False), statement), _assign(RETURNS[1], _unset(), statement)]
+    if any(map(returns_from_inner_loop, blocks)):
+        before = [assign(RETURNS[0], ast.Constant(False), statement), assign(RETURNS[1], unset(), statement)]
     leave: list[ast.stmt] = []
     if is_left and constant is None:
-        before.append(_assign(result, _unset(), statement))
+        before.append(assign(result, unset(), statement))
         leave = [placed(ast.Return(ast.Name(result, ast.Load())), statement)]
     elif is_left:
-        leave = [_signal(bool(constant), statement)]
+        leave = [signal(bool(constant), statement)]
+    lowered = [_signalled(block, result, constant is not None) for block in blocks] if is_left else blocks
     body, *handled, orelse, final = lowered
     handlers = [
         Handler(handler.type, name, block, handler)
@@ -110,57 +116,19 @@ def as_attempt(statement: ast.stmt) -> ast.stmt:
     return placed(ast.Try(statement.body, [handler], [], []), statement)  # type: ignore[no-any-return]
 
 
-def _leaving(statements: list[ast.stmt], result: str, is_constant: bool) -> list[ast.stmt]:
-    """Statements that keep what they return in a variable, and return that the statement is left."""
-    out: list[ast.stmt] = []
-    for statement in statements:
-        if isinstance(statement, ast.Return):
-            if not is_constant:
-                out.append(_assign(result, statement.value or ast.Constant(None), statement))
-            out.append(_signal(True, statement))
-            break
-        out.append(statement)
-        if isinstance(statement, SCOPES):
-            continue
-        is_loop = isinstance(statement, ast.For | ast.While)
-        for owner in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-            for field in ("body", "orelse", "finalbody"):
-                inner = getattr(owner, field, None)
-                if inner and not (is_loop and field == "body"):
-                    setattr(owner, field, _leaving(inner, result, is_constant))
-        if is_loop and not getattr(statement, "is_inner", False) and holds(statement.body, ast.Return):  # type: ignore[attr-defined]
-            statement.is_inner = True  # type: ignore[attr-defined]
-            value = _assign(result, ast.Name(RETURNS[1], ast.Load()), statement)
-            leave = ast.If(ast.Name(RETURNS[0], ast.Load()), [value, _signal(True, statement)], [])
-            out.append(placed(leave, statement))
-    return out
+def _signalled(block: list[ast.stmt], result: str, is_constant: bool) -> list[ast.stmt]:
+    """A block that keeps what it returns in a variable, and returns whether the statement is left."""
 
+    def leaving(statement: ast.stmt) -> list[ast.stmt] | None:
+        if not isinstance(statement, ast.Return):
+            return None
+        value = statement.value or ast.Constant(None)
+        kept = [] if is_constant else [assign(result, value, statement)]
+        return [*kept, signal(True, statement)]
 
-def _returns_from_inner_loop(statements: list[ast.stmt]) -> bool:
-    """Tell whether a loop among statements holds a `return` that nothing around it knows of yet."""
-    for statement in statements:
-        if isinstance(statement, SCOPES):
-            continue
-        if isinstance(statement, ast.For | ast.While):
-            if not getattr(statement, "is_inner", False) and holds(statement.body, ast.Return):
-                return True
-            continue
-        for owner in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-            for field in ("body", "orelse", "finalbody"):
-                if _returns_from_inner_loop(getattr(owner, field, None) or []):
-                    return True
-    return False
+    def after_loop(loop: ast.stmt) -> list[ast.stmt]:
+        value = assign(result, ast.Name(RETURNS[1], ast.Load()), loop)
+        return [leave_if(RETURNS[0], [value, signal(True, loop)], loop)]
 
-
-def _signal(leaves: bool, place: ast.AST) -> ast.stmt:
-    made = placed(ast.Return(ast.Constant(leaves)), place)
-    made.is_signal = True
-    return made  # type: ignore[no-any-return]
-
-
-def _assign(name: str, value: ast.expr, place: ast.AST) -> ast.stmt:
-    return placed(ast.Assign([ast.Name(name, ast.Store())], value), place)  # type: ignore[no-any-return]
-
-
-def _unset() -> ast.expr:
-    return ast.Attribute(ast.Constant(RUNTIME_MARK), "UNSET", ast.Load())
+    lowered = with_signals(block, leaving, after_loop)
+    return ending(lowered, lowered[-1]) if lowered else lowered

@@ -1,0 +1,123 @@
+"""The one writer of nodes that hold graphs: a branch, a loop or a `try`, its operands and the items that it gives.
+
+The bodies are written; what is left is to close each with what it gives, to hand it what it uses from around, and to
+make the node. How a room makes a node, with the place of the user's program, it says by a function.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from graphwright.ir import Graph, NestedGraph, Node, shared_operands
+from graphwright.ops.effects import is_impure
+from graphwright.ops.regions import cond, for_loop, is_region, while_loop
+from graphwright.ops.statements import evaluated
+from graphwright.ops.transforms import transformed
+
+__all__ = ["Make", "write_attempt", "write_branch", "write_loop"]
+
+Make = Callable[[Callable[..., Any], tuple[Any, ...], str], Node]  # of a function, its arguments and a name, if any
+
+
+def write_branch(
+    make: Make,
+    pred: Any,
+    sides: Sequence[NestedGraph],
+    results: Sequence[Sequence[Any]],
+    names: Sequence[str],
+    origins: Sequence[Any],
+    name: str = "",
+) -> list[Node]:
+    """Write a branch whose sides give these results, and return a node for each; none where it does nothing at all.
+
+    >>> program = NestedGraph()
+    >>> x = program.graph.placeholder("x")
+    >>> sides = [NestedGraph(program), NestedGraph(program)]
+    >>> results = [[side.graph.call_method(name, (side.lift(x),))] for side, name in zip(sides, ("relu", "neg"))]
+    >>> def make(function, args, name):
+    ...     return program.graph.call_function(function, args, name=name or None)
+    >>> write_branch(make, x, sides, results, ["y"], (None, None)), [*sides[1].graph.nodes]
+    ([y], [x, neg, output])
+    """
+    if not names and all(side.is_empty() for side in sides):
+        return []
+    for side, given, origin in zip(sides, results, origins, strict=True):
+        side.close(None if not given else given[0] if len(given) == 1 else tuple(given), origin)
+    operands = tuple(shared_operands(sides))
+    args = (pred, *[side.graph for side in sides], operands)
+    if len(names) == 1:
+        return [make(cond, args, names[0])]
+    return _items(make, make(cond, args, name), names)
+
+
+def write_loop(
+    make: Make,
+    subject: Any,
+    test: tuple[NestedGraph, Any] | None,
+    body: NestedGraph,
+    starts: Sequence[Any],
+    given: Sequence[Any],
+    stop: Any,
+    names: Sequence[str],
+    origin: Any,
+    name: str = "",
+) -> list[Node]:
+    """Write a loop, and return a node for each value that it carries.
+
+    A `while` has a body that gives a `test`, a `for` a `subject` to go over. A `stop` other than None says in an
+    iteration whether the loop ends there.
+    """
+    breaks = stop is not None
+    bodies = [body]
+    if test is not None:
+        bodies.insert(0, test[0])
+        test[0].close(test[1], origin)
+    body.close((stop, *given) if breaks else tuple(given), origin)
+    operands = tuple(shared_operands(bodies))
+    args = (*[each.graph for each in bodies], tuple(starts), operands, *((True,) if breaks else ()))
+    loop = make(while_loop, args, name) if test is not None else make(for_loop, (subject, *args), name)
+    return _items(make, loop, names)
+
+
+def write_attempt(
+    make: Make,
+    body: NestedGraph,
+    given: Sequence[Any],
+    errors: tuple[type[BaseException], ...],
+    may_raise: Callable[[Node], bool],
+    names: Sequence[str],
+    origin: Any,
+    name: str = "",
+) -> tuple[Node, list[Node]]:
+    """Write the body of a `try`, and return a node for the error that it raises, and one for each value it gives.
+
+    What in it `may_raise` is computed there even though nothing reads it.
+    """
+    body.close(tuple(given), origin)
+    _keep_computing(body.graph, may_raise)
+    operands = tuple(shared_operands([body]))
+    options = {"errors": errors, "count": len(given)}
+    node = make(transformed, ("attempt", body.graph, (), operands, options), name)
+    error, *items = _items(make, node, ["error", *names])
+    return error, items
+
+
+def _items(make: Make, node: Node, names: Sequence[str]) -> list[Node]:
+    """A node for each item of what another one gives."""
+    return [make(operator.getitem, (node, i), name) for i, name in enumerate(names)]
+
+
+def _keep_computing(graph: Graph, may_raise: Callable[[Node], bool]) -> None:
+    """Have what may raise an error computed, in a graph and those inside it, though nothing reads it."""
+    for node in list(graph.all_nodes()):
+        source = node.args[0] if node.target is operator.getitem else node
+        if node.users or node.op in ("placeholder", "output", "get_attr"):
+            continue
+        if isinstance(source, Node) and is_region(source):
+            continue
+        if may_raise(node) and not is_impure(node):
+            with node.graph.inserting_after(node):
+                made = node.graph.call_function(evaluated, (node,))
+            made._origin = node._origin
