@@ -61,7 +61,7 @@ def zoo_programs(kind: str, limit: int = 1000) -> Iterator[Program]:
     zoo.preload({kind})
     entries = [entry for entry in zoo.ZOO.values() if entry.set == kind and not entry.heavy]
     for entry in entries[:limit]:
-        size, other = entry.sizes or (None, None)
+        size, other = (*(entry.sizes or ()), None, None)[:2]
         torch.manual_seed(0)
         calls = [entry.inputs(entry.batch, size, 0)]
         calls += [entry.inputs(entry.batch2, size, 1)] if entry.batch2 else []

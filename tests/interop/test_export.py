@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from tests.passes.zoo_models import zoo_model
 from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
@@ -370,6 +371,22 @@ def test_a_module_that_is_called_in_two_ways() -> None:
     exported = torch.export.export(Twice(), (x,))
     torch.testing.assert_close(from_export(exported, unflatten=False)(x), exported.module()(x))
     torch.testing.assert_close(from_export(exported)(x), exported.module()(x))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.GELU(), nn.Linear(3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False) + x  # type: ignore[no-any-return]
+
+
+def test_modules_that_are_called_by_the_path_of_another() -> None:
+    x = torch.randn(4, 3)
+    model = Checkpointed()
+    gm = from_export(to_export(trace(model, (x,)), x))
+    torch.testing.assert_close(gm(x), model(x))
 
 
 @pytest.mark.slow

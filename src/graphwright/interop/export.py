@@ -131,13 +131,13 @@ def _unflattened(flat: torch.fx.GraphModule, program: ExportedProgram) -> GraphM
     return gm
 
 
-def _captured(module: nn.Module, name: str) -> GraphModule:
-    """A module of an unflattened program as a captured one, and so those inside it."""
+def _captured(module: nn.Module, name: str, wanted: frozenset[str] = frozenset()) -> GraphModule:
+    """A module of an unflattened program as a captured one, and so those inside it; `wanted` are paths named around."""
     graph, made = Graph(), GraphModule(nn.Module(), Graph(), name)
     read_nodes(module.graph.nodes, graph, module)  # type: ignore[union-attr, arg-type]
     for table in ("_parameters", "_buffers", "_non_persistent_buffers_set"):
         made.__dict__[table] = module.__dict__[table].copy()
-    named = {str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")}
+    named = {str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")} | wanted
     for path, child in module.named_children():
         if hasattr(child, "_call_modules"):
             raise ExportError(
@@ -146,7 +146,8 @@ def _captured(module: nn.Module, name: str) -> GraphModule:
             )
         if isinstance(getattr(child, "graph", None), torch.fx.Graph):
             kind = str(getattr(child, "_ty", None) or type(child).__name__).rpartition(".")[2]
-            child = _captured(child, kind)
+            inside = frozenset(each.removeprefix(f"{path}.") for each in named if each.startswith(f"{path}."))
+            child = _captured(child, kind, inside)
         if child._parameters or child._buffers or any(f"{each}.".startswith(f"{path}.") for each in named):
             made._modules[path] = child  # and not the body of a branch, which is in the graph now
     made.graph = graph
