@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = [
     "BOTH", "CONTAINS", "COUNT", "DEQUE", "DICT", "HEAP", "INDEX", "ITEM", "ITEMS", "KEPT_SET", "KEY", "LIST", "SAME",
-    "SET", "TUPLE", "Given", "Part", "Row", "Table", "Writes", "arguments_of", "only",
+    "SET", "TUPLE", "Given", "Part", "Row", "Table", "arguments_of", "only",
 ]  # fmt: skip
 
 
