@@ -19,8 +19,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture import trace
 from graphwright.errors import ExportError, GraphwrightError
-from graphwright.interop.lower import as_number_tensor, collect_appended, is_symbolic
-from graphwright.interop.modes import in_its_mode
+from graphwright.interop import as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
 from graphwright.onnx.checking import check
 from graphwright.onnx.functions import is_asked_for, keep_functions
@@ -55,11 +54,11 @@ def export(
 
     Branches and loops on data become If and Loop. `dynamic_shapes` is as for `torch.export.export`, or with names of
     sizes in place of `Dim`; without it every size is dynamic that no guard and no weight fixes, and is named after its
-    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out. Weights
-    go into a file of their own above 2 GB, or as `external_data` says. `modules_as_functions` names
-    modules, by path, class or name of the class, that become functions of the model, one for all that are alike; a
-    captured module must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table`
-    is torch.onnx's. `verify` runs the model in ONNX Runtime on the example and at two other sizes.
+    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out.
+    Weights go into a file of their own above 2 GB, or as `external_data` says. `modules_as_functions` names modules, by
+    path, class or name of the class, that become functions of the model, one for all that are alike; a captured module
+    must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table` is torch.onnx's.
+    `verify` runs the model in ONNX Runtime on the example and at two other sizes.
 
     Raises ExportError, with the user's line, for what ONNX cannot say, and for what is asked for and cannot be.
 
@@ -175,7 +174,7 @@ class _Exporting:
                 break
             except Exception as error:
                 if not is_optimized or "PassError" not in type(error).__name__:
-                    raise _said_by_torch("torch.onnx.export", error, self._node) from error
+                    raise _said_by_torch("torch.onnx.export", error, None) from error
                 notes.append("not optimized: onnxscript's optimizer has failed on it")
         assert made is not None
         model = made.model
