@@ -113,6 +113,7 @@ class _Exporting:
         self._outputs = Outputs()
         self._parts: dict[tuple[str, str], Part] = {}
         self._node: Node | None = None
+        self._written: list[str] = []
 
     def run(self, sizes: Sizes) -> ExportedProgram:
         """Have torch.export watch the program at these sizes. Raises ExportError where a region says no."""
@@ -160,6 +161,7 @@ class _Exporting:
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
         made, notes, bodies = None, list(notes), dict[Any, ir.Function]()
+        notes += [f"what is written to buffer {name!r} is not kept from call to call" for name in self._written]
         for is_optimized in (True, False) if not self._functions else (False,):
             try:
                 with _calmly():
@@ -205,6 +207,7 @@ class _Exporting:
     def _run(self, running: Running, program: GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         known = {**dict(program.named_parameters()), **dict(program.named_buffers())}
         count = len(tensors)
+        buffers = [(name, buffer, buffer._version) for name, buffer in program.named_buffers()]
 
         def whole(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
             before = [tensor._version for tensor in given[:count]]
@@ -220,7 +223,9 @@ class _Exporting:
             return self._taken_apart(result, given[:count])
 
         if not is_differentiated(program):
-            return whole(*tensors)
+            outputs = whole(*tensors)
+            self._written = [name for name, buffer, version in buffers if buffer._version != version]
+            return outputs
         return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
 
     def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
