@@ -93,6 +93,18 @@ def test_what_cannot_be_is_refused(program: Any, options: dict[str, Any], messag
         graphwright.onnx.export(module, torch.ones(3, 4), **options)
 
 
+class Counting(Linear):
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        self.shift += 1
+        return self.linear(x) * self.shift
+
+
+def test_a_buffer_that_is_written_to_is_said_not_to_be_kept() -> None:
+    with pytest.warns(UserWarning, match="written to buffer 'shift' is not kept from call to call"):
+        program = graphwright.onnx.export(Counting().eval(), torch.randn(2, 4))
+    assert len(program.report.notes) == 1
+
+
 def expecting(ask: str, captured: Any) -> graphwright.GraphModule:
     """A program that gives -x, captured where x.size(0) or x.sum() was this."""
     graph = graphwright.Graph()

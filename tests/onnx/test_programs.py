@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 import graphwright
 import graphwright.onnx
 
-QUICK = ("Early", "Either", "Filled", "Optional", "Written", "State")
+QUICK = ("Early", "Filled", "Optional", "State")
 
 
 @pytest.mark.parametrize(

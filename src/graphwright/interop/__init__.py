@@ -27,9 +27,35 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
 from graphwright.interop.compile_backend import compile_backend
 from graphwright.interop.export import from_export, to_export
 from graphwright.interop.fx import from_fx, to_fx
+from graphwright.interop.lower.appended_lists import collect_appended, collecting_for, collecting_while
+from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
+from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
+from graphwright.interop.modes import in_its_mode
 from graphwright.interop.reading import read_others
 
-__all__ = ["compile_backend", "from_export", "from_fx", "read_others", "to_export", "to_fx"]
+__all__ = [
+    "compile_backend",
+    "from_export",
+    "from_fx",
+    "in_its_mode",
+    "read_others",
+    "to_export",
+    "to_fx",
+    "Collected",
+    "Counted",
+    "Items",
+    "Rows",
+    "Zipped",
+    "as_items",
+    "as_number_tensor",
+    "as_truth",
+    "call_on_numbers",
+    "collect_appended",
+    "collecting_for",
+    "collecting_while",
+    "is_symbolic",
+    "item_sources",
+]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (

@@ -19,8 +19,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture import trace
 from graphwright.errors import ExportError, GraphwrightError
-from graphwright.interop.lower import as_number_tensor, collect_appended, is_symbolic
-from graphwright.interop.modes import in_its_mode
+from graphwright.interop import as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
 from graphwright.onnx.checking import check
 from graphwright.onnx.functions import is_asked_for, keep_functions
@@ -55,11 +54,11 @@ def export(
 
     Branches and loops on data become If and Loop. `dynamic_shapes` is as for `torch.export.export`, or with names of
     sizes in place of `Dim`; without it every size is dynamic that no guard and no weight fixes, and is named after its
-    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out. Weights
-    go into a file of their own above 2 GB, or as `external_data` says. `modules_as_functions` names
-    modules, by path, class or name of the class, that become functions of the model, one for all that are alike; a
-    captured module must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table`
-    is torch.onnx's. `verify` runs the model in ONNX Runtime on the example and at two other sizes.
+    input. Guards on sizes become fixed sizes; those on data are refused, unless `guards="drop"` leaves them out.
+    Weights go into a file of their own above 2 GB, or as `external_data` says. `modules_as_functions` names modules, by
+    path, class or name of the class, that become functions of the model, one for all that are alike; a captured module
+    must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table` is torch.onnx's.
+    `verify` runs the model in ONNX Runtime on the example and at two other sizes.
 
     Raises ExportError, with the user's line, for what ONNX cannot say, and for what is asked for and cannot be.
 
@@ -114,6 +113,7 @@ class _Exporting:
         self._outputs = Outputs()
         self._parts: dict[tuple[str, str], Part] = {}
         self._node: Node | None = None
+        self._written: list[str] = []
 
     def run(self, sizes: Sizes) -> ExportedProgram:
         """Have torch.export watch the program at these sizes. Raises ExportError where a region says no."""
@@ -161,6 +161,7 @@ class _Exporting:
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
         made, notes, bodies = None, list(notes), dict[Any, ir.Function]()
+        notes += [f"what is written to buffer {name!r} is not kept from call to call" for name in self._written]
         for is_optimized in (True, False) if not self._functions else (False,):
             try:
                 with _calmly():
@@ -175,7 +176,7 @@ class _Exporting:
                 break
             except Exception as error:
                 if not is_optimized or "PassError" not in type(error).__name__:
-                    raise _said_by_torch("torch.onnx.export", error, self._node) from error
+                    raise _said_by_torch("torch.onnx.export", error, None) from error
                 notes.append("not optimized: onnxscript's optimizer has failed on it")
         assert made is not None
         model = made.model
@@ -206,6 +207,7 @@ class _Exporting:
     def _run(self, running: Running, program: GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         known = {**dict(program.named_parameters()), **dict(program.named_buffers())}
         count = len(tensors)
+        buffers = [(name, buffer, buffer._version) for name, buffer in program.named_buffers()]
 
         def whole(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
             before = [tensor._version for tensor in given[:count]]
@@ -221,7 +223,9 @@ class _Exporting:
             return self._taken_apart(result, given[:count])
 
         if not is_differentiated(program):
-            return whole(*tensors)
+            outputs = whole(*tensors)
+            self._written = [name for name, buffer, version in buffers if buffer._version != version]
+            return outputs
         return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
 
     def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

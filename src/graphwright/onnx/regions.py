@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphwright.errors import ExportError
-from graphwright.interop.lower import Collected, Items, as_number_tensor, as_truth
+from graphwright.interop import Collected, Items, as_number_tensor, as_truth
 from graphwright.ir import Graph, Node
 from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator, quietly
 from graphwright.onnx.values import IsNone, Kind, Maybe, flatten, joined, kind_of, opened, packed

@@ -13,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from graphwright.errors import ExportError
-from graphwright.interop.lower import (
+from graphwright.interop import (
     Collected,
     Items,
     Rows,
@@ -75,7 +75,7 @@ class Running(Interpreter):
 
     def run_with(self, names: Sequence[str], tensors: Sequence[torch.Tensor], args: Any, kwargs: Any) -> Any:
         """Run the graph with tensors in place of the module's of these names."""
-        with self._show(dict(zip(names, tensors, strict=True))), Recurrent():
+        with self._show(dict(zip(names, tensors, strict=True))), Kept():
             return self.run(*args, **kwargs)
 
     def run_node(self, n: Node) -> Any:
@@ -331,8 +331,11 @@ def _differentiates(node: Node) -> bool:
     return is_transform or node.target in (torch.autograd.grad, torch.autograd.backward)
 
 
-class Recurrent(TorchFunctionMode):
-    """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length."""
+class Kept(TorchFunctionMode):
+    """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length.
+
+    What attention gives is laid out as its decomposition gives it, or views of it fail when it is decomposed.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -345,7 +348,10 @@ class Recurrent(TorchFunctionMode):
                 parts = state if isinstance(state, list | tuple) else (state,)
                 name = "gru" if func == torch.gru else "lstm"
                 return recurrent_operator(name, input, tuple(parts), tuple(weights), *options)
-        return func(*args, **(kwargs or {}))
+        given = func(*args, **(kwargs or {}))
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return given.clone(memory_format=torch.contiguous_format)
+        return given
 
 
 UNROLLED = 32  # numbers of a range that is gone over without a loop of ONNX's

@@ -171,7 +171,7 @@ def _functional_if(context: Any, pred: Any, true: Body, false: Body, operands: S
     plain_pred, plain = context.unwrap_tensors((pred, operands))
     with context.redispatch_to_next():
         bodies = [context.functionalize(_run(body)) for body in (true, false)]
-        return context.wrap_tensors(if_operator(plain_pred, *bodies, plain, sizes))
+        return context.wrap_tensors(if_operator(plain_pred, bodies[0], bodies[1], plain, sizes))
 
 
 @if_operator.py_impl(ProxyTorchDispatchMode)
@@ -236,7 +236,7 @@ def _fake_loop(
     count = len(state)
     with mode:
         last = [_either(mode, a, b) for a, b in zip(state, inputs[1 : 1 + count], strict=True)]
-        length = trips if not ends else None
+        length: Any = trips if not ends else None
         if len(given) > 1 + count and length is None:
             length = mode.shape_env.create_unbacked_symint()
             torch._check(length >= 0)
@@ -393,7 +393,7 @@ def _either(
     """A tensor that is like both of two: a size in which they differ is one that only a run knows."""
     _check_alike(one, other, "the sides of a branch give")
     sizes = [
-        c if c is not None else a if _same_size(a, b) and not free_unbacked_symbols(a) else _fresh(mode)
+        c if c is not None else a if _same_size(a, b) and not free_unbacked_symbols(a) else _between(mode, a, b)
         for a, b, c in zip(one.shape, other.shape, known or [None] * one.dim(), strict=True)
     ]
     return torch.empty(sizes, dtype=one.dtype)
@@ -423,6 +423,18 @@ def _fresh(mode: Any) -> torch.SymInt:
     return size
 
 
+def _between(mode: Any, one: Any, other: Any) -> torch.SymInt:
+    """A size that only a run knows, and that is no less than the least that both may be."""
+    size = _fresh(mode)
+    bounds = [
+        each if isinstance(each, int) else mode.shape_env.bound_sympy(each.node.expr).lower for each in (one, other)
+    ]
+    least = min(bounds)
+    if least > 0:
+        torch._check(size >= int(least))
+    return size
+
+
 def _fake_mode(*values: Any) -> Any:
     return next(leaf.fake_mode for leaf in pytree.tree_leaves(values) if hasattr(leaf, "fake_mode"))
 
@@ -431,7 +443,7 @@ def _run(body: Body) -> Body:
     """A body that may be a graph of torch's, run so that errors and metadata name its nodes."""
     if not isinstance(body, torch.fx.GraphModule):
         return body
-    return lambda *given: torch.fx.Interpreter(body).run(*given)  # type: ignore[no-any-return]
+    return lambda *given: torch.fx.Interpreter(body).run(*given)
 
 
 def _traced(mode: Any, body: Body, inputs: Sequence[Any]) -> torch.fx.GraphModule:
@@ -452,7 +464,8 @@ def _recorded(mode: Any, operator: HigherOrderOperator, args: tuple[Any, ...]) -
 
 def translation_of(operator: str) -> Callable[..., Any]:
     """torch.onnx's own translation of an operator of ATen: `translation_of("aten::gru.input")`."""
-    return ONNXRegistry.from_torchlib().get_decomps(operator)[0].onnx_function
+    named: Any = operator  # as the registry names those of ATen
+    return ONNXRegistry.from_torchlib().get_decomps(named)[0].onnx_function
 
 
 def record(node: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
-from graphwright.interop.lower import as_number_tensor, as_truth, is_symbolic
+from graphwright.interop import as_number_tensor, as_truth, is_symbolic
 from graphwright.ir import Node
 
 __all__ = ["IsNone", "Kind", "Maybe", "flatten", "joined", "kind_of", "opened", "packed"]

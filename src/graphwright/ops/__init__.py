@@ -37,7 +37,17 @@ from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
 from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched, positional_inputs
 from graphwright.ops.operators import Operator
 from graphwright.ops.region_nodes import Make, write_attempt, write_branch, write_loop
-from graphwright.ops.regions import LoopParts, cond, for_loop, is_loop, is_region, loop_parts, while_loop
+from graphwright.ops.regions import (
+    Body,
+    LoopParts,
+    cond,
+    for_loop,
+    is_loop,
+    is_region,
+    loop_parts,
+    run_body,
+    while_loop,
+)
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
 from graphwright.ops.scratch import gives_fresh_value, is_scratch_write
 from graphwright.ops.spelling import TorchSpelling
@@ -96,6 +106,7 @@ __all__ = [
     "operator_of_target",
     "parameters_of",
     "positional_inputs",
+    "Body",
     "LoopParts",
     "Make",
     "TorchSpelling",
@@ -129,6 +140,7 @@ __all__ = [
     "operator_name",
     "raise_error",
     "required_parameters",
+    "run_body",
     "schemas_of",
     "read_variable",
     "may_set_attribute",

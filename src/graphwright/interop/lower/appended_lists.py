@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import for_loop, is_loop, is_region, loop_parts, raise_error, while_loop
-from graphwright.ops.regions import Body, run_body
+from graphwright.ops import Body, for_loop, is_loop, is_region, loop_parts, raise_error, run_body, while_loop
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["collect_appended", "collecting_for", "collecting_while"]

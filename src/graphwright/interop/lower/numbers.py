@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 __all__ = ["as_number_tensor", "as_truth", "call_on_numbers", "is_symbolic"]
+
+_RATIOS = WeakTensorKeyDictionary()  # of whole numbers: what is rounded of them is one of which more is known
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -90,6 +93,9 @@ def _rounded(function: str, value: Any) -> Any:
     """`math.ceil(value)` and its like: a whole number."""
     if isinstance(value, torch.SymInt):
         return value
+    if isinstance(value, torch.Tensor) and value in _RATIOS and function in ("ceil", "floor"):
+        whole, by = _RATIOS[value]
+        return -(-whole // by) if function == "ceil" else whole // by
     return getattr(torch, function)(as_number_tensor(value)).to(torch.int64).item()
 
 
@@ -109,7 +115,10 @@ def _divided(a: Any, b: Any) -> Any:
     """`a / b`, of two whole numbers a real one."""
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
         return a / b
-    return as_number_tensor(a).to(torch.float64) / as_number_tensor(b).to(torch.float64)
+    value = as_number_tensor(a).to(torch.float64) / as_number_tensor(b).to(torch.float64)
+    if isinstance(b, int) and b > 0:
+        _RATIOS[value] = (a, b)
+    return value
 
 
 def _power(a: Any, b: Any) -> Any:
