@@ -290,6 +290,11 @@ def test_sub_rooms_are_a_docstring_and_files(folder: Path) -> None:
     assert ast.get_docstring(tree) and len(tree.body) == 1, "files of a room are imported by their full path"
 
 
+def test_no_two_files_are_told_apart_by_an_s_alone() -> None:
+    names = {path.stem for path in PACKAGE.rglob("*.py")}
+    assert sorted(name for name in names if f"{name}s" in names) == []
+
+
 def test_folders_stay_small() -> None:
     counts = {name_of(folder): len([*folder.glob("*.py")]) for folder in (PACKAGE, *FOLDERS, *SUB_ROOMS)}
     full = {name: count for name, count in counts.items() if count > 25}

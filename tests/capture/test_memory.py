@@ -29,7 +29,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.codegen import compile_source
 from graphwright.runtime import Shells
-from graphwright.source import origins, sources
+from graphwright.source import frames, source_files
 
 X = torch.linspace(-1.0, 2.0, 12).view(3, 4)
 ROOT = Path(__file__).parents[2]
@@ -67,8 +67,8 @@ def _alive() -> dict[str, int]:
     kinds = collections.Counter(map(type, gc.get_objects()))
     found = {kind.__name__: count for kind, count in kinds.items() if issubclass(kind, KINDS)}
     found["source"] = sum(name.startswith("<graphwright") for name in linecache.cache)
-    found["code"] = len(conversion._codes) + len(conversion._made) + len(origins._places)
-    found["files"] = len(sources._parsed)
+    found["code"] = len(conversion._codes) + len(conversion._made) + len(frames._places)
+    found["files"] = len(source_files._parsed)
     return found
 
 

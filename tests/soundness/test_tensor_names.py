@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphwright import CaptureError, trace
-from graphwright.capture.proxies.spellings import DATA_METHODS, KIND_METHODS, NUMBER_METHODS, TRUTHS
+from graphwright.capture.proxies.calls_as_written import DATA_METHODS, KIND_METHODS, NUMBER_METHODS, TRUTHS
 from graphwright.capture.proxies.tensor_names import Row, row_of
 
 

@@ -11,7 +11,7 @@ first.
     running.py        a captured program run while torch.export watches
     indexing.py       items and slices at places that only a run knows
     translation.py    our operators as If and Loop
-    functions.py      modules as functions of a model
+    module_functions.py      modules as functions of a model
     regions.py        branches and loops as operators of tensors and sizes
     values.py         what bodies give and take, as tensors
     torch_private.py  what is taken of torch without a promise that it stays
@@ -43,7 +43,7 @@ FLOORS = (
     "running",
     "indexing",
     "translation",
-    "functions",
+    "module_functions",
     "regions",
     "values",
     "torch_private",

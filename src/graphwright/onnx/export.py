@@ -22,8 +22,8 @@ from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop import as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
 from graphwright.onnx.checking import check
-from graphwright.onnx.functions import is_asked_for, keep_functions
 from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.module_functions import is_asked_for, keep_functions
 from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.running import Running, is_differentiated
 from graphwright.onnx.sizes import Sizes, at_sizes, export_open, facts_of

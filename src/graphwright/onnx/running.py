@@ -27,8 +27,8 @@ from graphwright.interop import (
     item_sources,
 )
 from graphwright.ir import Graph, Node
-from graphwright.onnx.functions import call_as_function, is_asked_for
 from graphwright.onnx.indexing import item_of, set_item
+from graphwright.onnx.module_functions import call_as_function, is_asked_for
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
 from graphwright.onnx.torch_private import recurrent_operator
 from graphwright.onnx.values import IsNone, Maybe

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import onnx_ir as ir
 
-from graphwright.onnx.functions import DOMAIN
+from graphwright.onnx.module_functions import DOMAIN
 from graphwright.onnx.torch_private import (
     call_operator,
     if_operator,

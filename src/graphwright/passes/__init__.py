@@ -39,7 +39,7 @@ from graphwright.passes.parts.extraction import extract
 from graphwright.passes.parts.feature_extractor import create_feature_extractor, get_graph_node_names
 from graphwright.passes.parts.pruning import prune
 from graphwright.passes.parts.splitting import split
-from graphwright.passes.parts.stages import Link, Split, Stage, Tied
+from graphwright.passes.parts.stage_modules import Link, Split, Stage, Tied
 from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.regions.fold_conditions import FoldConditions
 from graphwright.passes.regions.hoist_invariants import HoistInvariants

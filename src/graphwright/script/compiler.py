@@ -14,7 +14,7 @@ from graphwright.script.calls.special import classes_of
 from graphwright.script.expressions.arithmetic import augmented, comparison
 from graphwright.script.expressions.conditions import Known, condition
 from graphwright.script.expressions.expressions import expression, key_of
-from graphwright.script.expressions.lookups import wrap
+from graphwright.script.expressions.named_values import wrap
 from graphwright.script.program.context import Context, Kinds
 from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
 from graphwright.script.statements.statements import assign, block, declared, with_type

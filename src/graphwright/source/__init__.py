@@ -1,26 +1,26 @@
 """The user's source: files, trees, positions, and the way from a running frame to a line.
 
-It knows nothing of captures. Read origins.py first.
+It knows nothing of captures. Read frames.py first.
 
-    origins.py           from a running frame to a place in the user's source
-    positions.py         where instructions stand in their source
-    roles.py             what an instruction is for, by its place in the syntax tree: a message, a raise, an argument
-    uses.py              what a function does with a value that it reads: takes an item, hands it on, asks
-    sources.py           source files, parsed once
-    definitions.py       the definition that running code was compiled from
-    lowering_exits.py    ways out of a block as values that its function returns
-    lowering_loops.py    loops as functions of one iteration
-    lowering_attempts.py         `try` statements as functions of their parts
-    lowering_comprehensions.py   comprehensions as the loops that they are
-    lowering_matches.py  `match` as the `if`s that it stands for
-    variables.py         which variables code names, and which of them nothing around it does
-    syntax.py            what statements hold and bind, and places for new ones
-    liveness.py          which variables of a function are read later
-    code_table.py        what is known of code objects, as long as they live
-    mentions.py          which global names, attributes and variables a function mentions, and whose code it is
-    attribute_writes.py  where a class writes an attribute of its own instances, and a function a variable
-    annotations.py       the annotations of a function's parameters, as values
-    caches.py            functions behind a `functools` cache
+    frames.py                   from a running frame to a place in the user's source
+    positions.py                where instructions stand in their source
+    roles.py                    what an instruction is for, by its place in the tree: a message, a raise, an argument
+    uses.py                     what a function does with a value that it reads: takes an item, hands it on, asks
+    source_files.py             source files, parsed once
+    definitions.py              the definition that running code was compiled from
+    lowering_exits.py           ways out of a block as values that its function returns
+    lowering_loops.py           loops as functions of one iteration
+    lowering_attempts.py        `try` statements as functions of their parts
+    lowering_comprehensions.py  comprehensions as the loops that they are
+    lowering_matches.py         `match` as the `if`s that it stands for
+    variables.py                which variables code names, and which of them nothing around it does
+    syntax.py                   what statements hold and bind, and places for new ones
+    liveness.py                 which variables of a function are read later
+    code_table.py               what is known of code objects, as long as they live
+    mentions.py                 which global names, attributes and variables a function mentions, and whose code it is
+    attribute_writes.py         where a class writes an attribute of its own instances, and a function a variable
+    annotations.py              the annotations of a function's parameters, as values
+    caches.py                   functions behind a `functools` cache
 """
 
 from graphwright.source.annotations import annotate, annotations_of
@@ -28,6 +28,21 @@ from graphwright.source.attribute_writes import place_of_name, place_of_write
 from graphwright.source.caches import cache_around, without_cache
 from graphwright.source.code_table import CodeTable
 from graphwright.source.definitions import definition_of, note_made_from_source, source_behind, why_no_definition
+from graphwright.source.frames import (
+    STANDS_FOR_TORCH,
+    CallSite,
+    Scope,
+    ScopeContextManager,
+    definition_line,
+    is_handled,
+    is_internal,
+    is_ours,
+    is_returned,
+    line_of_error,
+    place_of,
+    runs_as_it_is_left,
+    user_frame,
+)
 from graphwright.source.liveness import Liveness
 from graphwright.source.lowering_attempts import Handler, Tried, as_attempt, lower_attempt, with_rest
 from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
@@ -45,24 +60,9 @@ from graphwright.source.mentions import (
     mentions,
     stored_globals,
 )
-from graphwright.source.origins import (
-    STANDS_FOR_TORCH,
-    CallSite,
-    Scope,
-    ScopeContextManager,
-    definition_line,
-    is_handled,
-    is_internal,
-    is_ours,
-    is_returned,
-    line_of_error,
-    place_of,
-    runs_as_it_is_left,
-    user_frame,
-)
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
-from graphwright.source.sources import Source, source_of
+from graphwright.source.source_files import Source, source_of
 from graphwright.source.syntax import (
     CHANGES,
     COMPREHENSIONS,

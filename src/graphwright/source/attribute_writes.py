@@ -10,7 +10,7 @@ from types import CodeType, FunctionType
 
 from torch import nn
 
-from graphwright.source.sources import source_of
+from graphwright.source.source_files import source_of
 
 __all__ = ["place_of_name", "place_of_write"]
 

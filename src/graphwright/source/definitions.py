@@ -18,7 +18,7 @@ from typing import Any
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.positions import positions_of, qualname_of
-from graphwright.source.sources import Source, source_of
+from graphwright.source.source_files import Source, source_of
 from graphwright.source.syntax import PREFIX, TYPE_PARAMETERS
 
 __all__ = ["Definition", "definition_of", "note_made_from_source", "source_behind", "why_no_definition"]

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import CodeType
 
 from graphwright.source.code_table import CodeTable
-from graphwright.source.origins import STANDS_FOR_TORCH, is_internal
+from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
 
 __all__ = [
     "DISPATCHERS",

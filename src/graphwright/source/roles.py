@@ -15,7 +15,7 @@ from typing import NamedTuple
 from graphwright.source.code_table import CodeTable, by_instruction
 from graphwright.source.definitions import source_behind
 from graphwright.source.positions import Position, position_of
-from graphwright.source.sources import source_of
+from graphwright.source.source_files import source_of
 
 __all__ = ["Role", "Standing", "expression_at", "is_return", "is_user_raise", "role_of", "statement_at"]
 

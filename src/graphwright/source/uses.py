@@ -14,7 +14,7 @@ from types import CodeType
 from graphwright.source.code_table import CodeTable, by_instruction
 from graphwright.source.positions import position_of
 from graphwright.source.roles import expression_at, statement_at
-from graphwright.source.sources import source_of
+from graphwright.source.source_files import source_of
 
 __all__ = ["Use", "argument_at", "uses_of"]
 

@@ -12,7 +12,7 @@ from torch import nn
 from graphwright.analysis.both_sides import BothSides, inputs_of
 from graphwright.analysis.channels.layouts import LAYOUTS
 from graphwright.analysis.channels.modules import of_module
-from graphwright.analysis.channels.rules import RULES as OPERATORS
+from graphwright.analysis.channels.operator_rules import RULES as OPERATORS
 from graphwright.analysis.channels.values import Knowledge, shape_of, untracked
 from graphwright.analysis.report import format_columns
 from graphwright.errors import UnknownNameError

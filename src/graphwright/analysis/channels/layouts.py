@@ -1,4 +1,4 @@
-"""What becomes of channels where values are reshaped, cut and joined: rules of the kind of rules.py."""
+"""What becomes of channels where values are reshaped, cut and joined: rules of the kind of operator_rules.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from graphwright.analysis.channels.atoms import Channels
-from graphwright.analysis.channels.rules import Rule
+from graphwright.analysis.channels.operator_rules import Rule
 from graphwright.analysis.channels.values import Dims, Knowledge, untracked
 from graphwright.ir import Node
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis.channels.rules import (
+from graphwright.analysis.channels.operator_rules import (
     convolution,
     embedding,
     grouped,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from graphwright.capture.proxies.spellings import KIND_METHODS, property_name, tensor_method_name
+from graphwright.capture.proxies.calls_as_written import KIND_METHODS, property_name, tensor_method_name
 from graphwright.values import leaves
 
 __all__ = ["CountingMode", "is_operation"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.proxies.spellings import name_of_target
+from graphwright.capture.proxies.calls_as_written import name_of_target
 from graphwright.capture.state.symbols import Symbol, is_symbolic
 from graphwright.ir import Node, Target, nodes_in
 from graphwright.ops import (

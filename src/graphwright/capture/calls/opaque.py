@@ -11,8 +11,8 @@ from torch import nn
 from graphwright.capture.calls.counting import CountingMode
 from graphwright.capture.effects.hook_effects import contained
 from graphwright.capture.numbers.known_sizes import sizes_after
+from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.object_proxy import holds_objects
-from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import symbol_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.samples import Unlike
 from graphwright.values import (
     ConstantKind,

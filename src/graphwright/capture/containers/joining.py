@@ -11,7 +11,7 @@ import torch
 from graphwright.capture.containers.item_kinds import kind_of_item
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
-from graphwright.capture.proxies.texts import RunText, places_of
+from graphwright.capture.proxies.run_text import RunText, places_of
 from graphwright.capture.state.samples import MISSING, Unlike, Verdict, WholeKind
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_number, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.container import Container, with_methods
 from graphwright.capture.containers.methods import CONTAINS, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
+from graphwright.capture.containers.row_engine import Container, with_methods
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import as_number, is_symbolic

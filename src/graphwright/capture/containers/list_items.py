@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
-from graphwright.capture.containers.container import Container, with_methods
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
 from graphwright.capture.containers.methods import CONTAINS, DICT, KEY, Given, Row
+from graphwright.capture.containers.row_engine import Container, with_methods
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import UNKNOWN

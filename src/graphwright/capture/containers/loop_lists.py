@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from graphwright.capture.containers.container import Shown, shown_key, with_methods
 from graphwright.capture.containers.item_kinds import joined_kinds, seen
 from graphwright.capture.containers.loop_holders import CLASSES, Holder
 from graphwright.capture.containers.methods import (
@@ -27,6 +26,7 @@ from graphwright.capture.containers.methods import (
     Part,
     Row,
 )
+from graphwright.capture.containers.row_engine import Shown, shown_key, with_methods
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import stopping

@@ -7,12 +7,12 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.container import shown_key, with_methods
 from graphwright.capture.containers.item_kinds import kind_of_table
 from graphwright.capture.containers.loop_dicts import Keyed, LoopDict
 from graphwright.capture.containers.loop_holders import CLASSES
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.methods import SET, Part, Row
+from graphwright.capture.containers.row_engine import shown_key, with_methods
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
 from graphwright.values import MappingKind

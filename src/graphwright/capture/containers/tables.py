@@ -22,7 +22,7 @@ from graphwright.capture.containers.loop_sets import LoopSet, table_of
 from graphwright.capture.containers.methods import DEQUE, DICT, HEAP, INDEX, ITEM, ITEMS, KEY, LIST, SET, Part
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, joined_texts, makes_text
+from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, joined_texts, makes_text
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.samples import Grows
 from graphwright.capture.state.symbols import is_symbolic

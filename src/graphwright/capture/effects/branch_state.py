@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.source import PREFIX
 from graphwright.values import Given, Template, filled

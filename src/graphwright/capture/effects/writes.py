@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.proxies.spellings import is_setitem, written_argument
+from graphwright.capture.proxies.calls_as_written import is_setitem, written_argument
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError

@@ -6,7 +6,7 @@ all. Read branches.py first, then loops.py and loop_regions.py.
     branches.py         both sides of a branch, captured one after the other and joined
     joined_values.py    two values that become one, and which objects that chooses
     deciding.py         truths in converted functions: conditions, `and`, `or`, `not`, comparisons
-    forks.py            two runs that part at one question, as one graph
+    forked_runs.py      two runs that part at one question, as one graph
     watched.py          a part that becomes a region, run with what it may change watched
     loops.py            which loops are regions of the graph, and the others, run
     loop_regions.py     a loop whose length only a run knows: its body run until it is known what it carries

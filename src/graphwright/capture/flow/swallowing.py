@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.proxies.spellings import is_torch
+from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
 from graphwright.source import holds, source_behind

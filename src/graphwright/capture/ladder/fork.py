@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.flow.forks import Fork
-from graphwright.capture.ladder.guard import symbol_behind
+from graphwright.capture.flow.forked_runs import Fork
+from graphwright.capture.ladder.guarded_answer import symbol_behind
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.state.obstacles import fix_of
 from graphwright.capture.state.plan import Restart

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.capture.conversion.conversion import can_convert, is_converted, may_look
-from graphwright.capture.proxies.spellings import is_torch
+from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.uncertain import (
     ITERATORS,
     SEVERAL,

@@ -17,7 +17,7 @@ import torch
 from graphwright import errors
 from graphwright.capture.flow.branches import branch
 from graphwright.capture.ladder.fork import Forking
-from graphwright.capture.ladder.guard import Guards, symbol_behind
+from graphwright.capture.ladder.guarded_answer import Guards, symbol_behind
 from graphwright.capture.ladder.know import Knowledge, place_at
 from graphwright.capture.ladder.messages import Messages
 from graphwright.capture.ladder.optionals import Optionals

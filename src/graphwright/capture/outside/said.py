@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.interception import FilteredLogs
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of

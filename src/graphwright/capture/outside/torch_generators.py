@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.outside.overheard import caller_of, hears
-from graphwright.capture.proxies.spellings import module_name
+from graphwright.capture.proxies.calls_as_written import module_name
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError

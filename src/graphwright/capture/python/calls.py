@@ -27,7 +27,7 @@ from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
 from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
-from graphwright.capture.proxies.texts import ask_for_texts, refused_texts
+from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
 from graphwright.capture.python.class_questions import (
     class_of_value,
     of_error,

@@ -16,7 +16,7 @@ from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.proxies.object_proxy import kind_of
-from graphwright.capture.proxies.texts import formatted, text_of
+from graphwright.capture.proxies.run_text import formatted, text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic

@@ -22,7 +22,7 @@ from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.texts import RunText, formatted, is_of_run, percent
+from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of

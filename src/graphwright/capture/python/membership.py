@@ -13,7 +13,7 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.displays import look
 from graphwright.capture.state.tensor_proxy import TensorProxy
 

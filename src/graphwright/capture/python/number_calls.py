@@ -17,7 +17,7 @@ from graphwright.capture.flow.deciding import held, recorder_of
 from graphwright.capture.numbers.broadcasting import broadcast_shapes
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.messages import is_known
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 

@@ -21,10 +21,10 @@ from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
 from graphwright.capture.outside.torch_generators import record_generator_call
+from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.spellings import is_torch
 from graphwright.capture.state.protocol import with_examples
 from graphwright.values import leaves
 

@@ -12,10 +12,10 @@ import torch
 from graphwright.capture.calls.whole_calls import is_whole
 from graphwright.capture.containers.item_kinds import kind_of_item
 from graphwright.capture.containers.joining import are_of_run
+from graphwright.capture.proxies.calls_as_written import is_setitem, written_argument
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.recording import TracerBase
-from graphwright.capture.proxies.spellings import is_setitem, written_argument
 from graphwright.capture.state.samples import Unlike, Verdict, WholeKind
 from graphwright.ir import Argument, Node, Target
 from graphwright.values import ANY, Kind, Policy

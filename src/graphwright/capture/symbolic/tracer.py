@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from graphwright.capture.calls.ambient import autocast_options, enters_autocast
-from graphwright.capture.flow.forks import all_paths
+from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.random_state import watch_random_state

@@ -3,16 +3,16 @@
 Who calls them, on what, and with which inputs; the recorder that the program runs under; what becomes of the captures
 of its ways. Read trace.py first, then recorder.py.
 
-    trace.py         `trace`: a model and example inputs in, a captured module of the same class out
-    recorder.py      what is done with each operation of a program that runs on examples
+    trace.py           `trace`: a model and example inputs in, a captured module of the same class out
+    recorder.py        what is done with each operation of a program that runs on examples
     recording_mode.py  the mode under which a program runs: it sees every call of torch
-    inputs.py        the user's values in, placeholders and proxies out, and back; guards of the inputs
-    settling.py      what was read of values on the way, followed to the inputs that it follows from
-    subjects.py      what tells questions about values with examples apart
-    held_tensors.py  tensors, arrays and devices that a program has, and the nodes that read them
-    entries.py       what the caller wants captured: entry points, each with its example inputs
-    dispatching.py   several captures of one entry point as one graph, which chooses by their guards
-    checks.py        a capture that took one way, made again and on other inputs
-    escaping.py      errors that leave a capture: the program's own say where, all others become ours
-    doctor.py        `doctor`: all that stands in the way of a capture, found in one go
+    inputs.py          the user's values in, placeholders and proxies out, and back; guards of the inputs
+    settling.py        what was read of values on the way, followed to the inputs that it follows from
+    same_values.py     what tells questions about values with examples apart
+    held_tensors.py    tensors, arrays and devices that a program has, and the nodes that read them
+    entries.py         what the caller wants captured: entry points, each with its example inputs
+    dispatching.py     several captures of one entry point as one graph, which chooses by their guards
+    checks.py          a capture that took one way, made again and on other inputs
+    escaping.py        errors that leave a capture: the program's own say where, all others become ours
+    doctor.py          `doctor`: all that stands in the way of a capture, found in one go
 """

@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.proxies.spellings import RESHAPES_IN_PLACE
+from graphwright.capture.proxies.calls_as_written import RESHAPES_IN_PLACE
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.typed.entries import Subject
 from graphwright.ir import EMPTY_KWARGS, Graph, Node, Origin, bodies_of, map_arg, nodes_in

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from graphwright.capture.proxies.spellings import module_name
+from graphwright.capture.proxies.calls_as_written import module_name
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node

@@ -42,11 +42,7 @@ from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
 from graphwright.capture.outside.python_draws import STATELESS, has_state, held_stand_in
 from graphwright.capture.outside.torch_generators import GeneratorProxy
-from graphwright.capture.proxies.constructors import is_named_result
-from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
-from graphwright.capture.proxies.objects import Change
-from graphwright.capture.proxies.spellings import (
+from graphwright.capture.proxies.calls_as_written import (
     DATA_METHODS,
     IN_PLACE_FUNCTIONS,
     KIND_METHODS,
@@ -65,7 +61,11 @@ from graphwright.capture.proxies.spellings import (
     tensor_method_name,
     written_argument,
 )
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.constructors import is_named_result
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
+from graphwright.capture.proxies.objects import Change
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.python.callers import Callers
 from graphwright.capture.python.transforms import Transforms
@@ -80,7 +80,7 @@ from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.recording_mode import RecordingMode
-from graphwright.capture.typed.subjects import ExampleSubjects
+from graphwright.capture.typed.same_values import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from graphwright.capture.proxies.spellings import RESHAPES_IN_PLACE, name_of_target
+from graphwright.capture.proxies.calls_as_written import RESHAPES_IN_PLACE, name_of_target
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_and_given

@@ -19,7 +19,7 @@ from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.unread_items import drop_unread_items
-from graphwright.capture.flow.forks import merge
+from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.overheard import stand_ins

@@ -20,7 +20,6 @@ from graphwright.codegen.readable.endings import NextRound, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
 from graphwright.codegen.readable.loops import loop_block, name_initial_values
 from graphwright.codegen.readable.nesting import is_statement, statements_of
-from graphwright.codegen.readable.sources import is_from_if
 from graphwright.codegen.readable.splits import (
     Outside,
     Slot,
@@ -32,6 +31,7 @@ from graphwright.codegen.readable.splits import (
 )
 from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
 from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.user_statements import is_from_if
 from graphwright.codegen.readable.variables import (
     base_of,
     first_holder,

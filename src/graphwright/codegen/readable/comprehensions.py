@@ -9,8 +9,8 @@ from __future__ import annotations
 from graphwright.codegen.readable.endings import NextRound, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation
 from graphwright.codegen.readable.loop_headers import header_of
-from graphwright.codegen.readable.sources import is_from_for
 from graphwright.codegen.readable.splits import Outside, truth_of
+from graphwright.codegen.readable.user_statements import is_from_for
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter
 from graphwright.codegen.spelling.operators import ATOM, PRIMARY, TERNARY
 from graphwright.ir import Graph, Node

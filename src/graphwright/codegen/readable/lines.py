@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from graphwright.codegen.readable.nesting import statement_key
-from graphwright.codegen.readable.sources import is_from_return
+from graphwright.codegen.readable.user_statements import is_from_return
 from graphwright.codegen.readable.writer import Block, ReadableWriter
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Node, Origin

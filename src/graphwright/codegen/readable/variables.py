@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
-from graphwright.codegen.readable.sources import is_from_if
+from graphwright.codegen.readable.user_statements import is_from_if
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, is_loop, is_region, raise_error, written_and_given
 

@@ -7,7 +7,7 @@ Read extraction.py first.
     wanted_values.py      which values are wanted: names, patterns, and what their values are called
     program_values.py     the values of a program by name, those on the sides of branches too
     splitting.py          a program cut into stages
-    stages.py             what stages are: modules with the names of the whole, and the links between them
+    stage_modules.py      what stages are: modules with the names of the whole, and the links between them
     stage_order.py        which stage each node is in, in an order in which each has what it needs
     balanced_cuts.py      where to cut a sequence into parts of like cost
     pruning.py            channels removed from a module

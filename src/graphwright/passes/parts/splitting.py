@@ -15,8 +15,8 @@ from graphwright.errors import PassError, UnknownNameError
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context
 from graphwright.passes.parts.balanced_cuts import balanced_cuts
+from graphwright.passes.parts.stage_modules import Split, make_stages
 from graphwright.passes.parts.stage_order import labelled_stages
-from graphwright.passes.parts.stages import Split, make_stages
 from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.node_names import module_paths, node_names
 from graphwright.runtime import Interpreter, as_captured, graph_of, read_attribute

@@ -2,12 +2,12 @@
 
 Read folder.py first.
 
-    folder.py   the package, written
-    source.py   the text of its Python file, tried before it is written
-    classes.py  the tree of modules as classes
-    modules.py  one module as the expression that makes it again
-    imports.py  global names as import statements
-    loading.py  what the package reads its weights with; its text becomes a file of the package
-    weights.py  the tensors as a safetensors file
+    folder.py       the package, written
+    python_file.py  the text of its Python file, tried before it is written
+    classes.py      the tree of modules as classes
+    modules.py      one module as the expression that makes it again
+    imports.py      global names as import statements
+    loading.py      what the package reads its weights with; its text becomes a file of the package
+    weights.py      the tensors as a safetensors file
     whole_files.py  files that are whole or not there, with a sum of their bytes
 """

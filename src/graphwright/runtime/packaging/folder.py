@@ -14,7 +14,7 @@ from graphwright.ir import is_reserved
 from graphwright.runtime.packaging import loading
 from graphwright.runtime.packaging.classes import ProgramOf
 from graphwright.runtime.packaging.loading import WEIGHTS_FILE
-from graphwright.runtime.packaging.source import PackageSource, stored_tensors
+from graphwright.runtime.packaging.python_file import PackageSource, stored_tensors
 from graphwright.runtime.packaging.weights import save_tensors
 
 __all__ = ["write_package"]

@@ -22,7 +22,7 @@ from graphwright.script.calls.inlining import inline, inline_closure, modifier_o
 from graphwright.script.calls.methods import call_method
 from graphwright.script.calls.modules import call_module, container_items
 from graphwright.script.calls.special import special_function
-from graphwright.script.expressions.lookups import attribute, is_plain, wrap
+from graphwright.script.expressions.named_values import attribute, is_plain, wrap
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,

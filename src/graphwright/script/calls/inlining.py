@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import exit_context, raise_error
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.expressions.lookups import wrap
+from graphwright.script.expressions.named_values import wrap
 from graphwright.script.program.frames import Closure, Code, Frame, Scope, code_of
 from graphwright.script.program.values import (
     BAD,
@@ -23,8 +23,8 @@ from graphwright.script.program.values import (
     Value,
     constant,
 )
-from graphwright.script.statements.contexts import enter_known
 from graphwright.script.statements.merging import NEXT
+from graphwright.script.statements.with_statements import enter_known
 from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
 from graphwright.source import walk_all, why_no_definition
 

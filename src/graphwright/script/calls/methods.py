@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.script.expressions.lookups import closest, wrap
+from graphwright.script.expressions.named_values import closest, wrap
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,

@@ -11,7 +11,7 @@ from torch import nn
 
 from graphwright.runtime import GraphModule, graph_of, is_compiled
 from graphwright.script.calls.inlining import inline, modifier_of
-from graphwright.script.expressions.lookups import child, wrap
+from graphwright.script.expressions.named_values import child, wrap
 from graphwright.script.program.frames import Scope
 from graphwright.script.program.values import Bound, Const, Group, ModuleRef, Value, constant
 from graphwright.script.tensors import annotated_method_result

@@ -14,7 +14,7 @@ from torch import nn
 
 from graphwright.runtime import Outside, expect_modules, expect_outside, facts_of_modules, graphs_of
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.expressions.lookups import attribute
+from graphwright.script.expressions.named_values import attribute
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
 from graphwright.script.marks import is_instance as is_instance_of
 from graphwright.script.program.values import (

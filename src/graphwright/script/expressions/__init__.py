@@ -8,5 +8,5 @@ Read expressions.py first.
     conditions.py      `and`, `or`, `not`, isinstance, and what they tell of variables
     subscripts.py      items and slices
     choices.py         items of containers of modules that only a run chooses
-    lookups.py         what objects, modules and values have under a name
+    named_values.py    what objects, modules and values have under a name
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.script.expressions.lookups import attribute, child
+from graphwright.script.expressions.named_values import attribute, child
 from graphwright.script.program.values import Choice, ModuleRef, Runtime, Value
 from graphwright.script.statements.branches import by_number, chosen
 from graphwright.script.types import INT

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.script.expressions.choices import item_of_container
-from graphwright.script.expressions.lookups import child, wrap
+from graphwright.script.expressions.named_values import child, wrap
 from graphwright.script.program.values import (
     BAD,
     Bad,

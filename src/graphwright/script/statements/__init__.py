@@ -2,10 +2,10 @@
 
 Read statements.py first.
 
-    statements.py  every statement, one function each
-    attempts.py    `try`
-    loops.py       `while` and `for`, kept in the graph or written out
-    branches.py    `if`, the ternary, and what is left of a block once some way has left it
-    contexts.py    `with`: what can be entered
-    merging.py     two ways of a program becoming one again
+    statements.py       every statement, one function each
+    attempts.py         `try`
+    loops.py            `while` and `for`, kept in the graph or written out
+    branches.py         `if`, the ternary, and what is left of a block once some way has left it
+    with_statements.py  `with`: what can be entered
+    merging.py          two ways of a program becoming one again
 """

@@ -34,9 +34,9 @@ from graphwright.script.program.values import (
 )
 from graphwright.script.statements.attempts import try_statement
 from graphwright.script.statements.branches import branch, chosen, continue_unless_left
-from graphwright.script.statements.contexts import with_statement
 from graphwright.script.statements.loops import for_statement, while_statement
 from graphwright.script.statements.merging import NEXT
+from graphwright.script.statements.with_statements import with_statement
 from graphwright.script.types import (
     ANY,
     FLOAT,

@@ -25,7 +25,7 @@ from graphwright.source.code_table import CodeTable, by_instruction
 from graphwright.source.definitions import source_behind
 from graphwright.source.positions import position_of, qualname_of
 from graphwright.source.roles import is_return
-from graphwright.source.sources import source_of
+from graphwright.source.source_files import source_of
 
 __all__ = [
     "STANDS_FOR_TORCH",

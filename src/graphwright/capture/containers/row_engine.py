@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from graphwright.capture.containers.methods import ITEM, ITEMS, SAME, Given, Part, Row, Table, arguments_of
 from graphwright.capture.proxies.growing import Growing
-from graphwright.capture.proxies.texts import RunText
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
 
