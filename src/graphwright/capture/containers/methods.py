@@ -1,4 +1,4 @@
-"""What each method of a list, tuple, deque, dict or set does: a row for each, from which `row_engine.py` carries it out.
+"""What each method of a list, tuple, deque, dict or set does: a row for each, which `row_engine.py` carries out.
 
 A row says how the method is used, then what goes in: an item is admitted to the kind of what is in the container, an
 index is a number or slice, a key is compared with what is in it, several are another iterable. What is in no table the
