@@ -2,7 +2,7 @@
 
     # BertSelfOutput.forward (modeling_bert.py), encoder.layer.0.output
     # 294: hidden_states = self.dense(hidden_states)
-    hidden_states = self.encoder.layer[0].output.dense(context);  del context
+    hidden_states = self.encoder.layer._modules["0"].output.dense(context);  del context
 
 Statements follow the user's: values are named as the source names them, and an operation whose value the source does
 not name, and which one other operation of the same statement reads, is written inside that one (nesting.py). The order
@@ -11,7 +11,8 @@ of evaluation is exactly the order of the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from graphwright.codegen.python_code import PythonCode
@@ -28,24 +29,27 @@ def graph_to_readable_source(
     root: str = "self",
     name: str = "forward",
     owner: Any = None,
-    first: tuple[Callable[[Any, str], None], str] | None = None,
+    first: Callable[[BodyWriter], Iterable[str]] | None = None,
+    reads_tables: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
-    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. `first` is a
-    function to call with it before anything else, and what else that gets.
+    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. With
+    `reads_tables` it is `layer._modules["0"]`, which takes a tenth of the time. `first` gives the statements before all
+    others, from the writer. `variables` are what `first` assigns: by the path of a tensor or other attribute, the name
+    that its variable is to have.
     """
-    writer = BodyWriter(graph, root, owner)
+    writer = BodyWriter(graph, root, owner, reads_tables, variables)
     writer.make_plan()
     lines = lines_of(writer)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    nodes: list[Node | None] = [None] if first else []
+    opening = [*([] if first is None else first(writer)), *writer.tables()]
+    nodes: list[Node | None] = [None] * sum(text.count("\n") + 1 for text in opening)
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
     body = "".join(f"{line.comment}{line.text}\n" for line in lines)
-    if first is not None:
-        called = "" if first[1] == "forward" else f", {first[1]!r}"
-        body = f"    {writer.names.function(first[0])}({writer.root}{called})\n{body}"
+    body = "".join(f"    {text}\n" for text in opening) + body
     return PythonCode(
         f"{header}{body or '    pass'}",
         writer.names.values,
