@@ -14,7 +14,7 @@ nothing to do. Read fusion/fuse_conv_batch_norm.py first.
 """
 
 from graphwright.passes.forms.functional_to_module import UseModules
-from graphwright.passes.forms.module_to_functional import UseFunctions
+from graphwright.passes.forms.module_to_functional import UseFunctions, use_function
 from graphwright.passes.forms.reversible import (
     ChangeTrueDivToMulByInverse,
     ReversibleTransformation,
@@ -119,6 +119,7 @@ __all__ = [
     "remove_guards",
     "scale_and_shift",
     "split",
+    "use_function",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.

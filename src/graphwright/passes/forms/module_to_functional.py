@@ -13,7 +13,7 @@ from graphwright.ops import FunctionalForm, functional_form
 from graphwright.passes.support.submodules import graphs_in
 from graphwright.runtime import read_attribute
 
-__all__ = ["UseFunctions"]
+__all__ = ["UseFunctions", "use_function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,28 @@ class UseFunctions:
         """Make a call of a module one of its function, where it is as good as that."""
         if self.kinds and type(module) not in self.kinds:
             return False
-        form = functional_form(module) if isinstance(module, nn.Module) else None
-        inputs = None if form is None or _keeps_statistics(module) else _inputs(node, module, form)
-        if form is None or inputs is None:
+        if not isinstance(module, nn.Module) or _keeps_statistics(module):
             return False
-        path = str(node.target)
-        kwargs = {parameter: _read(node, f"{path}.{name}") for parameter, name in form.tensors.items()}
-        kwargs.update(form.values)
-        if has_live_flag(module):
-            kwargs["training"] = _read(node, f"{path}.training")
-        node.op, node.target = "call_function", form.function
-        node.args, node.kwargs = inputs, kwargs
-        return True
+        return use_function(node, module) is not None
+
+
+def use_function(node: Node, module: nn.Module) -> FunctionalForm | None:
+    """Make a call of a module one of the function that it is now, and return that; None, and nothing, where it is none.
+
+    The call reads the module's tensors, and the training flag of dropout, where they are.
+    """
+    form = functional_form(module)
+    inputs = None if form is None else _inputs(node, module, form)
+    if form is None or inputs is None:
+        return None
+    path = str(node.target)
+    kwargs = {parameter: _read(node, f"{path}.{name}") for parameter, name in form.tensors.items()}
+    kwargs.update(form.values)
+    if has_live_flag(module):
+        kwargs["training"] = _read(node, f"{path}.training")
+    node.op, node.target = "call_function", form.function
+    node.args, node.kwargs = inputs, kwargs
+    return form
 
 
 def has_live_flag(module: nn.Module) -> bool:
