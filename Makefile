@@ -8,6 +8,7 @@
 #   make format     let ruff mend what it can
 #   make interop    the ways in and out of torch.fx, torch.export and torch.compile, judged on many programs
 #   make bench      the five headline ratios to torch.fx
+#   make bench-inference  a call of captured and inlined modules against the models themselves
 #   make docs       the documentation as HTML, in site/
 #   make clean      remove what these targets made, $(VENV) included
 
@@ -25,7 +26,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all zoo interop lint style types format bench docs clean
+.PHONY: demo test test-all zoo interop lint style types format bench bench-inference docs clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -60,6 +61,10 @@ format: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python bench/bench_first_path.py
+
+# MiniLM's encoder comes from transformers; without it, its line says so.
+bench-inference: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python bench/bench_inference.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

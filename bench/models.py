@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-FROM_TORCHVISION = ("resnet18", "resnet50", "vit_b_16")
+FROM_TORCHVISION = ("resnet18", "resnet50", "vit_b_16", "mobilenet_v3_small")
 
 _declarations: list[torch.library.Library] = []  # operators are forgotten when the library that declares them goes
 

@@ -30,6 +30,7 @@ ROOMS = [
         "script",
         "rewrite",
         "passes",
+        "engines",
         "quantization",
     ),
     *("interop", "onnx", "viz", "cli", "conveniences", "compat", "__init__"),
@@ -76,7 +77,7 @@ PUBLIC = [
         "to_export",
         "to_fx",
     ),
-    *("ScriptError", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
+    *("ScriptError", "inline", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
     *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "replace_pattern", "rewrite", "rule"),
 ]
 

@@ -22,6 +22,7 @@ from graphwright.capture import (
     wrap,
 )
 from graphwright.codegen import CodeGen
+from graphwright.engines import inline
 from graphwright.errors import (
     CaptureError,
     GraphError,
@@ -87,6 +88,7 @@ __all__ = [
     "from_fx",
     "graph",
     "has_side_effect",
+    "inline",
     "load",
     "map_arg",
     "maybe",

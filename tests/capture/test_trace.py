@@ -61,10 +61,11 @@ def test_the_generated_code_reads_like_the_source() -> None:
     assert text.splitlines() == [
         "def forward(self, input):",
         "    expect_modules(self)",
+        "    modules = self._modules",
         "    input_1 = input",
         "",
-        '    hidden = getattr(self, "0").linear(input_1) * getattr(self, "0").scale',
-        '    dropout = torch.nn.functional.dropout(hidden, p=0.5, training=getattr(self, "0").training);  del hidden',
+        '    hidden = modules["0"].linear(input_1) * modules["0"].scale',
+        '    dropout = torch.nn.functional.dropout(hidden, p=0.5, training=modules["0"].training);  del hidden',
         "    return dropout",
     ]
 

@@ -103,6 +103,55 @@ def test_paths_use_the_subscripts_that_containers_have() -> None:
     ]
 
 
+def test_modules_are_read_in_the_tables_that_have_them() -> None:
+    root = nn.Module()
+    root.add_module("0", nn.ReLU())
+    root.layers = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.ReLU())
+    root.layers[1].scale = 2.0
+    graph = Graph()
+    modules = graph.placeholder("modules")
+    for path in ("0", "layers.0.0", "layers.1"):
+        graph.call_module(path, (modules,))
+    for path in ("layers.0.0.weight", "layers.1.scale"):
+        graph.call_function(torch.relu, (graph.get_attr(path),))
+    graph.output(graph.call_module("0", (modules,)))
+    code = graph_to_readable_source(graph, owner=root, reads_tables=True)
+    assert code.src.strip() == (
+        "def forward(self, modules):\n"
+        "    modules_1 = self._modules\n"
+        '    modules_1["0"](modules)\n'
+        '    self.layers._modules["0"]._modules["0"](modules)\n'
+        '    self.layers._modules["1"](modules)\n'
+        '    layers_0_0_weight = self.layers._modules["0"]._modules["0"].weight\n'
+        "    torch.relu(layers_0_0_weight);  del layers_0_0_weight\n"
+        '    layers_1_scale = self.layers._modules["1"].scale\n'
+        "    torch.relu(layers_1_scale);  del layers_1_scale\n"
+        '    _0_1 = modules_1["0"](modules)\n'
+        "    return _0_1"
+    )
+
+
+def test_attributes_that_are_variables_keep_their_names_to_themselves() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, rows: list[torch.Tensor]) -> list[torch.Tensor]:
+            return [weight * self.weight for weight in rows]
+
+    gm = trace(Rows(), ([torch.ones(2)] * 3,))
+    code = graph_to_readable_source(
+        gm.graph, owner=gm, variables={"weight": "weight"}, first=lambda writer: ["weight = self.weight"]
+    )
+    function = compile_source(code.src, code.globals, "rows")
+    assert [line for line in code.src.splitlines() if "self." in line and "#" not in line] == [
+        "    weight = self.weight"
+    ]
+    rows = [torch.full((2,), float(i)) for i in range(3)]
+    assert all(map(torch.equal, function(gm, rows), gm(rows)))
+
+
 NOT_INSIDE = {
     "another statement": lambda graph, x: Line(2, "g(y)")(
         graph.call_method("g", (Line(1, "y")(graph.call_method("f", (x,))),))

@@ -27,6 +27,19 @@ class Plain(nn.Module):
         return self.block(self.linear(x) * self.weight + self.shift + self.plain)
 
 
+def test_layers_in_containers_are_compiled() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.Linear(2, 2)))
+    gm = graphwright.trace(model, torch.ones(1, 2))
+    assert 'modules["1"]._modules["0"]' in gm.code
+    x = torch.randn(3, 2)
+    assert torch.equal(torch.jit.script(gm)(x), model(x))
+    assert torch.equal(torch.compile(gm, backend="eager", fullgraph=True)(x), model(x))
+    assert torch.equal(torch.export.export(gm, (x,)).module()(x), model(x))
+    assert torch.equal(torch.fx.symbolic_trace(gm)(x), model(x))
+    assert torch.equal(graphwright.symbolic_trace(gm)(x), model(x))
+    assert torch.equal(graphwright.trace(gm, x)(x), model(x))
+
+
 class Annotated(nn.Module):
     """Parameters of other types than Tensor, and defaults."""
 

@@ -40,7 +40,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.ops import owner_of, read_variable, write_attribute, write_variable
 
-__all__ = ["Writer", "attribute", "graph_to_source", "is_plain_name", "last_uses"]
+__all__ = ["Writer", "attribute", "graph_to_source", "is_plain_name", "last_uses", "quoted"]
 
 _PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
 _KEEPING = frozenset({"placeholder", "output"})  # free nothing
@@ -437,8 +437,13 @@ def attribute(owner: str, atom: str, getter: str = "getattr") -> str:
     """Write the read of an attribute, by getattr where its name is none that may stand after a dot."""
     if is_plain_name(atom):
         return f"{owner}.{atom}"
+    return f"{getter}({owner}, {quoted(atom)})"
+
+
+def quoted(atom: str) -> str:
+    """Write a name as a text, in double quotes where they need nothing else."""
     is_simple = atom.isprintable() and '"' not in atom and "\\" not in atom
-    return f'{getter}({owner}, "{atom}")' if is_simple else f"{getter}({owner}, {atom!r})"
+    return f'"{atom}"' if is_simple else repr(atom)
 
 
 @functools.lru_cache(65536)

@@ -28,6 +28,7 @@ class FunctionalForm:
 
     operator: that of the function. inputs: the parameters that `forward` gets, in its order. tensors: the names of the
     module's parameters and buffers by what they are passed as; those that are None are left out. values: the rest.
+    settings: the names of the module's plain attributes that `values` are made of, beside the training flag.
     """
 
     function: Callable[..., Any]
@@ -35,11 +36,17 @@ class FunctionalForm:
     inputs: tuple[str, ...]
     tensors: Mapping[str, str]
     values: Mapping[str, Any]
+    settings: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """The key that the function and all its spellings have."""
         return self.operator.key
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """The parameters of the function that may be given by their places, in their order."""
+        return forms_of(self.operator)[0].positional
 
 
 def functional_form(module: nn.Module) -> FunctionalForm | None:
@@ -75,7 +82,9 @@ def functional_form(module: nn.Module) -> FunctionalForm | None:
             tensors[parameter] = parameter
         elif value is not None:
             values[parameter] = value
-    return FunctionalForm(function, operator, inputs, tensors, values)
+    names = [one for one in vars(module) if not one.startswith("_") and one != "training"]
+    settings = tuple([one for one in names if one in values or name in _VALUES])
+    return FunctionalForm(function, operator, inputs, tensors, values, settings)
 
 
 def is_plain_module(module: nn.Module) -> bool:

@@ -7,6 +7,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     modules/          kinds of captured modules beside the plain one, and edits that can be taken back
     interpreter.py    a graph run node by node
     graph_module.py   the captured module
+    state.py          what it keeps for itself
     packaging/        a captured module as a folder of source and weights
     pickling.py       graphs for pickle
     reporting/        what people read: of a capture, of a module, of an error
@@ -25,7 +26,16 @@ and graph_module stay where they are.
 """
 
 from graphwright.runtime.dispatch import choose, refuse_call
-from graphwright.runtime.entries import Entry, Graphs, entry_points_of, expect_modules, is_readable, overhear
+from graphwright.runtime.entries import (
+    STATE,
+    Entry,
+    Form,
+    Graphs,
+    entry_points_of,
+    expect_modules,
+    is_readable,
+    overhear,
+)
 from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign, write_scripts
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
@@ -59,6 +69,7 @@ from graphwright.runtime.members.attributes import (
 )
 from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
 from graphwright.runtime.modules.captured import captured_module
+from graphwright.runtime.modules.forms import in_form
 from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
     graph_module_class,
@@ -120,6 +131,9 @@ __all__ = [
     "CaptureFacts",
     "CaptureReport",
     "Entry",
+    "Form",
+    "STATE",
+    "in_form",
     "Found",
     "GraphModule",
     "Graphs",
@@ -210,6 +224,7 @@ FLOORS = (
     "modules",
     "interpreter",
     "graph_module",
+    "state",
     "packaging",
     "pickling",
     "reporting",

@@ -7,25 +7,47 @@ import inspect
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from graphwright.codegen import PythonCode
-from graphwright.errors import GraphError
+from graphwright.errors import ExportError, GraphError
 from graphwright.ir import Graph
 from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.premises import Bound, bound
 
-__all__ = ["STATE", "Entry", "Graphs", "entry_points_of", "expect_modules", "is_readable", "overhear"]
+__all__ = [
+    "STATE",
+    "Entry",
+    "Form",
+    "Graphs",
+    "entry_points_of",
+    "expect_modules",
+    "is_readable",
+    "overhear",
+    "refuse_forms",
+]
 
 STATE = "_graphwright_state"  # the attribute of a captured module that holds what is ours
+
+
+class Form(Protocol):
+    """How the code of an entry point is written, where it is not its graph as it stands: data that copies share."""
+
+    @property
+    def instead_of_saving(self) -> str:
+        """What to do with the module where no file holds the form."""
+
+    def write(self, module: Any, entry: Entry) -> PythonCode:
+        """Write the code, and keep in `entry.held` what its calls look at."""
 
 
 class Entry:
     """One entry point: its name, its graph, and the code generated from it."""
 
-    __slots__ = ("bound", "code", "function", "graph", "name", "signature")
+    __slots__ = ("bound", "code", "form", "function", "graph", "held", "name", "signature")
 
     def __init__(self, name: str, graph: Graph, signature: inspect.Signature | None = None) -> None:
         self.name = name
@@ -33,10 +55,14 @@ class Entry:
         self.signature = signature  # as the user wrote it, without `self`; None: what the generated code says
         self.code: PythonCode | None = None  # None: out of date
         self.function: FunctionType | None = None
+        self.form: Form | None = None  # None: the code is the graph as it stands
         self.bound: Bound | None = None  # what a call looks at of the modules; None: to be found
+        self.held: Any = None  # what the calls of code of another form look at
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
-        return Entry(self.name, copy.deepcopy(self.graph, memo), self.signature)
+        copied = Entry(self.name, copy.deepcopy(self.graph, memo), self.signature)
+        copied.form = self.form
+        return copied
 
     def saved_signature(self) -> inspect.Signature | None:
         """The signature, if pickle takes it."""
@@ -131,6 +157,15 @@ def entry_points_of(module: Any) -> dict[str, Entry]:
     return {} if state is None else state.entries
 
 
+def refuse_forms(module: Any) -> None:
+    """Raise ExportError where the code of a captured module has a form that no file holds."""
+    form = next((entry.form for entry in entry_points_of(module).values() if entry.form is not None), None)
+    if form is not None:
+        raise ExportError(
+            "the code of this module is written for the modules that it has in this process", fix=form.instead_of_saving
+        )
+
+
 def is_readable(module: Any) -> bool:
     """Tell whether the code of a captured module is written to be read, as that of `trace` is."""
     return bool(module.__dict__[STATE].is_readable)
@@ -141,12 +176,12 @@ def expect_modules(module: Any, entry: str = "forward") -> None:
 
     Compilers, which have guards of their own, pass over it.
     """
-    if torch.compiler.is_compiling():
+    if is_dynamo_compiling():
         return
     state = module.__dict__.get(STATE)
     if state is not None:
         called = state.entries[entry]
-        if called.bound is None or not called.bound.holds():
+        if (called.bound is None or not called.bound.holds()) and not torch.compiler.is_compiling():
             called.bound = bound(module, called.graph)
 
 

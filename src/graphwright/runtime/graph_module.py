@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +18,11 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
-from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules
+from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules, is_readable, refuse_forms
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
-from graphwright.runtime.members.hooks import Hooks, register
+from graphwright.runtime.members.hooks import register
 from graphwright.runtime.members.shells import copy_slots
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, delete_unused_submodules
 from graphwright.runtime.members.yielding import yielding
@@ -33,13 +32,14 @@ from graphwright.runtime.premises import facts_of_modules
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
+from graphwright.runtime.state import State
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 
 # torch.fx copies plain attributes only where this key of `meta` holds them; here every copy has all attributes.
 PRESERVED_ATTRIBUTES = "_user_preserved_attributes"
 
-_LOOK_UP = nn.Module.__getattr__
+_LOOK_UP, _CALL = nn.Module.__getattr__, nn.Module.__call__
 
 
 class _LazyForward:
@@ -59,62 +59,6 @@ class _LazyForward:
             return GraphModule._build(module, self._name).__get__(module, owner)
         only = None if self._module is None else self._module()
         return self if only is None or type(only) is not owner else GraphModule._build(only, self._name)
-
-
-class _State:
-    """What a GraphModule keeps for itself, in one attribute, out of the way of the user's names."""
-
-    __slots__ = ("entries", "hooks", "is_lazy", "is_readable", "meta", "original")
-
-    def __init__(
-        self,
-        graph: Graph,
-        is_readable: bool = False,
-        original: type | None = None,
-        meta: dict[str, Any] | None = None,
-        hooks: Hooks | None = None,
-    ) -> None:
-        self.entries = {"forward": Entry("forward", graph)}  # the methods that are generated from graphs
-        self.is_readable = is_readable
-        self.original = original  # the class of the captured module, where the instance is one of it
-        self.meta: dict[str, Any] = {} if meta is None else meta
-        self.hooks = Hooks() if hooks is None else hooks
-        self.is_lazy = False  # whether generating the code counts as a call of `GraphModule.recompile`
-
-    @property
-    def graph(self) -> Graph:
-        """The graph of `forward`."""
-        return self.entries["forward"].graph
-
-    @graph.setter
-    def graph(self, graph: Graph) -> None:
-        self.entries["forward"].graph = graph
-
-    @property
-    def only_graph(self) -> Graph:
-        """The graph of `forward`, where there is no other. Raises GraphError where there is."""
-        if len(self.entries) > 1:
-            raise GraphError(
-                f"this module has a graph for each of its entry points {', '.join(self.entries)}",
-                fix="take one: gm.graphs['forward']; what changes modules changes them for all of the graphs",
-            )
-        return self.graph
-
-    @property
-    def code(self) -> PythonCode | None:
-        """The code of `forward`; None: out of date."""
-        return self.entries["forward"].code
-
-    @property
-    def function(self) -> FunctionType | None:
-        """What was compiled from the code of `forward`."""
-        return self.entries["forward"].function
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _State:
-        copied = _State(self.graph, self.is_readable, self.original, hooks=self.hooks.copy())
-        copied.entries = copy.deepcopy(self.entries, memo)
-        copied.meta = copy.deepcopy(self.meta, memo)
-        return copied
 
 
 class GraphModule(nn.Module):
@@ -196,7 +140,7 @@ class GraphModule(nn.Module):
             )
         if graph._tracer_cls is not None and "<locals>" not in graph._tracer_cls.__qualname__:
             self._tracer_cls = graph._tracer_cls
-        _adopt(self, _State(graph))
+        _adopt(self, State(graph))
 
     # ---- the graph and its code
 
@@ -211,7 +155,7 @@ class GraphModule(nn.Module):
             raise AssertionError(f"Expected a Graph instance, but got {type(graph)}")
         state = self.__dict__.get(_STATE)
         if state is None:  # a subclass that passed over our constructor
-            state = _State(graph)
+            state = State(graph)
         state.graph = graph
         _adopt(self, state)
 
@@ -242,17 +186,17 @@ class GraphModule(nn.Module):
     @property
     def guards(self) -> list[Guard]:
         """What the capture took for granted, each with the user's line; checked when the module is called."""
-        return summed_up(guard for entry in _state(self).entries.values() for guard in guards_of(entry.graph))
+        return summed_up(guard for graph in graphs_of(self) for guard in guards_of(graph))
 
     @yielding
     def report(self) -> CaptureReport:
         """What the capture did, to print or to read."""
-        return report_of_all(entry.graph for entry in _state(self).entries.values())
+        return report_of_all(graphs_of(self))
 
     @yielding
     def coverage(self) -> float:
         """The fraction, from 0 to 1, of the program's torch calls outside leaf modules that `trace` recorded."""
-        return report_of_all(entry.graph for entry in _state(self).entries.values()).coverage
+        return report_of_all(graphs_of(self)).coverage
 
     @property
     def _boxed_call(self) -> bool:
@@ -294,6 +238,9 @@ class GraphModule(nn.Module):
             function.__signature__ = signature  # type: ignore[attr-defined]
         entry.function = function
         setattr(kind, name, function)
+        for other in state.entries.values():  # what code of another form calls
+            if entry.form is not None and other.graph is entry.graph and other.function is None:
+                GraphModule._build(self, other.name)
         for node in entry.graph.all_nodes():
             # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
             called = self.__dict__["_modules"].get(node._target) if node._op == "call_module" else None
@@ -306,14 +253,15 @@ class GraphModule(nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().__call__(*args, **kwargs)
+            if nn.Module.__call__ is not _CALL:  # which others replace to see what is called
+                return super().__call__(*args, **kwargs)
+            if self._compiled_call_impl is not None:  # as nn.Module does it: a frame less for each call
+                return self._compiled_call_impl(*args, **kwargs)
+            return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
         except Exception as error:
             state = self.__dict__.get(_STATE)
-            if state is not None and state.code is not None and state.function is not None:
-                note_origin(error, state.function, state.code)
-                if not state.is_readable:
-                    print_failure(error, state.function, state.code.src)
-                raise_misfit(error, state.function, state.code)
+            if state is not None:
+                _explain(error, state)
             raise
 
     def _apply(self, fn: Any, recurse: bool = True) -> GraphModule:
@@ -439,9 +387,14 @@ class GraphModule(nn.Module):
     def __prepare_scriptable__(self) -> GraphModule:
         """What torch.jit.script compiles in place of the module: it cannot look at the Python of submodules."""
         entries = _state(self).entries.values()
-        if _state(self).is_readable or any(facts_of_modules(entry.graph) for entry in entries):
-            return prepared_for_script(copy.copy(self))  # type: ignore[no-any-return]
-        return self
+        if not _state(self).is_readable and not any(entry.form or facts_of_modules(entry.graph) for entry in entries):
+            return self
+        copied = copy.copy(self)
+        state = _state(copied)
+        state.is_for_script = True
+        for entry in state.entries.values():
+            entry.form = None
+        return prepared_for_script(copied)  # type: ignore[no-any-return]
 
     # ---- copies
 
@@ -497,7 +450,11 @@ class GraphModule(nn.Module):
         identity = kind.__bases__, kind.__name__, kind._extra
         program = graph_to_record(state.graph), state.is_readable, state.original, state.is_lazy, state.meta
         entries = {
-            name: (None if entry.graph is state.graph else graph_to_record(entry.graph), entry.saved_signature())
+            name: (
+                None if entry.graph is state.graph else graph_to_record(entry.graph),
+                entry.saved_signature(),
+                entry.form,
+            )
             for name, entry in state.entries.items()
         }
         attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
@@ -507,17 +464,19 @@ class GraphModule(nn.Module):
 def rebuild_graph_module(
     identity: tuple[tuple[type, ...], str, dict[str, Any]],
     program: tuple[dict[str, Any], bool, type | None, bool, dict[str, Any]],
-    entries: Mapping[str, tuple[dict[str, Any] | None, inspect.Signature | None]] = MappingProxyType({}),
+    entries: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
 ) -> GraphModule:
     """Make a module from what pickle saved of its class and its program; pickle itself then restores its attributes."""
     bases, name, extra = identity
     record, is_readable, original, is_lazy, meta = program
     module: GraphModule = object.__new__(_instance_class(name, bases, extra))
     nn.Module.__init__(module)
-    state = _State(record_to_graph(record), is_readable, original, meta)
+    state = State(record_to_graph(record), is_readable, original, meta)
     state.is_lazy = is_lazy
-    for entry, (other, signature) in entries.items():
-        state.entries[entry] = Entry(entry, state.graph if other is None else record_to_graph(other), signature)
+    for entry, (other, signature, *form) in entries.items():
+        made = Entry(entry, state.graph if other is None else record_to_graph(other), signature)
+        state.entries[entry] = made
+        made.form = form[0] if form else None
     _adopt(module, state)
     return module
 
@@ -538,7 +497,7 @@ def graphs_of(module: nn.Module) -> list[Graph]:
     return list({id(entry.graph): entry.graph for entry in _state(module).entries.values()}.values())
 
 
-def _state(module: nn.Module) -> _State:
+def _state(module: nn.Module) -> State:
     state = module.__dict__.get(_STATE)
     if state is None:
         fix = how_to_read(module) or "capture it first: graphwright.trace(module, args)"
@@ -546,7 +505,7 @@ def _state(module: nn.Module) -> _State:
     return state  # type: ignore[no-any-return]
 
 
-def _adopt(module: GraphModule, state: _State) -> None:
+def _adopt(module: GraphModule, state: State) -> None:
     """Give a module its graphs."""
     module.__dict__[_STATE] = state
     for name, entry in state.entries.items():
@@ -568,13 +527,34 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
         for graph in entry.graph.all_graphs():
             graph.owning_module = module
         is_native = is_plain(entry.graph._writer)  # `if`, `while` and `for` as such
-        if name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
-            first = (expect_modules, name) if facts_of_modules(entry.graph) else None
-            entry.code = graph_to_readable_source(entry.graph, owner=module, name=name, first=first)
+        if entry.form is not None:
+            entry.code = entry.form.write(module, entry)
+        elif name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
+            first = functools.partial(_expectation, name) if facts_of_modules(entry.graph) else None
+            reads_tables = state.is_readable and not state.is_for_script
+            entry.code = graph_to_readable_source(
+                entry.graph, owner=module, name=name, first=first, reads_tables=reads_tables
+            )
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
         _watch(module, state, entry)
     return entry.code
+
+
+def _explain(error: Exception, state: State) -> None:
+    """Say of an error where in the program it was raised. Raises GuardError where the call did not fit the program."""
+    for entry in state.entries.values():
+        if entry.code is not None and entry.function is not None:
+            note_origin(error, entry.function, entry.code)
+            if not state.is_readable:
+                print_failure(error, entry.function, entry.code.src)
+            raise_misfit(error, entry.function, entry.code)
+
+
+def _expectation(name: str, writer: Any) -> list[str]:
+    """The statement at the start of generated code that looks at the modules of the program."""
+    called = "" if name == "forward" else f", {name!r}"
+    return [f"{writer.names.function(expect_modules)}({writer.root}{called})"]
 
 
 def _all_code(module: GraphModule) -> str:
@@ -604,13 +584,15 @@ def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
     """The graph and the code of a captured module, None for other modules."""
     if _STATE not in module.__dict__:
         return None
+    refuse_forms(module)
     graph, code = _state(module).only_graph, _python_code(module)
     if any(value is expect_modules for value in code.globals.values()):
-        code = graph_to_readable_source(graph, owner=module)  # its other classes have no program that it could miss
+        # Its other classes have no program that it could miss.
+        code = graph_to_readable_source(graph, owner=module, reads_tables=is_readable(module))
     return graph, code
 
 
-def _watch(module: nn.Module, state: _State, entry: Entry) -> None:
+def _watch(module: nn.Module, state: State, entry: Entry) -> None:
     """Have the graph of an entry point tell of its next edit, without keeping the module alive for it."""
     reference = weakref.ref(module)
     graph = entry.graph

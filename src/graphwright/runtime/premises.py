@@ -486,8 +486,8 @@ class Bound:
     """
 
     __slots__ = (
-        "_containers", "_contents", "_filled", "_idle", "_keys", "_now", "_of_tensors", "_own", "_slots", "_spelled",
-        "_tables", "_then", "_values",
+        "_containers", "_contents", "_filled", "_idle", "_is_plain", "_keys", "_now", "_of_tensors", "_own", "_slots",
+        "_spelled", "_tables", "_then", "_values",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
@@ -512,6 +512,8 @@ class Bound:
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
         self._values = [table.get(name, _ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
+        rare = self._contents, self._of_tensors, self._spelled, self._slots, self._keys, filled
+        self._is_plain = not any(rare)
 
     def _add_path(self, root: nn.Module, path: str) -> None:
         module: Any = root
@@ -583,12 +585,16 @@ class Bound:
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
-        if any(self._idle) or self._tables != self._then:
+        if self._tables != self._then or any(self._idle):
             return False
         if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
             return False
         if self._values and not all(map(_IS, map(_GET, *self._now), self._values)):
             return False
+        return self._is_plain or self._rest_holds()
+
+    def _rest_holds(self) -> bool:
+        """Tell the same of the facts that most programs have none of."""
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
             return False
         if self._contents and [table.get(name) for table, name in self._containers] != self._contents:

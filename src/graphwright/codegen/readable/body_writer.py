@@ -9,10 +9,10 @@ import contextlib
 import operator
 import re
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphwright.codegen.function import Writer, attribute, is_plain_name
+from graphwright.codegen.function import Writer, attribute, is_plain_name, quoted
 from graphwright.codegen.readable.assignments import mentions
 from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
@@ -66,9 +66,20 @@ class BodyWriter(Writer):
     equals = "="
     colon = ": "
 
-    def __init__(self, graph: Graph, root: str, owner: Any) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        root: str,
+        owner: Any,
+        reads_tables: bool = False,
+        variables: Mapping[str, str] = types.MappingProxyType({}),
+    ) -> None:
         super().__init__(graph, root, short=True)
         self.owner = owner
+        self.reads_tables = reads_tables  # whether a module whose name stands after no dot is read in its table
+        self.table = self._new_table()
+        self.variables = {path: self._new_name(wish) for path, wish in variables.items()}  # attributes, by path
+        self.tables_read: set[str] = set()  # the table, once it is read, in any body
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
         self.is_outermost, self.is_function = True, False
@@ -85,17 +96,22 @@ class BodyWriter(Writer):
         self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
         # How inputs of a body are written, and names that are not node.name.
         self.texts: dict[Node, tuple[str, int]] = {}
+        self.kept: set[Node] = set()  # values that are variables around the body, or share one
+        self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
         self.given: dict[Node, Any] = {}  # inputs of a body, each with what it is around the body
         self.around: BodyWriter | None = None
         self.same: dict[Node, Node] = {}  # what has the variable of another value, to which it writes
         self.rebound: set[Node] = set()  # those of them that are written `x += y`
+        for node in self.nodes:
+            if node._op == "get_attr" and node._target in self.variables:
+                self.texts[node] = self.variables[str(node._target)], ATOM
+                self.skipped.add(node)
+                self.kept.add(node)
         self.exits = region_exits(self.nodes)
         self.plan: list[Statement] = []
         self.appended: dict[Node, str] = {}  # calls of `append`, each with what it appends
         self.result_code: tuple[str, int] = Expression("None")  # what a body returns
         self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
-        self.kept: set[Node] = set()  # values that are variables around the body, or share one
-        self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
         self.never: set[Node] = set()  # what is False where the end is reached: a loop would have returned
         self.decided: dict[Node, Node] = {}  # loops, each with the branch after it that is written with it
         self.renewed: set[Node] = set()  # values of branches that have the variable of what they leave as it is
@@ -145,7 +161,8 @@ class BodyWriter(Writer):
         """Let the variables of an expression that has its own be called as some around it that it does not read."""
         read = {word for operand in nodes_in(operands) for word in re.findall(r"\w+", self.value(operand))}
         wishes = {node.name for node in body.nodes if node._op == "placeholder" or node._target is operator.getitem}
-        hidden = [name for name in wishes if name in self.names and not {name} & {*read, self.root, *self.names.values}]
+        fixed = {*read, self.root, self.table, *self.variables.values(), *self.names.values}
+        hidden = [name for name in wishes if name in self.names and name not in fixed]
         for name in hidden:
             self.names.share(name)
         try:
@@ -273,6 +290,8 @@ class BodyWriter(Writer):
         graph._make_names()
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
+        writer.reads_tables, writer.table, writer.tables_read = self.reads_tables, self.table, self.tables_read
+        writer.variables = self.variables
         writer.tried, writer.statements = self.tried, self.statements
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
         writer.is_function = is_function
@@ -547,13 +566,39 @@ class BodyWriter(Writer):
 
     def _path(self, target: str) -> tuple[str, bool]:
         """Write a dotted path from the root, and tell whether it ends with a name after a dot."""
+        if target in self.variables:
+            return self.variables[target], True
         text, value, is_name = self.root, self.owner, True
         for atom in target.split("."):
-            subscript = None if value is None or value is self.owner or atom.isidentifier() else _subscript(value, atom)
-            text = f"{text}[{subscript}]" if subscript else attribute(text, atom, self.getattr)
-            is_name = not subscript and is_plain_name(atom)
+            is_table = self.table != "" and value is self.owner and not is_plain_name(atom) and atom in value._modules
+            is_inside = not is_table and value is not None and value is not self.owner and not atom.isidentifier()
+            subscript = _subscript(value, atom) if is_inside else None
+            is_name = not is_table and not subscript and is_plain_name(atom)
+            if is_table:
+                self.tables_read.add(self.table)
+                text = f"{self.table}[{quoted(atom)}]"
+            elif subscript:
+                text = f"{text}[{subscript}]"
+            else:
+                text = attribute(text, atom, self.getattr)
             value = None if value is None else getattr(value, atom, None)
         return text, is_name
+
+    def _new_table(self) -> str:
+        """The variable for the table of the root's modules, where one of these has a name that stands after no dot."""
+        if not self.reads_tables or all(map(is_plain_name, getattr(self.owner, "_modules", ()))):
+            return ""
+        return self._new_name("modules")
+
+    def _new_name(self, wish: str) -> str:
+        """Take a name for a variable that is assigned before all others."""
+        name = self.names.new(wish)
+        self.names.take(name)
+        return name
+
+    def tables(self) -> list[str]:
+        """Write the assignment of the table of the root's modules, where it is read."""
+        return [f"{table} = {self.root}._modules" for table in self.tables_read]
 
 
 _DISPLAYS: dict[Any, type] = {list: immutable_list, dict: immutable_dict}  # `list([a, b])` is `[a, b]`

@@ -11,7 +11,8 @@ of evaluation is exactly the order of the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from graphwright.codegen.python_code import PythonCode
@@ -30,25 +31,28 @@ def graph_to_readable_source(
     root: str = "self",
     name: str = "forward",
     owner: Any = None,
-    first: tuple[Callable[[Any, str], None], str] | None = None,
+    first: Callable[[BodyWriter], Iterable[str]] | None = None,
+    reads_tables: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
-    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. `first` is a
-    function to call with it before anything else, and what else that gets. A `del` follows the last
-    use of each variable, unless the meta of the graph has WITHOUT_DEL.
+    `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. With
+    `reads_tables`, modules of the owner whose names stand after no dot are read in its table. `first` gives the
+    statements before all others, from the writer. `variables` are what `first` assigns: by the path of a tensor or
+    other attribute, the name that its variable is to have. A `del` follows the last use of each variable, unless the
+    meta of the graph has WITHOUT_DEL.
     """
-    writer = BodyWriter(graph, root, owner)
+    writer = BodyWriter(graph, root, owner, reads_tables, variables)
     writer.make_plan()
     lines = lines_of(writer, WITHOUT_DEL not in graph.meta)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    nodes: list[Node | None] = [None] if first else []
+    opening = [*([] if first is None else first(writer)), *writer.tables()]
+    nodes: list[Node | None] = [None] * sum(text.count("\n") + 1 for text in opening)
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
     body = "".join(f"{line.comment}{line.text}\n" for line in lines)
-    if first is not None:
-        called = "" if first[1] == "forward" else f", {first[1]!r}"
-        body = f"    {writer.names.function(first[0])}({writer.root}{called})\n{body}"
+    body = "".join(f"    {text}\n" for text in opening) + body
     return PythonCode(
         f"{header}{body or '    pass'}",
         writer.names.values,

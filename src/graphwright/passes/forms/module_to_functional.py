@@ -51,15 +51,20 @@ class UseFunctions:
         return sum(self._change(node, read_attribute(gm, str(node.target))) for node in calls)
 
     def _change(self, node: Node, module: Any) -> bool:
-        return (not self.kinds or type(module) in self.kinds) and use_function(node, module)
+        return (not self.kinds or type(module) in self.kinds) and use_function(node, module) is not None
 
 
-def use_function(node: Node, module: Any) -> bool:
-    """Make a call of a module one of its function, where it is as good as that; tell whether it is."""
+def use_function(node: Node, module: Any, with_statistics: bool = False) -> FunctionalForm | None:
+    """Make a call of a module one of the function that it is now, and return that; None, and nothing, where it is none.
+
+    The call reads the module's tensors, and the training flag of dropout, where they are. A norm that keeps running
+    statistics is none, but `with_statistics`: then it is as its training flag stands now.
+    """
     form = functional_form(module) if isinstance(module, nn.Module) else None
-    inputs = None if form is None or _keeps_statistics(module) else _inputs(node, module, form)
+    is_left = form is None or (_keeps_statistics(module) and not with_statistics)
+    inputs = None if is_left or form is None else _inputs(node, module, form)
     if form is None or inputs is None:
-        return False
+        return None
     path = str(node.target)
     kwargs = {parameter: _read(node, f"{path}.{name}") for parameter, name in form.tensors.items()}
     kwargs.update(form.values)
@@ -67,7 +72,7 @@ def use_function(node: Node, module: Any) -> bool:
         kwargs["training"] = _read(node, f"{path}.training")
     node.op, node.target = "call_function", form.function
     node.args, node.kwargs = inputs, kwargs
-    return True
+    return form
 
 
 def has_live_flag(module: nn.Module) -> bool:

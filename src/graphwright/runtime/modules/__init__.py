@@ -5,6 +5,7 @@ Read captured.py first.
     captured.py     what a capture returns: the program's own class, tree and state
     parts.py        modules of parts of programs, with the names of the whole
     transaction.py  edits that can be taken back
+    forms.py        code in another form than the graph, with the program as it stands beside it
     lazy.py         torch.fx's lazily compiled GraphModule
     loose_parts.py  modules from attributes alone, or from code alone
 """

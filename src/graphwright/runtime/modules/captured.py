@@ -9,9 +9,10 @@ from torch import nn
 
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.foreign import how_to_read
-from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _State
+from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class
 from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.premises import buffers_of
+from graphwright.runtime.state import State
 
 __all__ = ["captured_module", "users_names"]
 
@@ -31,7 +32,7 @@ def captured_module(
     if root is None:
         module = GraphModule(nn.Module(), first.graph, name)
         module._non_persistent_buffers_set.update(first.graph.constants)  # constants are no state
-        state = _State(first.graph, is_readable=True)
+        state = State(first.graph, is_readable=True)
         state.entries = {first.name: first}
         _adopt(module, state)
         return module
@@ -46,7 +47,7 @@ def captured_module(
     users = users_names(name for name in _OUR_NAMES if _holds(root, name))
     kind = _instance_class("GraphModule" if original is nn.Module else type(root).__name__, bases, users)
     module = cast(GraphModule, Shells(root, root_class=kind).root)
-    state = _State(first.graph, is_readable=True)
+    state = State(first.graph, is_readable=True)
     state.entries = {entry.name: entry for entry in (first, *others)}
     for entry in state.entries.values():
         module.__dict__.pop(entry.name, None)

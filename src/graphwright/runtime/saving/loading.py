@@ -18,7 +18,7 @@ from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry
-from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _State
+from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
@@ -26,6 +26,7 @@ from graphwright.runtime.packaging.whole_files import check_sum
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
 from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMMED
+from graphwright.runtime.state import State
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, method_at
 from graphwright.runtime.trust.names import Trust, names_in
@@ -181,7 +182,7 @@ class _Rebuilding:
         if kind is not None and not isinstance(module, kind):
             raise damaged("a captured module is not of its own class")
         meta = {key: self._values.value(value) for key, value in record["meta"].items()}
-        state = _State(graph, bool(record["readable"]), kind, meta)
+        state = State(graph, bool(record["readable"]), kind, meta)
         state.is_lazy = bool(record["lazy"])
         for name, other in record.get("entries", {}).items():
             if name != plain_name(name) or hasattr(GraphModule, name):

@@ -18,10 +18,12 @@ from torch import nn
 from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
 from graphwright.ir import Graph, Node
-from graphwright.runtime.graph_module import _STATE, GraphModule, _State
+from graphwright.runtime.entries import refuse_forms
+from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
+from graphwright.runtime.state import State
 from graphwright.runtime.trust.methods import called_methods, method_at
 from graphwright.runtime.trust.verifier import verify
 
@@ -166,7 +168,7 @@ class _ModuleWriter:
         hooks = self._hooks(module, prefix)
         if hooks:
             record["hooks"] = hooks
-        if isinstance(module.__dict__.get(_STATE), _State):
+        if isinstance(module.__dict__.get(_STATE), State):
             record["program"] = self._program(module, path)
         return record
 
@@ -221,7 +223,8 @@ class _ModuleWriter:
         return written
 
     def _program(self, module: nn.Module, path: str) -> dict[str, Any]:
-        state: _State = module.__dict__[_STATE]
+        refuse_forms(module)
+        state: State = module.__dict__[_STATE]
         where = f"{path} " if path else ""
         for name, hooks in zip(("create", "erase", "replace", "deepcopy"), _lists(state.hooks), strict=True):
             if hooks:
@@ -295,9 +298,9 @@ def _classes_needed(root: nn.Module) -> set[str]:
     """The paths of modules that programs of a tree need the classes of: they call them, or read what a class has."""
     paths = set()
     for prefix, module in root.named_modules():
-        if not isinstance(module.__dict__.get(_STATE), _State):
+        if not isinstance(module.__dict__.get(_STATE), State):
             continue
-        state: _State = module.__dict__[_STATE]
+        state: State = module.__dict__[_STATE]
         for graph in (state.graph, *(entry.graph for entry in state.entries.values())):
             for node in graph.all_nodes():
                 if node.op == "call_module":
