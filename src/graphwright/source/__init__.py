@@ -27,7 +27,13 @@ from graphwright.source.annotations import annotate, annotations_of
 from graphwright.source.attribute_writes import place_of_name, place_of_write
 from graphwright.source.caches import cache_around, without_cache
 from graphwright.source.code_table import CodeTable
-from graphwright.source.definitions import definition_of, note_made_from_source, source_behind, why_no_definition
+from graphwright.source.definitions import (
+    Definition,
+    definition_of,
+    note_made_from_source,
+    source_behind,
+    why_no_definition,
+)
 from graphwright.source.frames import (
     STANDS_FOR_TORCH,
     CallSite,
@@ -99,9 +105,9 @@ from graphwright.source.variables import bound_in_loops, names_counted, private_
 
 __all__ = [
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
-    "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Handler", "Liveness", "Lowered",
-    "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use", "annotate",
-    "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of", "bound_in_loops",
+    "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
+    "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",
+    "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of", "bound_in_loops",
     "cache_around", "call_of_locals", "catches", "codes_of", "compares_identity", "compares_sizes",
     "definition_line", "definition_of", "exit_signal", "exiting", "falls_through", "function_of", "holds",
     "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled",

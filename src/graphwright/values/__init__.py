@@ -32,11 +32,21 @@ from graphwright.values.kinds import (
     without_none,
 )
 from graphwright.values.slots import INSIDE, Container, Given, Joiner, OneWay, Path, Slot, Template, Unlike, filled
-from graphwright.values.structure import is_named_tuple, is_record, leaves, made, map_leaves, parts, rebuild, sequence
+from graphwright.values.structure import (
+    HasParts,
+    is_named_tuple,
+    is_record,
+    leaves,
+    made,
+    map_leaves,
+    parts,
+    rebuild,
+    sequence,
+)
 from graphwright.values.tensor_metadata import TensorMetadata
 
 __all__ = [
-    "ANY", "INSIDE", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Container", "Given", "Joiner", "Kind",
+    "ANY", "INSIDE", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Container", "Given", "HasParts", "Joiner", "Kind",
     "MappingKind", "MixedKind", "NoJoin", "NumberKind", "OneWay", "OptionalKind", "Path", "Policy", "RecordKind",
     "SequenceKind", "Slot", "Template", "TensorKind", "TensorMetadata", "TextKind", "Unlike", "covers", "filled",
     "is_named_tuple", "is_record", "join", "kind_of", "leaves", "loose_sizes", "made", "map_leaves", "parts", "rebuild",

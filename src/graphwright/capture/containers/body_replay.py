@@ -14,6 +14,7 @@ from graphwright.runtime import Interpreter
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.rungs import HasTruth
 
 __all__ = ["Replay"]
 
@@ -50,7 +51,7 @@ class Replay(Interpreter):
         return super().call_function(target, tuple(bodies), kwargs)
 
 
-def _chosen(pred: Any, true: Graph, false: Graph) -> bool:
+def _chosen(pred: HasTruth, true: Graph, false: Graph) -> bool:
     try:
         return bool(pred)
     except DataDependentOutputException:

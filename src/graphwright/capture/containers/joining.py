@@ -34,6 +34,8 @@ from graphwright.values import (
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.rungs import QuestionSubject
+    from graphwright.capture.state.symbols import Number
 
 __all__ = ["RUN", "Joining", "are_of_run"]
 
@@ -174,7 +176,7 @@ class Joining:
             return False
         return bool(self._recorder.example(after).shape != item.example.shape)
 
-    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Place | None, hint: Any = None) -> Any:
         """The value in the program of a node that gives something like a sample, for numbers with this hint."""
         if isinstance(sample, WholeKind):
             return sample.whole.on(node)
@@ -220,7 +222,9 @@ class Joining:
         """Tell whether lists that are items get longer."""
         return self._recorder.plan.items_grow
 
-    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool) -> Any:
+    def value(
+        self, subject: QuestionSubject, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool
+    ) -> Any:
         """The value in the program of one output of a branch; its example is that of the side the example takes."""
         recorder = self._recorder
         taken = recorder.numbers.hint(subject)
@@ -293,7 +297,7 @@ def _is_none(value: Any) -> bool | None:
     return value.is_none if isinstance(value, TensorProxy) else value is None
 
 
-def _may_be_none(subject: Any, value: Any, is_then: bool) -> bool:
+def _may_be_none(subject: QuestionSubject, value: Any, is_then: bool) -> bool:
     """Tell whether a side's value may be None: not where the branch asks whether it is, on the side where it is not."""
     if not isinstance(value, TensorProxy) or value.optional is None:
         return value is None
@@ -325,7 +329,7 @@ def _hint(value: Any) -> Any:
     return value if symbol is None else symbol._hint
 
 
-def _converted(hint: Any, kind: type) -> Any:
+def _converted(hint: Number, kind: type) -> Any:
     return hint if hint is UNKNOWN else kind(hint)
 
 

@@ -20,6 +20,7 @@ from graphwright.values import Kind, RecordKind, SequenceKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.symbols import Number
 
 __all__ = ["kept_container"]
 
@@ -34,7 +35,7 @@ class _Kept(Container):
 
     def __init__(
         self,
-        content: Any,
+        content: Iterable[Any],
         kinds: Any,
         name: str,
         recorder: Capture,
@@ -61,7 +62,7 @@ class _Kept(Container):
         node = self._row_node("__contains__", _CONTAINS, [(KEY, key)])
         return self._answer(node, not is_symbolic(key) and self.base.__contains__(self, key))
 
-    def _answer(self, node: Node, hint: Any) -> Any:
+    def _answer(self, node: Node, hint: Number) -> Any:
         return as_number(with_examples(self.recorder).numbers.input_symbol(node, hint))
 
     def __contains__(self, key: Hashable) -> bool:
@@ -139,7 +140,7 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
             dict.__setitem__(self, given[0][1], given[1][1])
 
 
-def kept_container(content: Any, kind: Kind, *start: Any) -> Any:
+def kept_container(content: Iterable[Any], kind: Kind, *start: Any) -> Any:
     """What stands for a list, dict or set in an attribute; `start` is what `_Kept` takes after the kinds."""
     if isinstance(kind, RecordKind):
         return _KeptDict(content, kind.items, *start)

@@ -7,7 +7,7 @@ nothing is read ahead. How many items or which keys there are is the same for al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
@@ -176,10 +176,10 @@ class ItemList(_Item, list):  # type: ignore[type-arg]
     def __reversed__(self) -> Iterator[Any]:
         return iter(self._all(self._keys()[::-1]))
 
-    def __add__(self, others: Any) -> Any:
+    def __add__(self, others: Iterable[Any]) -> Any:
         return [*self, *others]
 
-    def __radd__(self, others: Any) -> Any:
+    def __radd__(self, others: Iterable[Any]) -> Any:
         return [*others, *self]
 
     append = extend = insert = __iadd__ = remove = _Item._grow

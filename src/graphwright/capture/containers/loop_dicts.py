@@ -10,7 +10,7 @@ import collections
 import contextlib
 import functools
 import operator
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from graphwright.capture.containers.item_kinds import DICTS, joined_kinds, kind_of_table, seen
@@ -35,7 +35,7 @@ class Keyed(Holder):
     kind: MappingKind
     shown: Any  # a dict or set; its keys are compared as they are for the example
 
-    def _fill(self, content: Any, kind: MappingKind | None) -> None:
+    def _fill(self, content: Iterable[Any], kind: MappingKind | None) -> None:
         self.kind = kind or MappingKind(kind=self.plain)
         self.base, self.shown = self.kind.kind, self.plain(content)
 
@@ -56,7 +56,7 @@ class Keyed(Holder):
         """A list or dict that is a value of this one has got items of other kinds."""
         self._admit_kind(MappingKind(None, kind))
 
-    def _kind_of_all(self, values: Any) -> MappingKind:
+    def _kind_of_all(self, values: Iterable[Any]) -> MappingKind:
         if isinstance(values, Keyed):
             return values.kind
         if isinstance(values, dict | set):
@@ -120,7 +120,7 @@ class Keyed(Holder):
         """What it holds for the example."""
         return self.plain(self.shown if self.is_certain else ())
 
-    def set_content(self, held: Any) -> None:
+    def set_content(self, held: Iterable[Any]) -> None:
         """Say what it holds for the example."""
         self.shown = self.plain(held)
 
@@ -178,7 +178,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
     plain = dict
     _LISTED = "keys"
 
-    def _content_of(self, value: Any) -> dict[Shown, Any]:
+    def _content_of(self, value: Iterable[Any]) -> dict[Shown, Any]:
         pairs = value.items() if isinstance(value, dict) else [tuple(pair) for pair in value]
         return {shown_key(key): item for key, item in pairs}
 
@@ -281,7 +281,7 @@ class LoopDict(Keyed, dict):  # type: ignore[type-arg]
         made |= other
         return made
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: dict[Any, Any]) -> Any:
         arguments = self.recorder.argument(other), self._read()
         made = self.on(self.recorder.node("call_function", operator.or_, arguments, {}, "table"))
         made.kind = self.joined_with(other).kind

@@ -56,7 +56,7 @@ class Holder(Container):
 
     def __init__(
         self,
-        content: Any,
+        content: Iterable[Any],
         recorder: Capture,
         node: Node | None,
         name: str,
@@ -119,7 +119,7 @@ class Holder(Container):
         self._admit_kind(kind)
         self._watch(entering[-1])
 
-    def _admit_all(self, values: Any) -> None:
+    def _admit_all(self, values: Iterable[Any]) -> None:
         """Note what kind the items are of that are in another iterable."""
         if not isinstance(values, Holder):
             for item in values:
@@ -169,7 +169,7 @@ class Holder(Container):
             made.kind = kind
         return made
 
-    def _like(self, node: Node, content: Any = None, base: Any = None) -> Any:
+    def _like(self, node: Node, content: Iterable[Any] | None = None, base: type | None = None) -> Any:
         """Another one that a node gives, with what is in this one or something else."""
         content = self.content() if content is None else content
         kind: Any = CLASSES[base or self.base]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from graphwright.capture.containers.item_kinds import joined_kinds, seen
 from graphwright.capture.containers.loop_holders import CLASSES, Holder
@@ -63,7 +63,7 @@ class OfRun(Holder):
     def _kind_of(self, *entering: Any) -> Kind:
         return self._kind(entering[-1])
 
-    def _kind_of_all(self, values: Any) -> Kind | None:
+    def _kind_of_all(self, values: Iterable[Any]) -> Kind | None:
         if isinstance(values, OfRun):
             return values.kind  # type: ignore[no-any-return]
         kind: Kind | None = None
@@ -109,7 +109,7 @@ class OfRun(Holder):
         """What it holds for the example."""
         return [*self.base.__iter__(self)]
 
-    def _content_of(self, value: Any) -> Any:
+    def _content_of(self, value: Iterable[Any]) -> Any:
         return value
 
     def example(self) -> Any:
@@ -197,7 +197,7 @@ class LoopList(OfRun, list):  # type: ignore[type-arg]
 
     base = list
 
-    def sort(self, *, key: Hashable = None, reverse: Any = False) -> Any:
+    def sort(self, *, key: Hashable = None, reverse: bool = False) -> Any:
         """Refuse: converted functions have it recorded by `orderings`."""
         self._refuse()
 
@@ -209,7 +209,7 @@ class LoopList(OfRun, list):  # type: ignore[type-arg]
         self.extend(values)
         return self
 
-    def __mul__(self, times: Any) -> Any:
+    def __mul__(self, times: SupportsIndex) -> Any:
         arguments = (self._read(), self.recorder.argument(times))
         node = self.recorder.node("call_function", operator.mul, arguments, {}, "mul")
         try:
@@ -221,7 +221,7 @@ class LoopList(OfRun, list):  # type: ignore[type-arg]
 
     __rmul__ = __mul__
 
-    def __imul__(self, times: Any) -> LoopList:
+    def __imul__(self, times: SupportsIndex) -> LoopList:
         self[:] = self * times
         return self
 
@@ -251,7 +251,7 @@ class LoopQueue(OfRun, collections.deque):  # type: ignore[type-arg]
         self.extend(values)
         return self
 
-    def _like(self, node: Node, content: Iterable[Any] | None = None, base: Any = None) -> Any:
+    def _like(self, node: Node, content: Iterable[Any] | None = None, base: type | None = None) -> Any:
         content = self.content() if content is None else content
         return super()._like(node, collections.deque(content, self.maxlen) if base is None else content, base)
 
@@ -259,7 +259,7 @@ class LoopQueue(OfRun, collections.deque):  # type: ignore[type-arg]
 CLASSES.update({list: LoopList, tuple: LoopTuple, collections.deque: LoopQueue})
 
 
-def _known(value: Any) -> Any:
+def _known(value: SupportsIndex | slice | None) -> Any:
     """A number, or a slice, as the example has it. Raises LookupError where that does not tell."""
     if isinstance(value, slice):
         return slice(_known(value.start), _known(value.stop), _known(value.step))

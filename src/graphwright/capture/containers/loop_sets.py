@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.item_kinds import kind_of_table
 from graphwright.capture.containers.loop_dicts import Keyed, LoopDict
-from graphwright.capture.containers.loop_holders import CLASSES
+from graphwright.capture.containers.loop_holders import CLASSES, Holder
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.methods import SET, Part, Row
 from graphwright.capture.containers.row_engine import shown_key, with_methods
@@ -30,7 +30,7 @@ class LoopSet(Keyed):
 
     plain = base = set
 
-    def _content_of(self, value: Any) -> Any:
+    def _content_of(self, value: Iterable[Any]) -> Any:
         return {shown_key(item) for item in value}
 
     def example(self) -> Any:
@@ -97,7 +97,7 @@ _define_operators()
 CLASSES[set] = LoopSet
 
 
-def table_of(values: Any, function: Any, *first: Any) -> Any:
+def table_of(values: Holder, function: type, *first: Any) -> Any:
     """`dict(pairs)`, `set(items)` or `Counter(items)` of a list of the run, or a copy of a dict of the run."""
     recorder = values.recorder
     name = recorder.target_name() or function.__name__

@@ -236,7 +236,7 @@ class OpenZip(_Combined):
 class OpenEnumerate(_Combined):
     """`enumerate` of an iterable of which a run knows the length."""
 
-    def __init__(self, part: OpenIterable, start: Any = 0) -> None:
+    def __init__(self, part: OpenIterable, start: int = 0) -> None:
         super().__init__([part])
         self._start = start
 

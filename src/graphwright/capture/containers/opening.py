@@ -17,11 +17,11 @@ from graphwright.capture.containers.loop_lists import LoopList, LoopQueue
 from graphwright.capture.containers.loop_sets import opened_table
 from graphwright.capture.effects.branch_state import EMPTY, State, content_of
 from graphwright.capture.proxies.constructors import container_call
-from graphwright.capture.proxies.contents import changeable, content, refill
+from graphwright.capture.proxies.contents import Container, changeable, content, refill
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.running import RUN
-from graphwright.capture.state.samples import Grows, Unlike
+from graphwright.capture.state.samples import Growable, Grows, Unlike
 from graphwright.ir import Node
 from graphwright.source import HIDDEN, user_frame
 
@@ -79,7 +79,7 @@ def make_growing(
     return grown, held
 
 
-def _holds(container: Any, whole: Any) -> bool:
+def _holds(container: Container, whole: Growable) -> bool:
     """Tell whether a list, dict or deque of the program's has another one as an item."""
     if type(container) not in OPENABLE or type(container) is set:
         return False
@@ -88,7 +88,7 @@ def _holds(container: Any, whole: Any) -> bool:
     return not is_module and any(item is whole for item in (held.values() if isinstance(held, dict) else held))
 
 
-def _keys(container: Any, whole: Any) -> list[str]:
+def _keys(container: Container, whole: Growable) -> list[str]:
     """The keys under which a dict has another container."""
     held = content(container)
     if not isinstance(held, dict):
@@ -96,7 +96,9 @@ def _keys(container: Any, whole: Any) -> list[str]:
     return [key for key, item in held.items() if item is whole and isinstance(key, str) and key.isidentifier()]
 
 
-def _opened(recorder: Capture, whole: Any, name: str, place: Place | None, give_up: Callable[[], Any] | None) -> Any:
+def _opened(
+    recorder: Capture, whole: Growable, name: str, place: Place | None, give_up: Callable[[], Any] | None
+) -> Any:
     """What stands for a list, dict, set or deque, given by a node that makes it. Raises Unlike."""
     if type(whole) is list:
         items = [*whole]
@@ -117,7 +119,7 @@ def _opened(recorder: Capture, whole: Any, name: str, place: Place | None, give_
     return opened_table(recorder, whole, node, name, place, give_up)
 
 
-def _unreadable(whole: Any, mark: Unbound) -> Any:
+def _unreadable(whole: Growable, mark: Unbound) -> Any:
     """What is left in a list, dict, set or deque that something else stands for: whoever reads it is told."""
     if isinstance(whole, set):
         return set()
@@ -133,7 +135,7 @@ def _put_after_items(node: Node) -> None:
         node._origin = last._origin
 
 
-def is_held(whole: Any, frame: FrameType | None) -> bool:
+def is_held(whole: Growable, frame: FrameType | None) -> bool:
     """Tell whether the program reaches a container by another way than the variables that were given another one.
 
     It would find there what it is not told of: so much as `len` and the truth of it say nothing then.

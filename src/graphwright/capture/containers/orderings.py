@@ -218,7 +218,7 @@ class _Ordering:
             )
         return order
 
-    def _given(self, node: Node, kind: Any, order: list[int] | None) -> Any:
+    def _given(self, node: Node, kind: Kind, order: list[int] | None) -> Any:
         """The value of the program that a node gives."""
         recorder, values = self._recorder, self._values
         content = values.content() if self._is_long else [*values]

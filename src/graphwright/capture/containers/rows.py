@@ -123,7 +123,12 @@ def given(
 
 
 def pieces(
-    recorder: TypedCapture, node: Node, function: str, args: Any, kwargs: Any, examples: Sequence[torch.Tensor]
+    recorder: TypedCapture,
+    node: Node,
+    function: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    examples: Sequence[torch.Tensor],
 ) -> LoopTuple | None:
     """The pieces that a tensor is cut into, where their number is a size; None where the example has to say it."""
     place = _place(recorder)
@@ -135,7 +140,7 @@ def pieces(
     return made
 
 
-def is_count_known(recorder: TypedCapture, function: str, args: Any, kwargs: Any) -> bool:
+def is_count_known(recorder: TypedCapture, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether a tensor is cut into as many pieces as the example's whatever its sizes are."""
     tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
     if not isinstance(tensor, TensorProxy):
@@ -192,7 +197,7 @@ def _rows(
     node: Node,
     lengths: list[int | None],
     kind: type,
-    values: Any,
+    values: list[Any] | None,
     sizes: Sequence[int],
     place: Place,
 ) -> list[Any]:

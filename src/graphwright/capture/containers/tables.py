@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import heapq
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, joined_texts, makes_text
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.samples import Grows
+from graphwright.capture.state.samples import Growable, Grows
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.errors import CaptureError
 
@@ -37,13 +37,13 @@ Unbound = MethodDescriptorType | WrapperDescriptorType
 __all__ = ["METHODS", "container_of", "grow", "heap", "make_text", "unbound_method"]
 
 
-def grow(recorder: Capture, values: Any) -> None:
+def grow(recorder: Capture, values: Growable) -> None:
     """Inside a loop, have a container of the program's be one of the run. Raises Grows."""
     if recorder.region.is_in_loop() and any(state.watches(values) for state in recorder.states):
         raise Grows(values)
 
 
-def make_text(recorder: Capture, values: Any) -> bool:
+def make_text(recorder: Capture, values: Sequence[Any]) -> bool:
     """Tell whether a text that is made of values is one of the run: a text of the run, or a number, is among them."""
     if any(type(value) is RunText or isinstance(value, Holder) for value in values):
         return True
@@ -77,7 +77,7 @@ def _changed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs:
     return NotImplemented
 
 
-def _is_for_run(owner: Any, part: Part, value: Any) -> bool:
+def _is_for_run(owner: Growable, part: Part, value: Any) -> bool:
     """Tell whether a container of the program's cannot take what a method is given: only one of the run can."""
     is_counted = isinstance(owner, list | collections.deque)
     if part is INDEX or (part is KEY and is_counted):
@@ -149,7 +149,7 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
     return table_of(values, function, *factory)
 
 
-def _queue_of(recorder: Capture, values: OfRun, maxlen: Any = None) -> LoopQueue:
+def _queue_of(recorder: Capture, values: OfRun, maxlen: int | None = None) -> LoopQueue:
     """`deque(values, maxlen)`."""
     arguments = (values.node_of(), *(() if maxlen is None else (recorder.argument(maxlen),)))
     name = recorder.target_name() or "queue"

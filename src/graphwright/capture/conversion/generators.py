@@ -15,7 +15,7 @@ import inspect
 from types import CodeType
 from typing import Any
 
-from graphwright.source import HIDDEN, SCOPES, definition_of, placed, walk_own
+from graphwright.source import HIDDEN, SCOPES, Definition, definition_of, placed, walk_own
 
 __all__ = ["GATHERED", "GATHERERS", "as_gathering", "gathered_call", "gathers", "is_generator"]
 
@@ -51,7 +51,7 @@ def _name_of(call: ast.expr | None) -> str:
     return getattr(function, "id", getattr(function, "attr", ""))
 
 
-def as_gathering(definition: Any) -> Any:
+def as_gathering(definition: Definition) -> Any:
     """The definition of a generator function as one of a function that gathers; None where `yield` has a value."""
     if not isinstance(definition, ast.FunctionDef):
         return None

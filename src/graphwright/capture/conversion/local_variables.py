@@ -6,12 +6,12 @@ import ast
 from types import CodeType
 from typing import Any
 
-from graphwright.source import RUNTIME_MARK, assigned, call_of_locals, lambda_of, placed
+from graphwright.source import RUNTIME_MARK, Definition, assigned, call_of_locals, lambda_of, placed
 
 __all__ = ["with_variables"]
 
 
-def with_variables(definition: Any, code: CodeType, owner: str) -> Any:
+def with_variables(definition: Definition, code: CodeType, owner: str) -> Any:
     """Write `locals()` of a function as a call with the name of each variable and a function that reads it."""
     found = call_of_locals(definition)
     if found is None:

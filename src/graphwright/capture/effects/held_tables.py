@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import logging
 import threading
+from collections.abc import Hashable
 from typing import Any
 
 from graphwright.capture.effects.variables import Variables
@@ -71,7 +72,7 @@ def held_by(container: Any) -> dict[Any, Any]:
     return {Field(name): value for name, value in attributes_of(container).items()}
 
 
-def put(container: Any, key: Any, value: Any) -> None:
+def put(container: Any, key: Hashable, value: Any) -> None:
     """Have a list, dict or object hold a value; sets, deques and tuples keep theirs."""
     if isinstance(key, Field):
         set_attribute(container, str(key), value)

@@ -72,7 +72,7 @@ class Table:
             key = Hidden(key)
         return self.path, (*self.keys, key)
 
-    def dotted(self, key: Any) -> str:
+    def dotted(self, key: Hashable) -> str:
         """The dotted path of an attribute; an empty one for items, and where a class does something about it."""
         if self.keys is None:
             return f"{self.path}{key}"

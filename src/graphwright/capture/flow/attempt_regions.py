@@ -39,7 +39,9 @@ from graphwright.ops import write_attempt
 from graphwright.values import Given, filled
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.rungs import Raisable
 
 __all__ = ["BRANCH", "AttemptRegion", "Open"]
 
@@ -60,7 +62,7 @@ class Open:
     leaves: bool = False  # whether what its handlers raise leaves the program
     examples: list[BaseException] = dataclasses.field(default_factory=list)  # of what is raised in it
 
-    def note(self, error: Any) -> None:
+    def note(self, error: Raisable) -> None:
         """An error is about to be raised in a region."""
         if is_error(error):
             error = object_example(error)
@@ -78,7 +80,7 @@ class _Attempts(Protocol):
 
     def within(self, entry: Open, tried: Callable[[], Any]) -> Any: ...
 
-    def given_up(self, entry_place: Any, why: str) -> BaseException: ...
+    def given_up(self, entry_place: Place | None, why: str) -> BaseException: ...
 
     def caught(self, entry: Open, node: Node, kinds: Errors) -> Any: ...
 
@@ -226,7 +228,7 @@ class AttemptRegion:
                 return either_leaves(self._final(), giving(left), names)
             return either_leaves(left, self._orelse, names)
 
-        def went_wrong(self: AttemptRegion = self, caught: Any = caught) -> Any:
+        def went_wrong(self: AttemptRegion = self, caught: ObjectProxy = caught) -> Any:
             _gw_parts  # noqa: B018
             self._restore(self._wrong())
             return self._caught(caught, 0)
@@ -251,13 +253,13 @@ class AttemptRegion:
             self._recorder.states[-1].watch(container)
         self._state.write(values, self._where, self._entry.place)
 
-    def _caught(self, error: Any, number: int) -> Any:
+    def _caught(self, error: ObjectProxy, number: int) -> Any:
         """The handlers from one on."""
         recorder, names = self._recorder, self._names
         if self._final is not None:
             left = self._final()
 
-            def again(raise_again: Any = self._again, caught: Any = error) -> Any:
+            def again(raise_again: Callable[[Any], Any] = self._again, caught: ObjectProxy = error) -> Any:
                 raise_again(caught)
 
             return either_leaves(left, again, names)
@@ -269,11 +271,13 @@ class AttemptRegion:
         is_it = recorder.questions.subjects.subject_of(recorder.numbers.of_node(node, hint, bool))
         _gw_parts = reaching(self._parts)
 
-        def handled(handler: Callable[..., Any] = handler, error: BaseException = error) -> Any:
+        def handled(handler: Callable[..., Any] = handler, error: ObjectProxy = error) -> Any:
             _gw_parts  # noqa: B018
             return handler(error)
 
-        def others(caught: Any = self._caught, error: BaseException = error, number: int = number + 1) -> Any:
+        def others(
+            caught: Callable[[Any, int], Any] = self._caught, error: ObjectProxy = error, number: int = number + 1
+        ) -> Any:
             _gw_parts  # noqa: B018
             return caught(error, number)
 

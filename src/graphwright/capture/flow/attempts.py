@@ -12,7 +12,7 @@ import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.rungs import Raisable
 
 __all__ = ["Attempts"]
 
@@ -79,7 +80,7 @@ class Attempts(MadeErrors):
         _gw_parts = reaching([tried, *[handler for _, handler in handlers], *([orelse] if orelse else [])])
         given = (place, tried, handlers, orelse, names, only_raises)
 
-        def whole(handled: Any = self._handled, given: tuple[Any, ...] = given) -> Any:
+        def whole(handled: Callable[..., Any] = self._handled, given: tuple[Any, ...] = given) -> Any:
             _gw_parts  # noqa: B018 - leads to the variables of the program
             return handled(*given)
 
@@ -157,14 +158,14 @@ class Attempts(MadeErrors):
         recorder = self._recorder
         return recorder.questions.restart(recorder.plan.change(entry.place, "attempt", why))
 
-    def given_up(self, entry_place: Any, why: str) -> BaseException:
+    def given_up(self, entry_place: Place | None, why: str) -> BaseException:
         """Start again with a `try` as Python runs it: each way that data decides is then a path."""
         recorder = self._recorder
         return recorder.questions.restart(recorder.plan.change(entry_place, "fork", why))
 
     # ---- what may raise
 
-    def raised(self, error: Any) -> bool:
+    def raised(self, error: Raisable) -> bool:
         """A `raise` is about to end a side of a branch. Tell whether a region is there to catch it.
 
         Where a `try` that catches it is no region yet, the capture starts again.
@@ -186,7 +187,7 @@ class Attempts(MadeErrors):
             raise self.as_region(entry, "data decides whether the program raises what it catches")
         return is_caught
 
-    def _kinds_of(self, error: Any) -> Errors:
+    def _kinds_of(self, error: Raisable) -> Errors:
         """The classes of which an error may be: what a handler got may be any that it catches."""
         error = self.original(error)
         if is_error(error):
@@ -198,7 +199,7 @@ class Attempts(MadeErrors):
         """Whether the body of a `try` is being captured as a region."""
         return any(entry.kept is not None for entry in self._open)
 
-    def forks(self, error: Any) -> bool:
+    def forks(self, error: Raisable) -> bool:
         """Tell whether a `try` that is run as Python does, and cannot be a region, may catch an error."""
         kinds = self._kinds_of(error)
         return any(_common(entry.errors, kinds) and entry.kept is None and not entry.is_final for entry in self._open)
@@ -243,7 +244,7 @@ class Attempts(MadeErrors):
         """Tell whether a frame runs the body of a `try` that is known here."""
         return any(frame.f_code is entry.code for entry in self._open)
 
-    def plain_catches(self, error: Any, region: Region) -> bool:
+    def plain_catches(self, error: Raisable, region: Region) -> bool:
         """Tell whether a `try` that is run as Python does, inside of the region, catches an error."""
         kinds = self._kinds_of(error)
         for entry in reversed(self._open):
@@ -368,7 +369,7 @@ class Attempts(MadeErrors):
         self._caught[node] = examples, entry.place, kinds
         return ObjectProxy(self._recorder, examples[0], node)
 
-    def asked(self, function: Any, args: Any) -> Any:
+    def asked(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`."""
         error, *kinds = args
         recorder = self._recorder
@@ -393,7 +394,7 @@ class Attempts(MadeErrors):
         if known is not None and self._recorder.plan.ways.get(known[1]) == "attempt":
             raise self.given_up(known[1], "a handler makes a text of an error")
 
-    def attribute(self, error: Any, name: str) -> Any:
+    def attribute(self, error: ObjectProxy, name: str) -> Any:
         """An attribute of an error: what it is like, all that are raised there have to agree on."""
         examples, place, _ = self._caught[object_node(error)]
         forms = {_form(getattr(example, name, None)) for example in examples}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +36,14 @@ from graphwright.values import Container, Given, Slot, filled
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import QuestionSubject
 
 __all__ = ["branch"]
 
 
 def branch(
     recorder: Capture,
-    subject: Any,
+    subject: QuestionSubject,
     then: Callable[[], Any],
     other: Callable[[], Any],
     names: tuple[str, ...],
@@ -90,7 +91,7 @@ def branch(
 
 def _joined(
     recorder: Capture,
-    subject: Any,
+    subject: QuestionSubject,
     sides: list[_Side],
     state: State,
     place: Place | None,
@@ -150,7 +151,7 @@ def _share_modules(sides: list[_Side]) -> bool:
     return bool(one & other)
 
 
-def _settle(recorder: Capture, subject: Any, sides: list[_Side]) -> None:
+def _settle(recorder: Capture, subject: QuestionSubject, sides: list[_Side]) -> None:
     """Where a side knows that a tensor is None, it leaves None there."""
     for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
         facts = recorder.questions.knowledge.conditions.facts(subject, truth)
@@ -202,7 +203,7 @@ class _Side:
 
 
 def _run_side(
-    recorder: Capture, subject: Any, value: bool, run: Callable[[], Any], state: State, place: Place | None
+    recorder: Capture, subject: QuestionSubject, value: bool, run: Callable[[], Any], state: State, place: Place | None
 ) -> _Side:
     region = Region(recorder.region, sys._getframe(), place)
     region.is_data = recorder.questions.subjects.is_data(subject)
@@ -241,7 +242,7 @@ def _run_side(
     return _Side(region, raised, values, recorder.choices.cut(mark))
 
 
-def _bind(recorder: Capture, subject: Any, value: bool, state: State) -> list[tuple[CellType, Any]]:
+def _bind(recorder: Capture, subject: QuestionSubject, value: bool, state: State) -> list[tuple[CellType, Any]]:
     """Give the variables that have a value where a loop was left that value, on the side where it was."""
     questions, bound = recorder.questions, []
     for cell in state.cells.values():
@@ -256,7 +257,9 @@ def _bind(recorder: Capture, subject: Any, value: bool, state: State) -> list[tu
     return bound
 
 
-def _failed(recorder: Capture, subject: Any, value: bool, error: Exception | Refusal, place: Any) -> BaseException:
+def _failed(
+    recorder: Capture, subject: QuestionSubject, value: bool, error: Exception | Refusal, place: Any
+) -> BaseException:
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
         return recorder.pending
@@ -284,7 +287,7 @@ def _failed(recorder: Capture, subject: Any, value: bool, error: Exception | Ref
 
 def _finish(
     recorder: Capture,
-    subject: Any,
+    subject: QuestionSubject,
     sides: list[_Side],
     leaves: list[tuple[Any, Any]],
     names: dict[int, str] | None = None,
@@ -325,7 +328,7 @@ def _variable(join: Join, results: tuple[Any, Any], pair: tuple[Any, Any], name:
         raise why.of(name.partition(HIDDEN)[0]) from None
 
 
-def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, join: Join) -> Any:
+def _join_results(recorder: Capture, subject: QuestionSubject, a: Any, b: Any, join: Join) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
     if type(a) is bool and type(b) is bool and a is not b:
         return recorder.numbers.truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
@@ -335,11 +338,11 @@ def _join_results(recorder: Capture, subject: Any, a: Any, b: Any, join: Join) -
     return join.join(a, b)
 
 
-def _as_value(subject: Any) -> Any:
+def _as_value(subject: QuestionSubject) -> Any:
     return as_number(subject) if isinstance(subject, Symbol) else subject
 
 
-def _is_subject(subject: Any, value: Any) -> bool:
+def _is_subject(subject: QuestionSubject, value: Any) -> bool:
     """Tell whether a value is the bool that decides the branch, or the truth of the tensor that does."""
     symbol = symbol_of(value)
     if symbol is None or symbol.kind is not bool:
@@ -347,6 +350,6 @@ def _is_subject(subject: Any, value: Any) -> bool:
     return symbol is subject or (symbol.function == "truth" and symbol.args[0] is subject)
 
 
-def _keys_of(held: Any) -> Any:
+def _keys_of(held: Collection[Any]) -> Any:
     """What tells two contents of one dict, set or deque apart, but for the values."""
     return held if isinstance(held, set) else list(held) if isinstance(held, dict) else len(held)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
@@ -22,11 +22,12 @@ from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import Raisable
 
 __all__ = ["attribute_of_error", "divides_by_zero", "is_error", "shown", "text_of", "with_cause", "write_error"]
 
 
-def is_error(value: Any) -> bool:
+def is_error(value: Any) -> TypeGuard[ObjectProxy]:
     """Tell whether a value is an error that only a run knows."""
     return type(value) is ObjectProxy and isinstance(object_example(value), BaseException)
 
@@ -36,7 +37,7 @@ def shown(value: Any) -> bool:
     return type(value) is ObjectProxy and isinstance(object_example(value), BaseException | str)
 
 
-def text_of(value: Any, function: Callable[[Any], str]) -> Any:
+def text_of(value: ObjectProxy, function: Callable[[Any], str]) -> Any:
     """`str(error)` or `repr(error)`."""
     recorder = object_recorder(value)
     node = recorder.node("call_function", function, (object_node(value),), {}, function.__name__)
@@ -44,7 +45,7 @@ def text_of(value: Any, function: Callable[[Any], str]) -> Any:
     return ObjectProxy(recorder, function(object_example(value)), node)
 
 
-def attribute_of_error(error: Any, name: str) -> Any:
+def attribute_of_error(error: ObjectProxy, name: str) -> Any:
     """An attribute of an error, such as its `args`."""
     recorder = object_recorder(error)
     node = recorder.node("call_function", getattr, (object_node(error), name), {}, name)
@@ -65,7 +66,7 @@ def _opened(recorder: Capture, value: Any, node: Node) -> Any:
     return ObjectProxy(with_examples(recorder), value, node)
 
 
-def with_cause(error: Any, cause: Any) -> Any:
+def with_cause(error: Any, cause: Raisable | None) -> Any:
     """An exception to be raised as Python does."""
     if is_error(error):
         return object_recorder(error).attempts.standing_for(object_example(error), error)
@@ -81,7 +82,11 @@ def divides_by_zero(error: BaseException) -> bool:
     return isinstance(error, ZeroDivisionError) and user_frame(frames[-1]) is frames[-1]
 
 
-def write_error(recorder: Capture, error: Any, cause: Any = None) -> None:
+def write_error(
+    recorder: Capture,
+    error: Raisable,
+    cause: Raisable | None = None,
+) -> None:
     """Write the node that raises an error."""
     named = {"cause": object_node(cause)} if is_error(cause) else {}
     check_contexts(recorder)

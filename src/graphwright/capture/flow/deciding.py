@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,10 @@ from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import BoolProxy, FloatProxy, IntProxy, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import Condition
 
 __all__ = [
     "and_then",
@@ -78,19 +82,19 @@ def held(value: Any) -> Any:
 class _Parts:
     """What a condition is made of, as far as it was evaluated."""
 
-    def __init__(self, recorder: Any, left: Any) -> None:
+    def __init__(self, recorder: Capture, left: Condition) -> None:
         self._recorder, self.found = recorder, [left]
 
     def first(self) -> Any:
         return self._recorder.numbers.loose_truth(self.found[0])
 
-    def second(self, value: Any) -> Any:
+    def second(self, value: Condition) -> Any:
         self.found.append(value)
         return self._recorder.numbers.loose_truth(value)
 
 
 def branch(
-    test: Any,
+    test: Condition,
     then: Callable[[], Any],
     other: Callable[[], Any],
     names: tuple[str, ...] | None = None,
@@ -109,19 +113,19 @@ def branch(
     return recorder.questions.branch(test, then, other, names, alive, unshared)
 
 
-def and_then(left: Any, right: Callable[[], Any]) -> Any:
+def and_then(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right`."""
     left = held(left)
     return left and right() if recorder_of(left) is None else branch(left, right, lambda: left)
 
 
-def or_else(left: Any, right: Callable[[], Any]) -> Any:
+def or_else(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right`."""
     left = held(left)
     return left or right() if recorder_of(left) is None else branch(left, lambda: left, right)
 
 
-def both(left: Any, right: Callable[[], Any]) -> Any:
+def both(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right` where only the truth of the result counts."""
     recorder = recorder_of(left)
     if recorder is None:
@@ -132,7 +136,7 @@ def both(left: Any, right: Callable[[], Any]) -> Any:
     return result
 
 
-def either(left: Any, right: Callable[[], Any]) -> Any:
+def either(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right` where only the truth of the result counts."""
     recorder = recorder_of(left)
     if recorder is None:
@@ -143,7 +147,7 @@ def either(left: Any, right: Callable[[], Any]) -> Any:
     return result
 
 
-def negation(value: Any) -> Any:
+def negation(value: Condition) -> Any:
     """`not value`."""
     value = held(value)
     recorder = recorder_of(value)
@@ -187,7 +191,7 @@ def compare(operators: str, left: Any, *rights: Callable[[], Any]) -> Any:
     return and_then(result, lambda: compare(more, right, *rights[1:]))
 
 
-def truth(value: Any) -> Any:
+def truth(value: Condition) -> Any:
     """`bool(value)`."""
     value = held(value)
     recorder = recorder_of(value)

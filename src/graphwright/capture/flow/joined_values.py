@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
 from graphwright.capture.effects.branch_state import EMPTY, Bound, OneSided, State
@@ -23,12 +23,27 @@ from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.tensor_proxy import is_uncertain
-from graphwright.values import INSIDE, Container, Given, Joiner, OneWay, Path, Slot, Template, filled, is_record, parts
+from graphwright.values import (
+    INSIDE,
+    Container,
+    Given,
+    HasParts,
+    Joiner,
+    OneWay,
+    Path,
+    Slot,
+    Template,
+    filled,
+    is_record,
+    parts,
+)
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["Join", "Leaving"]
+
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,7 +118,7 @@ class Join(Joiner):
             return self._grown(a, b) if is_growing(a) or is_growing(b) else self._leaves.slot(a, b)
         return a if verdict == "same" else self._alike(a, b)
 
-    def pairs(self, a: Any, b: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
+    def pairs(self, a: HasParts, b: HasParts, path: Path) -> dict[Any, tuple[Any, Any]]:
         """What the containers hold at the ends of the two sides. Raises Unlike."""
         held, its = self._parts(a, 0), self._parts(b, 1)
         if list(held) != list(its):
@@ -111,13 +126,13 @@ class Join(Joiner):
             raise Unlike(sizes if isinstance(a, tuple | list) else "different keys on the two sides")
         return {key: (part, its[key]) for key, part in held.items()}
 
-    def whole(self, a: Any, b: Any, items: dict[Any, Any], path: Path) -> Any:
+    def whole(self, a: HasParts, b: HasParts, items: dict[Any, Any], path: Path) -> Any:
         """One container of two: an object that may change is another one than either."""
         if not _can_change(a):
             return _like(a, items)
         return self._containers.setdefault((id(a), id(b)), Container(a, items, (a, b)))
 
-    def inside(self, one: Any) -> Joiner:
+    def inside(self, one: HasParts) -> Joiner:
         """What a dataclass holds may be None, as a variable may."""
         return self._with(may_be_none=True) if is_record(one) else self
 
@@ -188,7 +203,7 @@ class Join(Joiner):
             return found if table is None else {name: table[name] for name in found if name in table}
         return found if kept is None else parts(kept)
 
-    def _of_any_length(self, a: Any, b: Any) -> Any:
+    def _of_any_length(self, a: tuple[Any, ...] | list[Any], b: tuple[Any, ...] | list[Any]) -> Any:
         """Join tuples or lists that are not equally long: only a run knows how long theirs is. Raises Unlike."""
         recorder = self._recorder
         kind: Any = LoopTuple if isinstance(a, tuple) else LoopList
@@ -211,7 +226,7 @@ class Join(Joiner):
             self._lists.setdefault(made.number, tuple(copied))
         return made
 
-    def bound_at_exit(self, results: Any, pair: Any) -> Any:
+    def bound_at_exit(self, results: tuple[Any, ...], pair: tuple[Any, ...]) -> Any:
         """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
         if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
             return None
@@ -258,12 +273,12 @@ class _OneSide(OneWay):
             return value
         return self._containers.get(self._pair(id(value), id(MISSING)), INSIDE)
 
-    def whole(self, value: Any, other: Any, items: dict[Any, Any], path: Path) -> Any:
+    def whole(self, value: HasParts, other: Any, items: dict[Any, Any], path: Path) -> Any:
         """A container of what is there."""
         made = Container(value, items, (value,) if changeable(value) else ())
         return self._containers.setdefault(self._pair(id(value), id(MISSING)), made)
 
-    def _pair(self, mine: Any, nothing: Any) -> tuple[Any, Any]:
+    def _pair(self, mine: _T, nothing: _T) -> tuple[_T, _T]:
         return (nothing, mine) if self._is_second else (mine, nothing)
 
 
@@ -307,12 +322,12 @@ class Leaving(OneWay):
             return self._known[id(value)]
         return INSIDE if isinstance(value, tuple | list) or type(value) is dict else value
 
-    def whole(self, value: Any, was: Any, items: dict[Any, Any], path: Path) -> Any:
+    def whole(self, value: HasParts, was: Any, items: dict[Any, Any], path: Path) -> Any:
         """One container for each that the side leaves."""
         return self._known.setdefault(id(value), _like(value, items))
 
 
-def _like(value: Any, items: dict[Any, Any]) -> Any:
+def _like(value: HasParts, items: dict[Any, Any]) -> Any:
     """A container of joined items: the one that it would be like, where it holds the very same."""
     held = parts(value) or {}
     return value if all(items[key] is held[key] for key in held) else Container(value, items)

@@ -12,11 +12,24 @@ from graphwright.capture.flow.loop_state import Born, Carried
 from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun
 from graphwright.capture.state.samples import MISSING, UNSET
 from graphwright.source import HIDDEN
-from graphwright.values import INSIDE, Container, Given, NumberKind, OneWay, OptionalKind, Path, Template, filled, parts
+from graphwright.values import (
+    INSIDE,
+    Container,
+    Given,
+    HasParts,
+    NumberKind,
+    OneWay,
+    OptionalKind,
+    Path,
+    Template,
+    filled,
+    parts,
+)
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import HasTruth
 
 __all__ = ["Births"]
 
@@ -78,17 +91,17 @@ class Births(OneWay):
             return self._slots[-1]
         return self._out.get(id(value), INSIDE) if parts(value) else value
 
-    def pairs(self, value: Any, last: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
+    def pairs(self, value: HasParts, last: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
         """What a container holds, each with what the last one does."""
         held, its = parts(value) or {}, parts(last)
         its = held if its is None or its.keys() != held.keys() else its
         return {key: (part, its[key]) for key, part in held.items()}
 
-    def whole(self, value: Any, last: Any, items: dict[Any, Any], path: Path) -> Any:
+    def whole(self, value: HasParts, last: Any, items: dict[Any, Any], path: Path) -> Any:
         """One container for each that is born."""
         return self._out.setdefault(id(value), Container(value, items))
 
-    def _is_one(self, stop: Any, decider: Any) -> bool:
+    def _is_one(self, stop: HasTruth, decider: HasTruth) -> bool:
         subjects = self._recorder.questions.subjects
         one, other = (subjects.key_of(subjects.subject_of(value)) for value in (stop, decider))
         return bool(one == other)

@@ -20,9 +20,10 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.samples import UNSET, Grows, Unlike
 from graphwright.source import HIDDEN
-from graphwright.values import INSIDE, Container, Joiner, Path, Template, parts
+from graphwright.values import INSIDE, Container, HasParts, Joiner, Path, Template, parts
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["LoopJoin"]
@@ -31,7 +32,7 @@ __all__ = ["LoopJoin"]
 class LoopJoin(Joiner):
     """Joins the states before and after an iteration; `slots` are what the loop carries, as far as is known."""
 
-    def __init__(self, recorder: Capture, place: Any, plain_way: Callable[[], Any]) -> None:
+    def __init__(self, recorder: Capture, place: Place | None, plain_way: Callable[[], Any]) -> None:
         self._recorder, self._place, self._plain_way = recorder, place, plain_way
         self.slots: list[Carried] = []
         self.has_changed = False  # whether the last run has shown anything new
@@ -86,7 +87,7 @@ class LoopJoin(Joiner):
             self._carried(initial, entry, after, path) if verdict == "join" else self._alike(known, entry, after, path)
         )
 
-    def pairs(self, entry: Any, after: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
+    def pairs(self, entry: Any, after: HasParts, path: Path) -> dict[Any, tuple[Any, Any]]:
         """What two containers hold. Raises Unlike, and Grows where one has got longer."""
         before, its, whole = parts(entry) or {}, parts(after) or {}, self._whole(path)
         if list(before) != list(its):
@@ -96,7 +97,7 @@ class LoopJoin(Joiner):
             raise Unlike(f"{len(before)} {what} before an iteration, {len(its)} after it")
         return {key: (part, its[key]) for key, part in before.items()}
 
-    def whole(self, entry: Any, after: Any, items: dict[Any, Any], path: Path) -> Any:
+    def whole(self, entry: HasParts, after: HasParts, items: dict[Any, Any], path: Path) -> Any:
         """The template of a container; of an object in whose place an iteration leaves another one, one for both."""
         known = self._templates.get(path, entry)
         if self._whole(path) is None and changeable(entry):
@@ -157,7 +158,7 @@ class LoopJoin(Joiner):
             raise Grows(entry if whole is None else whole, self._name(path))
         raise Unlike(f"another object of class {type(entry).__name__} after an iteration")
 
-    def _chosen(self, known: Any, entry: Any, after: Any, items: dict[Any, Any]) -> Container:
+    def _chosen(self, known: Template | HasParts, entry: HasParts, after: HasParts, items: dict[Any, Any]) -> Container:
         made = known if isinstance(known, Container) else self._trees.get((id(entry), id(after)))
         if made is None:
             made = self._trees[id(entry), id(after)] = Container(entry, items)

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CellType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,6 +45,7 @@ from graphwright.values import Given, NumberKind, filled, loose_sizes
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import HasTruth
 
 __all__ = ["LoopRegion", "is_open"]
 
@@ -410,7 +411,7 @@ class LoopRegion:
         self._note_choices(given, None)
         return False if broken is None else filled(broken, given)
 
-    def _decision(self, stop: Any) -> Any:
+    def _decision(self, stop: HasTruth) -> Any:
         """The argument that says whether the loop ends."""
         if not is_open(stop):
             return True
@@ -422,7 +423,7 @@ class LoopRegion:
         return decision
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled(cell: CellType) -> bool:
     try:
         return cell.cell_contents is not None
     except ValueError:

@@ -17,7 +17,9 @@ from graphwright.capture.state.regions import Region
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
+    from graphwright.capture.state.plan import Way
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import HasTruth
 
 __all__ = ["Loops"]
 
@@ -48,7 +50,12 @@ class Loops:
         return self._go_on(iter(iterable), body, names, place, way)
 
     def _go_on(
-        self, items: Iterator[Any], body: Callable[[Any], Any], names: tuple[str, ...], place: Place | None, way: Any
+        self,
+        items: Iterator[Any],
+        body: Callable[[Any], Any],
+        names: tuple[str, ...],
+        place: Place | None,
+        way: Way | None,
     ) -> Any:
         """Run the body for items that the program knows."""
         for item in items:
@@ -67,12 +74,12 @@ class Loops:
         _gw_body: Callable[[Any], Any],
         names: tuple[str, ...],
         place: Place | None,
-        way: Any,
+        way: Way | None,
     ) -> Callable[[], Any]:
         """The iterations from here on, as a side of a branch: it finds the program's variables through the body."""
         return lambda: self._go_on(items, _gw_body, names, place, way)
 
-    def _stops(self, stop: Any, place: Place | None, way: Any) -> bool:
+    def _stops(self, stop: HasTruth, place: Place | None, way: Way | None) -> bool:
         """Decide whether a loop that is run plainly ends at a condition, where that is not to be a branch."""
         questions = self._recorder.questions
         subject = questions.subjects.subject_of(stop)
@@ -120,7 +127,7 @@ class Loops:
             if self._recorder.questions.branch(stop, _yes, _no):
                 return True
 
-    def _key(self, value: Any) -> Any:
+    def _key(self, value: HasTruth) -> Any:
         questions = self._recorder.questions
         return questions.subjects.key_of(questions.subjects.subject_of(value))
 

@@ -13,7 +13,9 @@ from graphwright.capture.state.running import running
 from graphwright.errors import GraphwrightError
 
 if TYPE_CHECKING:
+    from graphwright.capture.proxies.object_proxy import ObjectProxy
     from graphwright.capture.state.regions import Region
+    from graphwright.capture.state.rungs import HasTruth, Raisable
 
 __all__ = [
     "MadeErrors",
@@ -58,7 +60,7 @@ def run_plainly(
     return left if final is None else either_leaves(final(), giving(left), names)
 
 
-def either_leaves(left: Any, more: Callable[[], Any] | None, names: tuple[str, ...]) -> Any:
+def either_leaves(left: HasTruth, more: Callable[[], Any] | None, names: tuple[str, ...]) -> Any:
     """Whether a statement is left by a part of it, or else by another part."""
     if more is None or left is True:
         return left
@@ -111,12 +113,12 @@ class MadeErrors:
                 self._made[id(error)] = error, bound.args
         return error
 
-    def standing_for(self, example: Any, error: BaseException) -> Any:
+    def standing_for(self, example: BaseException, error: ObjectProxy) -> Any:
         """Note that an error which is raised as Python does stands for one that only a run knows."""
         self._standing[id(example)] = example, error
         return example
 
-    def original(self, error: BaseException) -> Any:
+    def original(self, error: Raisable) -> Any:
         """What an error that is raised as Python does stands for: mostly itself."""
         known = self._standing.get(id(error))
         return error if known is None else known[1]
@@ -137,7 +139,13 @@ class PlainAttempts(MadeErrors):
         self._entered: list[Any] = []  # the regions in which those were entered that may catch what is raised now
 
     def run(
-        self, tried: Any, handlers: Handlers, orelse: Any, final: Any, names: tuple[str, ...], only_raises: bool
+        self,
+        tried: Callable[[], Any],
+        handlers: Handlers,
+        orelse: Callable[[], Any] | None,
+        final: Any,
+        names: tuple[str, ...],
+        only_raises: bool,
     ) -> Any:
         """Run one as Python does."""
         recorder, depth = running(), len(self._entered)
@@ -161,15 +169,15 @@ class PlainAttempts(MadeErrors):
         """Tell whether it is known what catches: by the line alone."""
         return False
 
-    def plain_catches(self, error: Any, region: Any) -> bool:
+    def plain_catches(self, error: Raisable, region: Region) -> bool:
         """Tell whether the side that is being captured has entered one, which may catch what it raises."""
         return any(entered is region for entered in self._entered)
 
-    def forks(self, error: Any) -> bool:
+    def forks(self, error: Raisable) -> bool:
         """Tell whether one was entered before the branch whose side raises."""
         return bool(self._entered)
 
-    def raised(self, error: Any) -> bool:
+    def raised(self, error: Raisable) -> bool:
         """It is known by the line alone."""
         return False
 

@@ -14,10 +14,9 @@ from graphwright.source import is_handled, is_ours, is_user_raise, runs_as_it_is
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.rungs import Raisable
 
 __all__ = ["Raises"]
-
-Error = BaseException | type[BaseException]
 
 
 class Raises:
@@ -26,7 +25,7 @@ class Raises:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
 
-    def raising(self, error: Error, cause: Error | None = None) -> BaseException:
+    def raising(self, error: Raisable, cause: Raisable | None = None) -> BaseException:
         """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
         region, attempts = self._capture.region, self._capture.attempts
         is_plain = region.outer is None or bool(region.transform) or self._is_caught_on_side(sys._getframe(1))
@@ -73,7 +72,7 @@ class Raises:
             frame = frame.f_back  # type: ignore[assignment]
         return False
 
-    def write_raise(self, error: Error, cause: Error | None = None) -> None:
+    def write_raise(self, error: Raisable, cause: Raisable | None = None) -> None:
         """Write into the graph that an exception is raised."""
         capture = self._capture
         if capture.keeping is not None and not capture.attempts.are_open:

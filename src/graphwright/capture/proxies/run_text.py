@@ -259,7 +259,7 @@ def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str)
     return _made(recorder, node, hint if hint is UNKNOWN else function(hint), [value])
 
 
-def joined_texts(recorder: Capture, between: str, texts: Any) -> Any:
+def joined_texts(recorder: Capture, between: str, texts: Iterable[Any]) -> Any:
     """`between.join(texts)` of texts of the run."""
     arguments = (between, recorder.argument(texts))
     node = recorder.node("call_method", "join", arguments, {}, "", recorder.target_name() or "text")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Knowledge,
         Messages,
         QuestionSubject,
+        Raisable,
         Raises,
         Refusals,
         Staging,
@@ -379,14 +380,14 @@ class Attempts(Protocol):
     ) -> Any:
         """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left."""
 
-    def raised(self, error: BaseException | type[BaseException]) -> bool:
+    def raised(self, error: Raisable) -> bool:
         """A `raise` is about to end a side of a branch. Tell whether a region is there to catch it."""
 
     @property
     def are_open(self) -> bool:
         """Whether the body of a `try` is being captured as a region."""
 
-    def forks(self, error: BaseException | type[BaseException]) -> bool:
+    def forks(self, error: Raisable) -> bool:
         """Tell whether a `try` that is run as Python does, and cannot be a region, may catch an error."""
 
     def takes(self, error: BaseException) -> bool:
@@ -395,7 +396,7 @@ class Attempts(Protocol):
     def catches_here(self, frame: FrameType) -> bool:
         """Tell whether a frame runs the body of a `try` that is known here."""
 
-    def plain_catches(self, error: BaseException | type[BaseException], region: Region) -> bool:
+    def plain_catches(self, error: Raisable, region: Region) -> bool:
         """Tell whether a `try` that is run as Python does, inside of the region, catches an error."""
 
     def flush(self, region: Region) -> None:
@@ -404,10 +405,10 @@ class Attempts(Protocol):
     def made(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note what an error is made of, and give it back."""
 
-    def standing_for(self, example: BaseException, error: BaseException) -> Any:
+    def standing_for(self, example: BaseException, error: Any) -> Any:
         """Note that an error which is raised as Python does stands for one that only a run knows."""
 
-    def original(self, error: BaseException) -> Any:
+    def original(self, error: Raisable) -> Any:
         """What an error that is raised as Python does stands for: mostly itself."""
 
     def args_of(self, error: BaseException) -> tuple[Any, ...]:

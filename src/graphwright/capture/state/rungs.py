@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from graphwright.source import CallSite
 
 __all__ = [
+    "Condition",
     "HasTruth",
     "Computed",
     "Facts",
     "Forking",
     "Knowledge",
     "Messages",
+    "Raisable",
     "Raises",
     "Refusals",
     "Staging",
@@ -41,7 +43,9 @@ class Computed(Protocol):
     is_data: bool
 
 
+Condition: TypeAlias = HasTruth | Sized  # what a program may branch on: Python asks its truth, or its length
 QuestionSubject: TypeAlias = Computed | HasTruth  # what decides a branch on a value
+Raisable: TypeAlias = BaseException | type[BaseException]  # what `raise` takes
 
 
 class Subjects(Protocol):
@@ -172,17 +176,13 @@ class Refusals(Protocol):
 class Raises(Protocol):
     """The exceptions that the program of one capture raises."""
 
-    def raising(
-        self, error: BaseException | type[BaseException], cause: BaseException | type[BaseException] | None = None
-    ) -> BaseException:
+    def raising(self, error: Raisable, cause: Raisable | None = None) -> BaseException:
         """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
 
     def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
         """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
 
-    def write_raise(
-        self, error: BaseException | type[BaseException], cause: BaseException | type[BaseException] | None = None
-    ) -> None:
+    def write_raise(self, error: Raisable, cause: Raisable | None = None) -> None:
         """Write into the graph that an exception is raised."""
 
     def is_raised_by_user(self, error: Exception) -> bool:

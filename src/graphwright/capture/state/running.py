@@ -8,7 +8,7 @@ until the next operation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -21,7 +21,7 @@ __all__ = ["BOUNDARIES", "RUN", "Refusal", "capturing", "refusal", "run", "runni
 _thread = threading.local()
 
 
-def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call the program: the frame of this is where a capture begins."""
     return function(*args, **kwargs)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from graphwright.values import Kind, Unlike
 
-__all__ = ["MISSING", "UNSET", "Grows", "Unlike", "Verdict", "WholeKind"]
+__all__ = ["MISSING", "UNSET", "Growable", "Grows", "Unlike", "Verdict", "WholeKind"]
 
+# What a loop may make longer: the containers of which one of the run can stand in the place.
+Growable: TypeAlias = list[Any] | dict[Any, Any] | set[Any] | collections.deque[Any]
 # Two values become a value of the branch; or the first does for both; or it depends on what they hold.
 Verdict = Literal["join", "same", "look inside"]
 
@@ -31,7 +33,7 @@ MISSING: Any = _Mark("MISSING")  # in the graph None, which nothing reads
 class Grows(BaseException):
     """A list is longer after an iteration of a loop, at least on some ways through it."""
 
-    def __init__(self, content: list[Any] | dict[Any, Any] | set[Any] | collections.deque[Any], name: str = "") -> None:
+    def __init__(self, content: Growable, name: str = "") -> None:
         super().__init__(name)
         self.content, self.name = content, name
 

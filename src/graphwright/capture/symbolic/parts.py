@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,8 @@ from graphwright.values import ANY, Kind, Policy
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.plan import Plan
+    from graphwright.capture.state.rungs import Condition, HasTruth, QuestionSubject
+    from graphwright.capture.state.symbols import Number
 
 __all__ = [
     "NoExamples",
@@ -176,7 +178,7 @@ class UntypedJoining:
         """Tell whether a size changes: nobody knows it."""
         return False
 
-    def stand_in(self, sample: Kind, node: Node, place: Any, hint: Any = None) -> Any:
+    def stand_in(self, sample: Kind, node: Node, place: Place | None, hint: Any = None) -> Any:
         """The value in the program of a node."""
         return sample.whole.on(node) if isinstance(sample, WholeKind) else self._tracer.proxy(node)
 
@@ -184,7 +186,9 @@ class UntypedJoining:
         """The node of a value that only a run has."""
         return value.node_of() if is_growing(value) else value.node  # type: ignore[no-any-return]
 
-    def value(self, subject: Any, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool) -> Any:
+    def value(
+        self, subject: QuestionSubject, pair: tuple[Any, Any], node: Node, place: Place | None, then_raised: bool
+    ) -> Any:
         """The value in the program of one output of a branch."""
         whole = next((side for side in pair if is_growing(side)), None)
         if whole is None:
@@ -211,7 +215,7 @@ class UntypedNumbers:
         self._tracer = tracer
         self._writes = writes
 
-    def truth(self, value: Any) -> Any:
+    def truth(self, value: Condition) -> Any:
         """`bool(value)`."""
         if is_growing(value):
             return self.computed(bool, (value,), {})
@@ -221,11 +225,11 @@ class UntypedNumbers:
         self._writes.read(truth.node)
         return truth
 
-    def loose_truth(self, value: Any) -> Any:
+    def loose_truth(self, value: Condition) -> Any:
         """A value of which only the truth counts."""
         return value
 
-    def negation(self, value: Any) -> Any:
+    def negation(self, value: Condition) -> Any:
         """`not value`."""
         return self.computed(operator.not_, (value,), {})
 
@@ -233,11 +237,11 @@ class UntypedNumbers:
         """One comparison."""
         return function(left, right)
 
-    def length(self, value: Any) -> Any:
+    def length(self, value: Sized) -> Any:
         """`len(value)`."""
         return self.computed(len, (value,), {})
 
-    def of_node(self, node: Node, hint: Any, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Number, kind: type) -> Any:
         """The number that a node gives."""
         return self._tracer.proxy(node)
 
@@ -250,7 +254,7 @@ class UntypedNumbers:
         node: Node = subject.node
         return node.args[0] if self._writes.is_current(node) else node
 
-    def hint(self, subject: Any) -> None:
+    def hint(self, subject: QuestionSubject) -> None:
         """What the examples say of a value: there are none."""
 
 
@@ -260,7 +264,7 @@ class ProxySubjects:
     def __init__(self, writes: UntypedWrites) -> None:
         self._writes = writes
 
-    def subject_of(self, test: Any) -> Any:
+    def subject_of(self, test: HasTruth) -> Any:
         """What decides a branch on a value: the value."""
         return test
 
@@ -274,6 +278,6 @@ class ProxySubjects:
         is_negation = node.op == "call_function" and node.target is operator.not_
         return (node.args[0], self._writes.stamp) if is_negation else None
 
-    def is_data(self, subject: Any) -> bool:
+    def is_data(self, subject: QuestionSubject) -> bool:
         """Tell whether a value depends on data: nobody knows, so that it may."""
         return True

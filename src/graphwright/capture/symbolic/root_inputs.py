@@ -81,7 +81,11 @@ class _InputTracer(Protocol):
     ) -> Any: ...
 
     def _proxy_placeholder(
-        self, name: str, concrete_args: Mapping[str, Any] | None, sig: Any, fn_for_analysis: Callable[..., Any]
+        self,
+        name: str,
+        concrete_args: Mapping[str, Any] | None,
+        sig: inspect.Signature | None,
+        fn_for_analysis: Callable[..., Any],
     ) -> Any: ...
 
 

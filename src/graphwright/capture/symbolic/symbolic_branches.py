@@ -120,7 +120,7 @@ class SymbolicRecorder:
         """The shells that the program runs on."""
         return self.tracer._shells
 
-    def run(self, function: Callable[..., Any], args: Any) -> Any:
+    def run(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         """Run the program once."""
         try:
             with capturing(self):
@@ -177,7 +177,9 @@ class SymbolicRecorder:
         """A tensor that the program has is what it was while it was traced."""
         return value
 
-    def make(self, op: str, target: Any, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
+    def make(
+        self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: dict[str, Any] | None = None
+    ) -> Node:
         """Make a node for the user's running line."""
         return self.tracer.create_node(op, target, args, kwargs or {}, name)
 

@@ -204,7 +204,11 @@ class Tracer(TracerBase):
         return make_inputs(self, root_fn, is_module, concrete_args)
 
     def _proxy_placeholder(
-        self, name: str, concrete_args: Mapping[str, Any] | None, sig: Any, fn_for_analysis: Callable[..., Any]
+        self,
+        name: str,
+        concrete_args: Mapping[str, Any] | None,
+        sig: inspect.Signature | None,
+        fn_for_analysis: Callable[..., Any],
     ) -> Any:
         return placeholder_for(self, name, concrete_args, sig, fn_for_analysis)
 
@@ -579,7 +583,7 @@ class _AmbientMode(TorchFunctionMode):
             self._set_autocast(frame.f_locals["self"], enters)
         return _AmbientMode
 
-    def _set_autocast(self, context: Any, enters: bool) -> None:
+    def _set_autocast(self, context: torch.autocast, enters: bool) -> None:
         tracer = self._tracer
         if enters:
             args = (torch.autocast, context.device)
