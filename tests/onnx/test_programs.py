@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 import graphwright
 import graphwright.onnx
 
-QUICK = ("Early", "Filled", "Optional", "State")
+QUICK = ("Early", "State")
 
 
 @pytest.mark.parametrize(
