@@ -6,7 +6,7 @@
 #   make test-all   every test
 #   make lint       style and types
 #   make format     let ruff mend what it can
-#   make interop    the ways in and out of torch.fx, torch.export and torch.compile, judged on many programs
+#   make interop    the ways in and out of torch.fx, torch.export and torch.compile, and to ONNX, judged on many programs
 #   make bench      the five headline ratios to torch.fx
 #   make bench-inference  a call of captured and inlined modules against the models themselves
 #   make docs       the documentation as HTML, in site/
@@ -42,9 +42,14 @@ test-all: $(VENV)/installed-dev $(VENV)/installed-model
 zoo: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.zoo $(ZOO_ARGS)
 
-# What goes to other systems of torch and comes back: goals, values, pass or miss. SECTIONS= names some of them.
+# What goes to other systems of torch and comes back: goals, values, pass or miss. SECTIONS= names some of them; without
+# it, ONNX models of whole models are judged, too. ZOO= names the folder of the models.
 interop: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.interop.judge $(SECTIONS)
+	@status=0; \
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.interop.judge $(SECTIONS) || status=$$?; \
+	if [ -z "$(SECTIONS)" ]; then \
+	    OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.onnx.zoo $(if $(ZOO),,--if-there) || status=$$?; \
+	fi; exit $$status
 
 lint: style types
 

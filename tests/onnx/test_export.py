@@ -61,6 +61,10 @@ def writes(x: Tensor) -> Tensor:
     return x * 2
 
 
+def names_sizes(x: Tensor) -> Any:
+    return x, f"{x.shape[0]} rows"
+
+
 def kinds(x: Tensor) -> Any:
     y = torch.zeros(1, 8) if x.sum() > 0 else torch.zeros(2)
     return y + 1
@@ -76,6 +80,7 @@ def adds_some(x: Tensor) -> Tensor:
 
 REFUSED = [
     pytest.param(writes, {}, "writes to its input 'x'", id="an input that is written to"),
+    pytest.param(names_sizes, {}, "gives a text of values", id="a text of sizes"),
     pytest.param(kinds, {}, "2 dimensions", id="sides of other ranks"),
     pytest.param(adds_some, {}, "changes a list that is around it", id="a list that one side appends to"),
     pytest.param(Linear(), {"input_names": ["a", "b"]}, "2 input_names are given", id="too many names"),
@@ -99,10 +104,59 @@ class Counting(Linear):
         return self.linear(x) * self.shift
 
 
-def test_a_buffer_that_is_written_to_is_said_not_to_be_kept() -> None:
-    with pytest.warns(UserWarning, match="written to buffer 'shift' is not kept from call to call"):
-        program = graphwright.onnx.export(Counting().eval(), torch.randn(2, 4))
-    assert len(program.report.notes) == 1
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class Forces(Normed):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            return torch.autograd.grad((self.norm(x) ** 3).sum(), x)[0]
+
+
+class Mapped(Linear):
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        self.shift = self.shift + x.sum()
+        return torch.vmap(lambda row: row.sin())(self.linear(x)) * self.shift
+
+
+RUNNING = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"), [(Counting, ["shift"]), (Normed, RUNNING), (Forces, RUNNING), (Mapped, ["shift"])]
+)
+def test_a_buffer_that_is_written_to_is_said_not_to_be_kept(kind: type[nn.Module], written: Any) -> None:
+    module = kind().train()
+    with pytest.warns(UserWarning, match="is not kept from call to call") as caught:
+        program = graphwright.onnx.export(module, torch.randn(5, 4), verify=True)
+    lines = [f"what is written to buffer {name!r} is not kept from call to call" for name in written]
+    assert sorted(program.report.notes) == sorted(lines) and len(caught) == 1
+    assert all(line in str(caught[0].message) and line in str(program.report) for line in lines)
+
+
+def test_what_it_prints_and_formats_is_said_to_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            print("positive")
+        else:
+            print(f"{x.shape[0]} rows, {x.sum().item():.2f}")
+        text = "about " + str(x.shape[0])
+        print(text)
+        return x * 2
+
+    module = graphwright.trace(program, torch.ones(3), target="export")
+    capsys.readouterr()
+    parts = graphwright.onnx.export(module, torch.ones(3)).report.regions
+    assert capsys.readouterr().out == ""  # the runs beside the model print nothing
+    left_out = [part.detail.partition(":")[0] for part in parts if part.became == "left out"]
+    assert sorted(left_out) == ["a text of values"] * 3 + ["print"] * 3
 
 
 def expecting(ask: str, captured: Any) -> graphwright.GraphModule:
@@ -153,10 +207,28 @@ def test_modules_are_one_function_however_many() -> None:
     sizes = []
     for count in (2, 5):
         module = Stack(count).eval()
-        program = graphwright.onnx.export(module, torch.randn(2, 4), modules_as_functions=[Layer], verify=True)
+        program = graphwright.onnx.export(module, torch.randn(2, 4), modules_as_functions=[Layer], verify=count == 2)
         assert [name for _, name, _ in program.model.functions] == ["Layer"]
         sizes.append(len(list(program.model.graph)))
     assert sizes[1] - sizes[0] == 3
+
+
+UNKNOWN = [
+    pytest.param("layers.0", [], "'layers.0', whose parts .*leaf_modules=\\['layers.0'\\]", id="no leaf"),
+    pytest.param(
+        Layer, [], "'Layer', whose parts .*leaf_modules=\\['layers.0', 'layers.1'\\]", id="a class of no leaf"
+    ),
+    pytest.param("layer.0", ["layers.0"], "'layer.0', and .* near it: layers.0", id="no such path"),
+    pytest.param("Lyaer", ["layers.0"], "'Lyaer', and .* near it: Layer", id="no such class"),
+    pytest.param("layers.0.linear", ["layers.0"], "inside of the leaf 'layers.0'", id="inside of a leaf"),
+]
+
+
+@pytest.mark.parametrize(("asked", "leaves", "message"), UNKNOWN)
+def test_a_module_that_cannot_be_a_function_is_refused(asked: Any, leaves: list[str], message: str) -> None:
+    module = graphwright.trace(Stack(2).eval(), torch.randn(2, 4), leaf_modules=leaves)
+    with pytest.raises(ExportError, match=f"(?s){message}"):
+        graphwright.onnx.export(module, torch.randn(2, 4), modules_as_functions=[*leaves, asked])
 
 
 def test_it_is_there_after_importing_the_package_alone() -> None:
@@ -165,6 +237,7 @@ def test_it_is_there_after_importing_the_package_alone() -> None:
     assert found.stdout.split() == ["False", "export"]
 
 
+@pytest.mark.slow
 def test_a_missing_package_names_the_extra() -> None:
     text = "import sys; sys.modules['onnxruntime'] = None\nimport graphwright\ngraphwright.onnx"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import re
 
 import pytest
 import torch
@@ -14,7 +16,8 @@ pytest.importorskip("onnxruntime")
 import graphwright
 import graphwright.onnx
 
-QUICK = ("Early", "Filled", "Optional", "State")
+QUICK = ("Early", "State")
+WARNED = {"Image": "% 2) == 0"}  # pools of even sizes: the model is wrong where the halves of an odd one overlap
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,8 @@ def test_a_program_is_right_at_every_size(name: str) -> None:
     torch.manual_seed(0)
     kind, make = PROGRAMS[name]
     module, inputs = kind().eval(), make()
-    program = graphwright.onnx.export(module, copy.deepcopy(inputs[0]))
+    with pytest.warns(UserWarning, match=re.escape(WARNED[name])) if name in WARNED else contextlib.nullcontext():
+        program = graphwright.onnx.export(module, copy.deepcopy(inputs[0]))
     for args in inputs:
         with torch.no_grad():
             wanted = module(*copy.deepcopy(args))

@@ -4,6 +4,7 @@ A captured module, or one that is captured first, and example inputs come in; an
 first.
 
     export.py         the export of one program
+    assumptions.py    what torch.export assumes of open sizes, tried out
     checking.py       a model beside its program
     program.py        a model, how arguments become its inputs, and what is known of it
     sizes.py          example sizes that leave sizes open, and which sizes stay so
@@ -36,6 +37,7 @@ __all__ = ["ExportError", "OnnxProgram", "OnnxReport", "export"]
 # Files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "export",
+    "assumptions",
     "checking",
     "program",
     "sizes",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +16,7 @@ from graphwright.errors import ExportError
 from graphwright.onnx.program import OnnxProgram
 from graphwright.onnx.sizes import Sizes, at_sizes
 
-__all__ = ["check"]
+__all__ = ["check", "difference", "result_at", "written"]
 
 TOLERANCE = 1e-3  # of the largest value, and the least that counts is 1
 
@@ -30,18 +32,33 @@ def check(program: OnnxProgram, module: nn.Module, accepts: Callable[[Sizes], bo
         if len(checked) < 3 and sizes not in checked and accepts(sizes):
             checked.append(sizes)
     for sizes in checked:
-        tensors = at_sizes(program.arguments, sizes)
-        args, kwargs = program.arguments.call(tensors)
-        with torch.no_grad():
-            wanted = copy.deepcopy(module)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-        said = ", ".join(f"{each.name} {size}" for each, size in zip(inputs, sizes, strict=True))
-        try:
-            given = program(*args, **kwargs)
-        except Exception as error:
-            line = str(error).splitlines()[0]
-            raise ExportError(f"ONNX Runtime cannot run the model at {said}: {line}", fix=_FIX) from error
-        _compare(program, given, wanted, said)
+        said = difference(program, module, sizes)
+        if said:
+            raise ExportError(f"{said}, at {written(program, sizes)}", fix=_FIX)
     return checked
+
+
+def difference(program: OnnxProgram, module: nn.Module, sizes: Sizes) -> str:
+    """Say what a model does otherwise than its program at these sizes; nothing where they agree."""
+    wanted = result_at(program, module, sizes)
+    args, kwargs = program.arguments.call(at_sizes(program.arguments, sizes))
+    try:
+        given = program(*args, **kwargs)
+    except Exception as error:
+        return f"ONNX Runtime cannot run the model: {(str(error).splitlines() or [type(error).__name__])[0]}"
+    return _compared(program, given, wanted)
+
+
+def result_at(program: OnnxProgram, module: nn.Module, sizes: Sizes) -> Any:
+    """What the program itself gives at these sizes."""
+    args, kwargs = program.arguments.call(at_sizes(program.arguments, sizes))
+    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        return copy.deepcopy(module)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+
+
+def written(program: OnnxProgram, sizes: Sizes) -> str:
+    """Sizes with the names of their inputs."""
+    return ", ".join(f"{each.name} {size}" for each, size in zip(program.arguments.inputs, sizes, strict=True))
 
 
 _FIX = "see program.report, and fix these sizes with dynamic_shapes"
@@ -58,7 +75,7 @@ def _others(program: OnnxProgram) -> Iterator[Sizes]:
         yield sizes
 
 
-def _compare(program: OnnxProgram, given: Any, wanted: Any, sizes: str) -> None:
+def _compared(program: OnnxProgram, given: Any, wanted: Any) -> str:
     pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(wanted), strict=True)
     names = iter(program.output_names)
     for one, other in pairs:
@@ -66,16 +83,11 @@ def _compare(program: OnnxProgram, given: Any, wanted: Any, sizes: str) -> None:
             continue
         name, other = next(names), torch.as_tensor(other)
         if one.shape != other.shape:
-            raise ExportError(
-                f"output {name!r} is of shape {tuple(one.shape)} in ONNX Runtime and {tuple(other.shape)} here, "
-                f"at {sizes}",
-                fix=_FIX,
-            )
+            return f"output {name!r} is of shape {tuple(one.shape)} in ONNX Runtime and {tuple(other.shape)} here"
         if not one.numel():
             continue
-        most = max(1.0, float(other.to(torch.float64).abs().nan_to_num(0, 0, 0).max()))
-        if not torch.allclose(
-            one.to(torch.float64), other.to(torch.float64), TOLERANCE, TOLERANCE * most, equal_nan=True
-        ):
-            off = float((one.to(torch.float64) - other.to(torch.float64)).abs().max())
-            raise ExportError(f"output {name!r} is off by {off:.3g} in ONNX Runtime, at {sizes}", fix=_FIX)
+        one, other = one.to(torch.float64), other.to(torch.float64)
+        most = max(1.0, float(other.abs().nan_to_num(0, 0, 0).max()))
+        if not torch.allclose(one, other, TOLERANCE, TOLERANCE * most, equal_nan=True):
+            return f"output {name!r} is off by {float((one - other).abs().max()):.3g} in ONNX Runtime"
+    return ""

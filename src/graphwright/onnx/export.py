@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
+import functools
+import io
 import logging
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -21,12 +24,13 @@ from graphwright.capture import trace
 from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop import as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
+from graphwright.onnx.assumptions import try_assumptions
 from graphwright.onnx.checking import check
 from graphwright.onnx.inputs import Arguments
-from graphwright.onnx.module_functions import is_asked_for, keep_functions
+from graphwright.onnx.module_functions import check_asked_for, is_asked_for, keep_functions
 from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
-from graphwright.onnx.running import Running, is_differentiated
-from graphwright.onnx.sizes import Sizes, at_sizes, export_open, facts_of
+from graphwright.onnx.running import Running, Text, is_differentiated
+from graphwright.onnx.sizes import Sizes, at_sizes, export_at_example, export_open, facts_of
 from graphwright.onnx.torch_private import without_transforms
 from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
@@ -58,7 +62,8 @@ def export(
     Weights go into a file of their own above 2 GB, or as `external_data` says. `modules_as_functions` names modules, by
     path, class or name of the class, that become functions of the model, one for all that are alike; a captured module
     must call them, as it does where its capture had them as `leaf_modules`. `custom_translation_table` is torch.onnx's.
-    `verify` runs the model in ONNX Runtime on the example and at two other sizes.
+    What torch.export assumes of open sizes is tried out in ONNX Runtime: all that differs is in the report and in one
+    warning. `verify` raises where the model is off on the example or at two other sizes.
 
     Raises ExportError, with the user's line, for what ONNX cannot say, and for what is asked for and cannot be.
 
@@ -74,19 +79,16 @@ def export(
         model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
     module, _ = in_its_mode(model)
     collect_appended(module)
+    check_asked_for(module, modules_as_functions)
     arguments = Arguments(module.forward, given, named, input_names, dynamic_shapes)
     exporting = _Exporting(model, module, arguments, guards == "drop", modules_as_functions)
-    try:
-        exported, notes = export_open(arguments, exporting.run, exporting.accepts)
-    except GraphwrightError:
-        raise
-    except Exception as error:
-        raise exporting.refusal(error) from error
-    if dynamic_shapes is not None:
-        _check_asked(exported, arguments)
-    program = exporting.program(exported, notes, output_names, opset_version, custom_translation_table, external_data)
-    for note in program.report.notes:
-        warnings.warn(note, UserWarning, stacklevel=2)
+    made = functools.partial(exporting.program, output_names, opset_version, custom_translation_table, external_data)
+    program, is_off = made(export_open, dynamic_shapes is not None)
+    if is_off:
+        program, _ = made(export_at_example, dynamic_shapes is not None)
+    if program.report.notes:
+        text = "the model and the program differ:\n- " + "\n- ".join(program.report.notes)
+        warnings.warn(text, UserWarning, stacklevel=2)
     if verify:
         check(program, model, exporting.accepts)
     return program
@@ -111,7 +113,7 @@ class _Exporting:
         self._model, self._module, self._arguments = model, module, arguments
         self._drop_guards = drop_guards
         self._outputs = Outputs()
-        self._parts: dict[tuple[str, str], Part] = {}
+        self._parts: dict[tuple[int, str], Part] = {}
         self._node: Node | None = None
         self._written: list[str] = []
 
@@ -135,22 +137,43 @@ class _Exporting:
                 raise cause from error
             raise
 
-    def refusal(self, error: Exception) -> ExportError:
-        """What torch.export says, with the user's line."""
-        return _said_by_torch("torch.export", error, self._node)
+    def program(
+        self,
+        output_names: Sequence[str] | None,
+        opset_version: int,
+        table: Mapping[Any, Any] | None,
+        external_data: bool | None,
+        way: Callable[..., tuple[ExportedProgram, Sizes, list[str]]],
+        is_asked: bool,
+    ) -> tuple[OnnxProgram, bool]:
+        """Export in one way, and try the model; says, too, whether it is off at the example for the sizes alone."""
+        try:
+            exported, sizes, notes = way(self._arguments, self.run, self.accepts)
+        except GraphwrightError:
+            raise
+        except Exception as error:
+            raise _said_by_torch("torch.export", error, self._node) from error
+        if is_asked:
+            _check_asked(exported, self._arguments)
+        program = self._translated(exported, notes, output_names, opset_version, table, external_data)
+        with _calmly():
+            found = try_assumptions(exported, program, self._model, sizes, self.accepts)
+        notes = [*program.report.notes, *found.notes]
+        program.report = dataclasses.replace(program.report, notes=tuple(notes), assumed=tuple(found.conditions))
+        return program, found.is_off_at_example
 
     def accepts(self, sizes: Sizes) -> bool:
         """Tell whether the program takes inputs of these sizes."""
         args, kwargs = self._arguments.call(at_sizes(self._arguments, sizes))
         try:
-            with torch.no_grad(), warnings.catch_warnings():
+            with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
                 copy.deepcopy(self._model)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         except Exception:
             return False
         return True
 
-    def program(
+    def _translated(
         self,
         exported: ExportedProgram,
         notes: list[str],
@@ -161,7 +184,12 @@ class _Exporting:
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
         made, notes, bodies = None, list(notes), dict[Any, ir.Function]()
-        notes += [f"what is written to buffer {name!r} is not kept from call to call" for name in self._written]
+        written = dict.fromkeys([*self._written, *exported.graph_signature.buffers_to_mutate.values()])
+        kinds = {name: "buffer" for name, _ in self._module.named_buffers(remove_duplicate=False)}
+        notes += [
+            f"what is written to {kinds.get(name, 'parameter')} {name!r} is not kept from call to call"
+            for name in written
+        ]
         for is_optimized in (True, False) if not self._functions else (False,):
             try:
                 with _calmly():
@@ -207,14 +235,16 @@ class _Exporting:
     def _run(self, running: Running, program: GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         known = {**dict(program.named_parameters()), **dict(program.named_buffers())}
         count = len(tensors)
-        buffers = [(name, buffer, buffer._version) for name, buffer in program.named_buffers()]
+        versions = [tensor._version for tensor in known.values()]
 
         def whole(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            before = [tensor._version for tensor in given[:count]]
+            before = [tensor._version for tensor in given]
             args, kwargs = self._arguments.call(given[:count])
             result = running.run_with(list(known)[: len(given) - count], given[count:], args, kwargs)
-            for each, tensor, version in zip(self._arguments.inputs, given, before, strict=False):
-                if tensor._version != version:
+            changed = [tensor._version != version for tensor, version in zip(given, before, strict=True)]
+            self._written += [name for name, is_new in zip(known, changed[count:], strict=False) if is_new]
+            for each, is_new in zip(self._arguments.inputs, changed, strict=False):
+                if is_new:
                     raise ExportError(
                         f"the program writes to its input {each.name!r}, and an ONNX model cannot",
                         at=type(self._module).__name__,
@@ -222,9 +252,11 @@ class _Exporting:
                     )
             return self._taken_apart(result, given[:count])
 
+        self._written = []
         if not is_differentiated(program):
             outputs = whole(*tensors)
-            self._written = [name for name, buffer, version in buffers if buffer._version != version]
+            pairs = zip(known.items(), versions, strict=True)
+            self._written = [name for (name, tensor), version in pairs if tensor._version != version]
             return outputs
         return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
 
@@ -234,6 +266,10 @@ class _Exporting:
         constants: list[tuple[bool, Any]] = []
         for leaf in leaves:
             leaf = leaf.tensor if isinstance(leaf, Maybe) else leaf
+            if isinstance(leaf, Text):
+                raise ExportError(
+                    "the program gives a text of values, and ONNX has no such thing", fix="give the values"
+                )
             is_constant = not isinstance(leaf, torch.Tensor) and not is_symbolic(leaf)
             constants.append((is_constant, leaf if is_constant else None))
             if not is_constant:
@@ -243,7 +279,7 @@ class _Exporting:
         return tuple(outputs)
 
     def _note(self, node: Node, became: str, detail: str) -> None:
-        self._parts[node.name, became] = Part(node.name, became, detail, str(node.origin or ""))
+        self._parts[id(node), became] = Part(node.name, became, detail, str(node.origin or ""))
 
 
 def _tie(model: ir.Model, module: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,13 @@ from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from graphwright.errors import ExportError
 from graphwright.ir import Node
 from graphwright.onnx.regions import Around
 from graphwright.onnx.torch_private import call_operator
+from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["DOMAIN", "call_as_function", "is_asked_for", "keep_functions"]
+__all__ = ["DOMAIN", "call_as_function", "check_asked_for", "is_asked_for", "keep_functions"]
 
 DOMAIN = "graphwright.functions"
 
@@ -30,6 +33,34 @@ def is_asked_for(path: str, module: nn.Module, asked: Sequence[Any]) -> bool:
     return any(
         isinstance(module, each) if isinstance(each, type) else each in (path, type(module).__name__) for each in asked
     )
+
+
+def check_asked_for(module: GraphModule, asked: Sequence[Any]) -> None:
+    """Raise ExportError where one that is asked for is none of the modules that a captured module calls."""
+    calls = [node for node in graph_of(module).all_nodes() if node.op == "call_module"]
+    called = {str(node.target): module.get_submodule(str(node.target)) for node in calls}
+    for each in asked:
+        if any(is_asked_for(path, leaf, [each]) for path, leaf in called.items()):
+            continue
+        name = each.__name__ if isinstance(each, type) else str(each)
+        have = {path: one for path, one in module.named_modules() if path}
+        inside = [path for path, one in have.items() if is_asked_for(path, one, [each])]
+        around = [path for path in called for one in inside if one.startswith(f"{path}.")]
+        near = difflib.get_close_matches(
+            name, [*called, *(type(leaf).__name__ for leaf in called.values()), *have], cutoff=0.4
+        )
+        known = ", ".join(dict.fromkeys(near or list(called)[:3])) or "none"
+        if around:
+            why, fix = (
+                f"which is inside of the leaf {around[0]!r}",
+                f"ask for {around[0]!r}, or capture without this leaf",
+            )
+        elif inside:
+            why = "whose parts the program has in its place"
+            fix = f"capture it with leaf_modules={inside[:3]!r}, or export the module that is not captured"
+        else:
+            why, fix = f"and the module has none of the kind; near it: {known}", "name a path, a class or its name"
+        raise ExportError(f"modules_as_functions names {name!r}, {why}", at=type(module).__name__, fix=fix)
 
 
 def call_as_function(node: Node, name: str, module: Callable[..., Any], around: Around) -> Any:

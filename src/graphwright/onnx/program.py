@@ -39,19 +39,21 @@ class Part:
 class OnnxReport:
     """What became of a program: `regions` and what is not in the model; `operators` counts the nodes of the model.
 
-    `sizes` says each input's sizes as the model has them, `notes` what the model takes for granted and the program
-    does not.
+    `sizes` says each input's sizes as the model has them, `assumed` under which conditions on them torch.export has
+    made it, and `notes` what the model takes for granted and the program does not.
     """
 
     regions: tuple[Part, ...]
     operators: dict[str, int]
     sizes: dict[str, tuple[int | str, ...]]
     notes: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{name}: [{', '.join(map(str, sizes))}]" for name, sizes in self.sizes.items()]
         lines.append(", ".join(f"{count} {name}" for name, count in sorted(self.operators.items())))
-        return "\n".join([*lines, *map(str, self.regions), *(f"note: {note}" for note in self.notes)])
+        lines += [*map(str, self.regions), *(f"assumed: {each}" for each in self.assumed)]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 @dataclasses.dataclass
@@ -98,10 +100,12 @@ class OnnxProgram:
         `external_data` asks for that file, or for none.
         """
         if external_data is None:
-            external_data = self._is_large() if self._external_data is None else self._external_data
+            external_data = self.is_large if self._external_data is None else self._external_data
         ir.save(self.model, path, external_data=f"{Path(path).name}.data" if external_data else None)
 
-    def _is_large(self) -> bool:
+    @property
+    def is_large(self) -> bool:
+        """Whether the weights are too many for one file of protobuf."""
         values = self.model.graph.initializers.values()
         return sum(value.const_value.nbytes for value in values if value.const_value is not None) > LARGEST
 
@@ -123,7 +127,7 @@ class OnnxProgram:
     def _opened(self) -> Any:
         if self._session is None:
             options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3
+            options.log_severity_level = 4  # an error is raised, and need not be printed, too
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.onnx"
                 self.save(path)

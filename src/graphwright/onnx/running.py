@@ -5,12 +5,14 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 from graphwright.interop import (
@@ -47,7 +49,7 @@ from graphwright.ops import (
 )
 from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
 
-__all__ = ["Running", "is_differentiated"]
+__all__ = ["Running", "Text", "is_differentiated"]
 
 
 class Running(Interpreter):
@@ -164,6 +166,8 @@ class Running(Interpreter):
         if target is torch._assert and not isinstance(args[0], bool):
             self._check(node, args[0])
             return None
+        if _is_text_of_a_run(target, args):
+            return self._text(args)
         args = tuple([_plain(arg) for arg in args])
         for known in (call_on_numbers(target, args), item_sources(target, args)):
             if known is not NotImplemented:
@@ -191,10 +195,15 @@ class Running(Interpreter):
             given = NotImplemented if special is None else special(value, *rest, **kwargs)
             if given is not NotImplemented:
                 return given
-        if isinstance(value, str) and any(isinstance(arg, torch.Tensor) or is_symbolic(arg) for arg in rest):
-            return value  # a text of numbers that only a run knows, which nothing but an error or a print can show
+        if isinstance(value, str) and any(_is_of_a_run(arg) for arg in pytree.tree_leaves((args, kwargs))):
+            return self._text(args)
         _check_whole(self.node, args)
         return super().call_method(target, args, kwargs)
+
+    def _text(self, args: Any) -> Text:
+        """A text of values that only a run knows, which nothing but an error or a print can show."""
+        self._note(self.node, "left out", "a text of values: ONNX has no such thing")
+        return Text(args[0] if isinstance(args[0], str) else "")
 
     # ---- guards
 
@@ -348,10 +357,39 @@ class Kept(TorchFunctionMode):
                 parts = state if isinstance(state, list | tuple) else (state,)
                 name = "gru" if func == torch.gru else "lstm"
                 return recurrent_operator(name, input, tuple(parts), tuple(weights), *options)
+        if func == torch.batch_norm and not kwargs and args[5]:
+            input, weight, bias, mean, var, _, momentum, eps, _ = args
+            return _batch_norm(input, mean, var, weight, bias, True, momentum, eps)
+        if func is torch.nn.functional.batch_norm and (args[5:] or [(kwargs or {}).get("training")])[0]:
+            return _batch_norm(*args, **(kwargs or {}))
         given = func(*args, **(kwargs or {}))
         if func is torch.nn.functional.scaled_dot_product_attention:
             return given.clone(memory_format=torch.contiguous_format)
         return given
+
+
+def _batch_norm(
+    input: torch.Tensor,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """Batch norm of the batch itself, as in training: torch.onnx has only that of the running values."""
+    dims, shape = [0, *range(2, input.dim())], [1, -1, *[1] * (input.dim() - 2)]
+    of_batch = input.mean(dims, keepdim=True)
+    off = input - of_batch
+    spread = (off * off).mean(dims, keepdim=True)
+    if mean is not None:
+        count = math.prod(input.shape[dim] for dim in dims)
+        mean.copy_(mean * (1 - momentum) + of_batch.detach().flatten() * momentum)
+        var.copy_(var * (1 - momentum) + spread.detach().flatten() * (count / (count - 1) * momentum))
+    output = off * torch.rsqrt(spread + eps)
+    output = output if weight is None else output * weight.view(shape)
+    return output if bias is None else output + bias.view(shape)
 
 
 UNROLLED = 32  # numbers of a range that is gone over without a loop of ONNX's
@@ -409,9 +447,29 @@ def _sizes_with_tensors(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([as_number_tensor(arg) if isinstance(arg, kinds) else arg for arg in args])
 
 
+class Text(str):
+    """A text of values that only a run knows, without them."""
+
+    __slots__ = ()
+
+
+_TEXTS = (str, repr, ascii, format)
+
+
+def _is_of_a_run(value: Any) -> bool:
+    return isinstance(value, torch.Tensor | Text) or is_symbolic(value)
+
+
+def _is_text_of_a_run(target: Any, args: tuple[Any, ...]) -> bool:
+    makes = target in _TEXTS or (target in (operator.mod, operator.add) and any(isinstance(arg, str) for arg in args))
+    return makes and any(_is_of_a_run(leaf) for leaf in pytree.tree_leaves(args))
+
+
 def _check_whole(node: Node, args: tuple[Any, ...]) -> None:
-    """Refuse what reads a list that a loop filled, item by item: only a run knows how many there are."""
+    """Refuse what reads a text of values, or a list that a loop filled, item by item: only a run knows them."""
     for arg in args:
+        if isinstance(arg, Text):
+            raise _refused(node, "a text of values that only a run knows is read")
         if _is_filled(arg) or isinstance(arg, Collected):
             raise ExportError(
                 f"{node.name} reads a list that a loop filled as often as data says, which ONNX has only as one tensor",
@@ -541,11 +599,21 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.as_tensor: _tensor,
     unpack: _unpack,
     torch.unbind: lambda value, dim=0: _parts(value, dim),
+    torch.squeeze: lambda value, dim=None: _squeeze(value, dim),
 }
 
 
 def _parts(value: torch.Tensor, dim: int = 0) -> Any:
     return Rows(value, dim % value.dim()) if is_symbolic(value.shape[dim]) else NotImplemented
+
+
+def _squeeze(value: torch.Tensor, dim: int | Sequence[int] | None = None) -> Any:
+    """Dimensions of one, of those that are known to be: one that is open is taken to be larger."""
+    dims = range(value.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    known = tuple([each for each in dims if not is_symbolic(value.shape[each])]) if value.dim() else ()
+    if not value.dim() or len(known) == len(dims):
+        return NotImplemented
+    return value.squeeze(known) if known else value
 
 
 def _tolist(value: torch.Tensor) -> Any:
@@ -570,6 +638,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "item": _number,
     "tolist": _tolist,
     "unbind": _parts,
+    "squeeze": _squeeze,
     "__len__": _len,
     "__bool__": as_truth,
 }

@@ -11,7 +11,7 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.onnx.inputs import Arguments, Input, resized
 
-__all__ = ["Facts", "Sizes", "at_sizes", "export_open", "facts_of"]
+__all__ = ["Facts", "Sizes", "at_sizes", "export_at_example", "export_open", "facts_of"]
 
 Place = tuple[int, int]  # an input, and a dimension of it
 Sizes = list[list[int]]  # of each input
@@ -48,20 +48,20 @@ def export_open(
     arguments: Arguments,
     run: Callable[[Sizes], torch.export.ExportedProgram],
     accepts: Callable[[Sizes], bool],
-) -> tuple[torch.export.ExportedProgram, list[str]]:
+) -> tuple[torch.export.ExportedProgram, Sizes, list[str]]:
     """Export a program with example sizes that fix none: torch.export takes 0 and 1 for all that there is.
 
-    `accepts` says whether the program takes inputs of some sizes. Gives the program, and what is to be said of sizes
-    that it would take, and the model does not. Raises what `run` raises for every choice of sizes.
+    `accepts` says whether the program takes inputs of some sizes. Gives the program, the sizes it was exported with,
+    and what is to be said of sizes that it would take, and the model does not. Raises what `run` raises
+    for every choice of sizes.
     """
     inputs = arguments.inputs
     program, sizes = _first(inputs, run, accepts)
-    said: list[str] = []
     for _ in range(4):
         facts = facts_of(program, inputs)
         better = next(_improvements(inputs, sizes, facts, accepts), None)
         if better is None:
-            return program, said
+            return program, sizes, []
         _, tried = better
         try:
             other = run(tried)
@@ -72,8 +72,19 @@ def export_open(
         if other is not None and _count(facts_of(other, inputs)) < _count(facts):
             program, sizes = other, tried
             continue
-        return program, [*said, *_said(inputs, sizes, facts, accepts)]
-    return program, [*said, *_said(inputs, sizes, facts_of(program, inputs), accepts)]
+        return program, sizes, _said(inputs, sizes, facts, accepts)
+    return program, sizes, _said(inputs, sizes, facts_of(program, inputs), accepts)
+
+
+def export_at_example(
+    arguments: Arguments,
+    run: Callable[[Sizes], torch.export.ExportedProgram],
+    accepts: Callable[[Sizes], bool],
+) -> tuple[torch.export.ExportedProgram, Sizes, list[str]]:
+    """Export a program with the sizes of its example, which fixes 0 and 1; gives what `export_open` gives."""
+    sizes = [list(each.example.shape) for each in arguments.inputs]
+    program = run(sizes)
+    return program, sizes, _said(arguments.inputs, sizes, facts_of(program, arguments.inputs), accepts)
 
 
 def _count(facts: Facts) -> int:
@@ -127,9 +138,10 @@ def _improvements(
 
 
 def _others(sizes: Sizes, place: Place) -> Iterator[Sizes]:
+    """Sizes of which one is another: some, and those that other dimensions have, which broadcasting may ask for."""
     i, dim = place
     size = sizes[i][dim]
-    for other in (size + 1, 2 * size, 3):
+    for other in dict.fromkeys((size + 1, 2 * size, 3, 4, *(each for one in sizes for each in one))):
         if other != size and other > 1:
             tried = [list(each) for each in sizes]
             tried[i][dim] = other

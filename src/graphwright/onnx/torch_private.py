@@ -21,6 +21,8 @@ from graphwright.errors import ExportError
 
 __all__ = [
     "SUPPORTED",
+    "as_python",
+    "assumed_of",
     "call_operator",
     "if_operator",
     "loop_operator",
@@ -71,6 +73,7 @@ from torch.fx.experimental.proxy_tensor import (
 from torch.onnx._internal.exporter import _core
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.overrides import _pop_mode, _push_mode
+from torch.utils._sympy.printers import PythonPrinter
 
 Body = Callable[..., Sequence[torch.Tensor]]
 
@@ -457,6 +460,40 @@ def _recorded(mode: Any, operator: HigherOrderOperator, args: tuple[Any, ...]) -
     proxies = pytree.tree_map(mode.tracer.unwrap_proxy, args)
     proxy = mode.tracer.create_proxy("call_function", operator, proxies, {})
     return track_tensor_tree(operator(*args), proxy, constant=None, tracer=mode.tracer)
+
+
+# ---- out of torch.export
+
+
+def assumed_of(program: torch.export.ExportedProgram) -> tuple[list[list[Any]], list[Any]]:
+    """The sizes of a program's inputs as expressions of sympy, and every condition on them that it was made under.
+
+    That each is at least 2 is not among them, since torch.export takes that for granted of every one.
+    """
+    names = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
+    values = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    sizes = [
+        [sympy.sympify(getattr(getattr(size, "node", None), "expr", size)) for size in each.shape] for each in values
+    ]
+    modes = [each.fake_mode for each in values if hasattr(each, "fake_mode")]
+    if not modes or modes[0].shape_env is None:
+        return sizes, []
+    known = modes[0].shape_env
+    conditions = [known.replace(guard.expr) for guard in known.guards]
+    for symbol, values_of in program.range_constraints.items():
+        if values_of.lower.is_number and values_of.lower.is_finite and values_of.lower > 2:
+            conditions.append(sympy.Ge(symbol, values_of.lower))
+        if values_of.upper.is_number and values_of.upper.is_finite and values_of.upper < LARGEST_SIZE:
+            conditions.append(sympy.Le(symbol, values_of.upper))
+    return sizes, [condition for condition in dict.fromkeys(conditions) if condition.free_symbols]
+
+
+LARGEST_SIZE = 2**31  # a bound from here on is none of the program
+
+
+def as_python(expression: Any) -> str:
+    """An expression of sizes as Python has it."""
+    return str(PythonPrinter().doprint(expression))
 
 
 # ---- into ONNX

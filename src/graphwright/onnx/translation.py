@@ -1,12 +1,14 @@
-"""`If` and `Loop` of ONNX for the two operators that stand for branches and loops."""
+"""`If` and `Loop` of ONNX for the operators that stand for branches and loops, and `//` as Python has it."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 import onnx_ir as ir
+from onnxscript import opset18
 
 from graphwright.onnx.module_functions import DOMAIN
 from graphwright.onnx.torch_private import (
@@ -91,6 +93,11 @@ def _as_value(value: Any, nodes: list[ir.Node]) -> ir.Value:
     return node.outputs[0]
 
 
+def _write_floor_division(self: Any, other: Any) -> Any:
+    """`//` of sizes: ONNX divides towards 0, and sizes rounded up are `-(-size // 3)`."""
+    return opset18.Div(opset18.Sub(self, opset18.Mod(self, other)), other)
+
+
 def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]]:
     """How torch.onnx translates our operators; the functions that it made of their bodies are put into `bodies`."""
 
@@ -102,7 +109,7 @@ def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]
 
         return written
 
-    return {operator: noting(write) for operator, write in _WRITERS.items()}
+    return {**{each: noting(write) for each, write in _WRITERS.items()}, operator.floordiv: _write_floor_division}
 
 
 _WRITERS: dict[Any, Callable[..., Any]] = {

@@ -1,0 +1,171 @@
+"""What torch.export assumes of open sizes is tried out, and said: in the report, and in a warning where it is wrong."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("onnxruntime")
+
+import graphwright
+from graphwright.onnx import OnnxProgram, assumptions
+
+OWN, IDLE = "takes no other sizes that were tried", "the model is right without"
+
+
+def halves(x: Tensor) -> Tensor:
+    return x.reshape(x.shape[0] // 2, -1)
+
+
+def plus(x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+def rounded_up(x: Tensor) -> Tensor:
+    return x[:, : math.ceil(x.shape[1] / 3)]
+
+
+def is_one(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] == 1 else x + 1
+
+
+def squeezed(x: Tensor) -> Tensor:
+    return x.squeeze(0)
+
+
+def exported(function: Callable[..., Any], *sizes: tuple[int, ...]) -> tuple[OnnxProgram, str]:
+    """A program exported with tensors of these sizes, and the text of its warning."""
+    args = tuple([torch.randn(size) for size in sizes])
+    module = graphwright.trace(function, args, target="export")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = graphwright.onnx.export(module, args)
+    assert len(caught) <= 1  # all that is to be said is one warning
+    return program, str(caught[0].message) if caught else ""
+
+
+# A program, sizes of its example, what the report says of them, other sizes at which the model is right
+RIGHT = [
+    pytest.param(lambda x: x.view(-1, 8), [(16,)], [("(x.shape[0] % 8) == 0", OWN)], [[(8,)], [(40,)]], id="view"),
+    pytest.param(halves, [(4, 6)], [("% (x.shape[0] // 2)) == 0", OWN)], [[(2, 5)], [(3, 6)]], id="a half"),
+    pytest.param(
+        plus,
+        [(4, 6), (4, 6)],
+        [("y.shape[0] == x.shape[0]", IDLE)],
+        [[(1, 6), (4, 6)], [(4, 6), (4, 1)], [(1, 6), (1, 6)]],
+        id="broadcast",
+    ),
+    pytest.param(
+        lambda x, y: x[: y.shape[0]] + y,
+        [(6, 3), (4, 3)],
+        [("y.shape[1] == x.shape[1]", IDLE)],
+        [[(6, 3), (1, 3)], [(1, 3), (4, 3)]],
+        id="one below another",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        lambda x: x[:, :3] + x[:, -3:],
+        [(4, 6)],
+        [("x.shape[1] >= 3", IDLE)],
+        [[(1, 2)], [(1, 4)]],
+        id="least",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        lambda x: x.unfold(0, 3, 2),
+        [(8, 2)],
+        [("x.shape[0] >= 3", OWN)],
+        [[(3, 1)]],
+        id="unfold",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(rounded_up, [(2, 4)], [], [[(2, 3)], [(2, 7)]], id="a size rounded up"),
+    pytest.param(is_one, [(4, 2)], [], [[(1, 2)], [(2, 1)]], id="asks for 1, example of 4"),
+    pytest.param(is_one, [(1, 2)], [], [[(4, 2)], [(2, 1)]], id="asks for 1, example of 1", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("function", "sizes", "assumed", "others"), RIGHT)
+def test_a_condition_that_changes_nothing_is_in_the_report_alone(
+    function: Any, sizes: Any, assumed: Any, others: Any
+) -> None:
+    program, warning = exported(function, *sizes)
+    assert warning == "" and program.report.notes == ()
+    assert all(isinstance(size, str) for each in program.report.sizes.values() for size in each)
+    for condition, came in assumed:
+        assert [line for line in str(program.report).splitlines() if condition in line and came in line]
+    for other in [sizes, *others]:
+        args = [torch.randn(size) for size in other]
+        torch.testing.assert_close(program(*args), function(*args))
+
+
+# A program, sizes of its example, what the warning says, and sizes for which the model is right
+WRONG = [
+    pytest.param(
+        squeezed,
+        [(4, 6)],
+        "the model is made for x.shape[0] >= 2, and the program takes x [1, 6]",
+        [(2, 5)],
+        id="4, not 1",
+    ),
+    pytest.param(
+        squeezed,
+        [(1, 6)],
+        "dimension 0 of 'x' is 1 in the model, and the program takes others",
+        [(1, 5)],
+        id="1, not 4",
+    ),
+    pytest.param(
+        plus,
+        [(1, 6), (4, 6)],
+        "dimension 0 of 'x' is 1 in the model, and the program takes others",
+        [(1, 5), (3, 5)],
+        id="broadcast as in the example",
+    ),
+    pytest.param(
+        lambda x: x.expand(4, -1),
+        [(1, 6)],
+        "dimension 0 of 'x' is 1 in the model, and the program takes others",
+        [(1, 2)],
+        id="expand",
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "sizes", "message", "right"), WRONG)
+def test_a_condition_that_the_program_is_free_of_is_warned_of(
+    function: Any, sizes: Any, message: str, right: Any
+) -> None:
+    program, warning = exported(function, *sizes)
+    assert message in warning and message in str(program.report)
+    for each in (sizes, right):
+        args = [torch.randn(size) for size in each]
+        torch.testing.assert_close(program(*args), function(*args))
+
+
+def test_what_is_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, _ = exported(lambda x: torch.nn.functional.dropout(x, 0.5, True), (4, 3))
+    assert "assumed: x.shape[0] >= 2, not tried: the program is random" in str(program.report)
+    monkeypatch.setattr(assumptions, "MOST", 3)
+    _, warning = exported(lambda x: x.view(-1, 8), (16,))
+    assert "the model is made for (x.shape[0] % 8) == 0, and other sizes were not tried" in warning
+
+
+def test_a_model_that_is_wrong_at_its_own_example_is_warned_of() -> None:
+    module = graphwright.trace(lambda x: torch.sin(x), torch.ones(3, 4))
+    with pytest.warns(UserWarning, match=r"output 'output' is off by .* at x \[3, 4\]"):
+        graphwright.onnx.export(
+            module, torch.ones(3, 4), custom_translation_table={torch.ops.aten.sin.default: _cosine()}
+        )
+
+
+def _cosine() -> Any:
+    from onnxscript import opset18
+
+    return lambda x: opset18.Cos(x)
