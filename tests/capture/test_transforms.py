@@ -376,9 +376,9 @@ def code_of(program: Any) -> str:
             mul = x * 1
             weight = self.weight
             def run(u, v):
-            input_1 = self.net._modules["0"](u)
-            input_2 = self.net._modules["1"](input_1);  del input_1
-            input_3 = self.net._modules["2"](input_2);  del input_2
+            input_1 = self.net[0](u)
+            input_2 = self.net[1](input_1);  del input_1
+            input_3 = self.net[2](input_2);  del input_2
             return (self.drop(input_3) + v.sum(), u * 2)
             a, b = torch.utils.checkpoint.checkpoint(run, mul, weight, use_reentrant=True)
             return a * b

@@ -120,11 +120,11 @@ def test_modules_are_read_in_the_tables_that_have_them() -> None:
         "def forward(self, modules):\n"
         "    modules_1 = self._modules\n"
         '    modules_1["0"](modules)\n'
-        '    self.layers._modules["0"]._modules["0"](modules)\n'
-        '    self.layers._modules["1"](modules)\n'
-        '    layers_0_0_weight = self.layers._modules["0"]._modules["0"].weight\n'
+        "    self.layers[0][0](modules)\n"
+        "    self.layers[1](modules)\n"
+        "    layers_0_0_weight = self.layers[0][0].weight\n"
         "    torch.relu(layers_0_0_weight);  del layers_0_0_weight\n"
-        '    layers_1_scale = self.layers._modules["1"].scale\n'
+        "    layers_1_scale = self.layers[1].scale\n"
         "    torch.relu(layers_1_scale);  del layers_1_scale\n"
         '    _0_1 = modules_1["0"](modules)\n'
         "    return _0_1"

@@ -13,6 +13,7 @@ from tests.runtime.programs import Configured, Helpers, Scale, calls, graph_of, 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+import graphwright
 from graphwright import Graph, GraphModule, Node, symbolic_trace
 from graphwright.errors import ExportError
 from graphwright.ir import Origin
@@ -72,6 +73,27 @@ def parametrized() -> nn.Module:
 
 def holding(tensor: Tensor) -> GraphModule:
     return GraphModule({"held": tensor}, graph_of(lambda graph, x: graph.get_attr("held")))
+
+
+class Indexed(nn.Module):
+    """A container of a user's own, which knows its children by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_module("0", nn.Linear(3, 3))
+
+    def __getitem__(self, number: int) -> nn.Module:
+        return self.get_submodule(str(number))
+
+
+class UsesIndexed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = Indexed()
+        self.blocks.gain = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks[0](x) * self.blocks.gain
 
 
 class Tagged(Tensor):
@@ -164,6 +186,11 @@ REFUSED = [
         ),
         r"cannot write the tensors \['one', 'other'\]: they read the same memory in different ways",
         id="memory shared across dtypes",
+    ),
+    pytest.param(
+        lambda: graphwright.trace(UsesIndexed(), (torch.ones(3),)),
+        r"cannot write 'self\.blocks\[0\]': a class of the program gives its children by number or key",
+        id="container of a user",
     ),
 ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import operator
 import re
@@ -365,33 +364,3 @@ def test_the_class_is_called_fx_module_by_default(tmp_path: Path) -> None:
     gm = GraphModule({"linear": nn.Linear(1, 1)}, calls("linear"))
     gm.to_folder(str(tmp_path / "written"))
     assert "class FxModule(torch.nn.Module):" in (tmp_path / "written" / "module.py").read_text()
-
-
-class Indexed(nn.Module):
-    """A container of a user's own, which knows its children by number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_module("0", nn.Linear(3, 3))
-
-    def __getitem__(self, number: int) -> nn.Module:
-        return self.get_submodule(str(number))
-
-
-class UsesIndexed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = Indexed()
-        self.blocks.gain = nn.Parameter(torch.ones(3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.blocks[0](x) * self.blocks.gain
-
-
-def test_layers_of_any_container_are_read_in_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gm = graphwright.trace(UsesIndexed(), (torch.ones(3),))
-    gm.to_folder(tmp_path / "with_a_container_of_a_user", "Model")
-    monkeypatch.syspath_prepend(tmp_path)
-    model = importlib.import_module("with_a_container_of_a_user").Model()
-    x = torch.randn(3)
-    assert torch.equal(model(x), gm(x))

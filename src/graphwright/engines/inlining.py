@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.codegen import PythonCode, graph_to_readable_source, is_plain
-from graphwright.engines.bindings import Binding, Leaf, Place, is_called_plainly, place_of, tensors_of
+from graphwright.engines.bound_tensors import Binding, Leaf, Place, is_called_plainly, place_of, tensors_of
 from graphwright.engines.kernels import use_kernel
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
