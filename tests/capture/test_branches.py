@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import GraphModule, GuardError, Interpreter, trace
+from graphwright import GraphModule, GuardError, Interpreter, symbolic_trace, trace
 
 INPUTS = [sign * scale * torch.arange(1.0, n + 1) for sign in (1, -1) for scale in (0.1, 3.0) for n in (2, 3, 6)]
 
@@ -532,3 +532,26 @@ def test_what_ends_by_raising_returns_nothing() -> None:
     assert torch.equal(gm(torch.zeros(3)), torch.zeros(3))
     with pytest.raises(ValueError, match="rows"):
         gm(torch.ones(3))
+
+
+def raises_from_an_error(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x + 1
+    raise ValueError(f"{x.shape[0]} rows") from KeyError("sum")
+
+
+def raises_from_a_class(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x + 1
+    raise ValueError("negative") from KeyError
+
+
+@pytest.mark.parametrize("program", [raises_from_an_error, raises_from_a_class])
+def test_a_side_raises_from_what_the_program_says(program: Any) -> None:
+    gm = trace(program, (torch.ones(3),))
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 2.0))
+    for function in (program, gm, symbolic_trace(program)):
+        with pytest.raises(ValueError, match=r"negative|2 rows") as raised:
+            function(-torch.ones(2))
+        assert type(raised.value.__cause__) is KeyError
+        assert raised.value.__cause__.args == (("sum",) if program is raises_from_an_error else ())

@@ -82,13 +82,22 @@ def divides_by_zero(error: BaseException) -> bool:
     return isinstance(error, ZeroDivisionError) and user_frame(frames[-1]) is frames[-1]
 
 
+def _cause(recorder: Capture, cause: Raisable) -> Node:
+    """The node that gives what an error is raised from: one that was caught, or one that the program makes for that."""
+    if is_error(cause):
+        return object_node(cause)
+    kind, args = (cause, ()) if isinstance(cause, type) else (type(cause), recorder.attempts.args_of(cause))
+    given = tuple([recorder.questions.messages.message(arg) for arg in args])
+    return recorder.make("call_function", kind, given, "cause")
+
+
 def write_error(
     recorder: Capture,
     error: Raisable,
     cause: Raisable | None = None,
 ) -> None:
     """Write the node that raises an error."""
-    named = {"cause": object_node(cause)} if is_error(cause) else {}
+    named = {} if cause is None else {"cause": _cause(recorder, cause)}
     check_contexts(recorder)
     error = recorder.attempts.original(error)
     if is_error(error):

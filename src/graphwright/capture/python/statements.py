@@ -29,9 +29,11 @@ def check(test: Any, message: Callable[[], Any] | None = None) -> None:
     branch(test, lambda: None, fail)
 
 
-def raising(error: BaseException | type[BaseException], cause: BaseException | None = None) -> Any:
+def raising(
+    error: BaseException | type[BaseException], cause: BaseException | type[BaseException] | None = None
+) -> Any:
     """`raise error from cause`: returns what is to be raised, or ends a side of a branch with it."""
-    recorder = running()
+    recorder, cause = running(), cause() if isinstance(cause, type) else cause
     if recorder is not None:
         return recorder.questions.raises.raising(error, cause)
     if cause is not None:
