@@ -179,10 +179,14 @@ def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
         f"if {tensors} is None:  # a module has a hook, is another one, or was given other settings",
         f"    return {writer.root}.{beside}({', '.join(_passed_on(graph))})",
     ]
-    variables = list(writer.variables.values())
+    variables = [*writer.variables.values()]
     if variables:
-        lines.append(_unpacking(variables, tensors))
+        left = ", ".join(variables) + "," * (len(variables) == 1)
+        lines.append(f"{left} = {tensors}" if len(left) <= _WIDTH else f"({left}) = {tensors}")
     return lines
+
+
+_WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
 
 
 def _passed_on(graph: Graph) -> list[str]:
@@ -193,22 +197,6 @@ def _passed_on(graph: Graph) -> list[str]:
         is_keyword = (node._meta or {}).get("parameter_kind") is inspect.Parameter.KEYWORD_ONLY
         passed.append(f"{target}={target}" if is_keyword else target)
     return passed
-
-
-def _unpacking(variables: list[str], tensors: str) -> str:
-    left = ", ".join(variables) + ("," if len(variables) == 1 else "")
-    if len(left) <= _WIDTH:
-        return f"{left} = {tensors}"
-    lines = [""]
-    for name in variables:
-        if len(lines[-1]) + len(name) > _WIDTH:
-            lines.append("")
-        lines[-1] += f"{' ' if lines[-1] else ''}{name},"
-    body = "\n        ".join(lines)
-    return f"(\n        {body}\n    ) = {tensors}"
-
-
-_WIDTH = 96  # of what stands before `=`
 
 
 def _wish(path: str) -> str:

@@ -7,6 +7,7 @@ what its slots stand for.
 
 from __future__ import annotations
 
+import abc
 import collections
 import copy
 import dataclasses
@@ -53,14 +54,14 @@ class Given:
     made: dict[Container, Any] = dataclasses.field(default_factory=dict)
 
 
-class Template:
+class Template(abc.ABC):
     """A value of the program with slots in it."""
 
     __slots__ = ()
 
+    @abc.abstractmethod
     def filled(self, given: Given) -> Any:
         """The value that it stands for."""
-        raise NotImplementedError
 
 
 def filled(value: Any, given: Given) -> Any:
@@ -113,20 +114,20 @@ class Container(Template):
 # ---- the join
 
 
-class Joiner:
+class Joiner(abc.ABC):
     """Says how two values become one; its `join` does it."""
 
+    @abc.abstractmethod
     def leaf(self, one: Any, other: Any, path: Path) -> Any:
         """What two values become; INSIDE where that depends on what they hold. Raises Unlike."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def pairs(self, one: Any, other: Any, path: Path) -> Mapping[Any, tuple[Any, Any]]:
         """What two containers hold under each key. Raises Unlike where they are not alike."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def whole(self, one: Any, other: Any, items: dict[Any, Any], path: Path) -> Any:
         """What two containers become whose items have become these."""
-        raise NotImplementedError
 
     def inside(self, one: Any) -> Joiner:
         """How the items of a container are joined."""

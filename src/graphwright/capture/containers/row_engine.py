@@ -13,6 +13,7 @@ What is known of the content decides how each of these steps is done: that is wh
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -107,7 +108,9 @@ _OF_ALL = {*dir(object), "__class_getitem__"} - {"__eq__", "__ne__", "__lt__", "
 
 def _method(name: str, row: Row) -> Callable[..., Any]:
     def method(self: Container, *args: Any, **named: Any) -> Any:
-        return self._do(name, row, (*args, *named.values()))
+        if named:  # by the names that the class itself has for them
+            args = inspect.signature(getattr(self.stands_for(), name)).bind(self, *args, **named).args[1:]
+        return self._do(name, row, args)
 
     method.__name__ = name
     return method
