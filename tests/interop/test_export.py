@@ -186,6 +186,21 @@ def test_exported_programs_do_what_the_original_does(program: Any) -> None:
             torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one))
 
 
+def strictly(x: Tensor, y: Tensor) -> Tensor:
+    total = torch.zeros(3)
+    for one, other in zip(x, y, strict=True):
+        total = total + one * other
+    return total
+
+
+def test_what_a_strict_zip_goes_over_is_equally_long() -> None:
+    args = torch.ones(4, 3), torch.ones(4, 3)
+    exported = to_export(trace(strictly, args), args).module()
+    assert torch.equal(exported(torch.ones(2, 3), torch.ones(2, 3)), torch.full((3,), 2.0))
+    with pytest.raises(Exception, match=r"2|5|Guard"):
+        exported(torch.ones(2, 3), torch.ones(5, 3))
+
+
 def test_names_of_parameters_and_guards_stay() -> None:
     class Sized(Layers):
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -316,3 +316,21 @@ class Resized(Layers):
         if x.shape[0] != 4:
             x = F.interpolate(x.T[None], 4)[0].T
         return x.reshape(2, 16) + self.linear(x).reshape(2, 16)
+
+
+@program(rows(4, 2, 7))
+class Listed(Layers):
+    def forward(self, x: Tensor) -> tuple[list[Tensor], int]:
+        out = [x[0]]
+        for row in x:
+            out.append(self.linear(row))
+        return out, len(out)
+
+
+@program(rows(4, 2, 7))
+class Strict(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.zeros(8)
+        for i, (one, other) in enumerate(zip(x, x.flip(0), strict=True), start=2):
+            total = total + one * other * i
+        return total * round(float(total.sum()), 2)

@@ -169,3 +169,17 @@ def _cosine() -> Any:
     from onnxscript import opset18
 
     return lambda x: opset18.Cos(x)
+
+
+def paired(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(3)
+    for one, other in zip(x, y, strict=True):
+        total = total + one * other
+    return total
+
+
+def test_what_a_strict_zip_goes_over_is_equally_long() -> None:
+    program = graphwright.onnx.export(graphwright.trace(paired, (torch.ones(4, 3),) * 2), (torch.ones(4, 3),) * 2)
+    assert torch.equal(program(torch.ones(2, 3), torch.ones(2, 3)), torch.full((3,), 2.0))
+    with pytest.raises(Exception, match="INVALID_ARGUMENT"):
+        program(torch.ones(2, 3), torch.ones(5, 3))

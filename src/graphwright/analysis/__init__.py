@@ -18,6 +18,7 @@ from graphwright.analysis.channels.atoms import Atoms, Channels
 from graphwright.analysis.channels.grouping import ChannelGroup, ChannelGroups, Member, channel_groups
 from graphwright.analysis.channels.values import Knowledge, shape_of
 from graphwright.analysis.comparing.compare import Comparison, LayerComparison, compare
+from graphwright.analysis.comparing.module_state import ModuleState
 from graphwright.analysis.comparing.verify import verify
 from graphwright.analysis.costing.costs import Cost, CostReport, costs
 from graphwright.analysis.costing.memory import MemoryReport, MemoryUse, memory, peak_memory
@@ -54,6 +55,7 @@ __all__ = [
     "Difference",
     "Effects",
     "LayerComparison",
+    "ModuleState",
     "Liveness",
     "MemoryReport",
     "MemoryUse",

@@ -5,7 +5,6 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     compile_backend.py  torch.compile with passes of this library
     export.py           torch.export's programs
     export_regions.py   branches and loops, run as torch's operators
-    export_items.py     what loops go over, lists that they fill
     torchscript.py      captured modules as torch.jit.script reads them
     reading.py          modules of other systems where a captured one is looked at
     fx.py               torch.fx's GraphModules
@@ -28,8 +27,11 @@ from graphwright.interop.compile_backend import compile_backend
 from graphwright.interop.export import from_export, to_export
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.interop.lower.appended_lists import collect_appended, collecting_for, collecting_while
+from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of, rows_of
+from graphwright.interop.lower.indexing import item_of, set_item
 from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
+from graphwright.interop.lower.regions import WRITES, does_more, quietly, raising_side
 from graphwright.interop.modes import in_its_mode
 from graphwright.interop.reading import read_others
 
@@ -41,6 +43,8 @@ __all__ = [
     "read_others",
     "to_export",
     "to_fx",
+    "FILLED",
+    "WRITES",
     "Collected",
     "Counted",
     "Items",
@@ -53,15 +57,22 @@ __all__ = [
     "collect_appended",
     "collecting_for",
     "collecting_while",
+    "does_more",
+    "is_filled",
     "is_symbolic",
+    "item_of",
     "item_sources",
+    "length_of",
+    "quietly",
+    "raising_side",
+    "rows_of",
+    "set_item",
 ]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "export",
     "export_regions",
-    "export_items",
     "compile_backend",
     "reading",
     "torchscript",
@@ -75,8 +86,8 @@ FLOORS = (
     "fx_signatures",
     "keeping",
     "modes",
-    "lower",
     "fx_guards",
     "fx_values",
     "operands",
+    "lower",
 )

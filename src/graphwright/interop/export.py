@@ -22,6 +22,7 @@ from graphwright.interop.fx import from_fx
 from graphwright.interop.fx_graphs import read_nodes
 from graphwright.interop.fx_signatures import nest
 from graphwright.interop.keeping import Guards, check_outside, frozen_attributes, warn_of_frozen, with_guards
+from graphwright.interop.lower.appended_lists import collect_appended
 from graphwright.ir import Graph
 from graphwright.runtime import GraphModule, graph_of
 
@@ -159,6 +160,7 @@ def _program(module: GraphModule, runs: list[Exporting]) -> nn.Module:
     signature = inspect.signature(module.forward)
     program = copy.copy(module)
     graph_of(module)  # refuses several entry points
+    collect_appended(program)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         runs.append(Exporting(program))  # whose tensors torch.export replaces

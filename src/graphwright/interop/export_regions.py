@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,33 +13,18 @@ import torch.fx.traceback
 from torch import nn
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
-from graphwright.interop.export_items import (
-    COLLECTED,
-    Range,
-    Several,
-    item_of,
-    length_of,
-    lists_filled,
-    made_empty,
-    rows_of,
-    several_of,
-    with_row,
-)
 from graphwright.interop.fx_graphs import stack_trace
+from graphwright.interop.lower.appended_lists import collecting_for, collecting_while
+from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of
+from graphwright.interop.lower.indexing import item_of
+from graphwright.interop.lower.items import Collected, Items, as_items, item_sources
+from graphwright.interop.lower.regions import WRITES, does_more, quietly, raising_side
 from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
 from graphwright.ir import Graph, Node
-from graphwright.ops import (
-    cond,
-    delete_attribute,
-    for_loop,
-    is_impure,
-    raise_error,
-    set_attribute,
-    while_loop,
-    write_variable,
-)
+from graphwright.ops import cond, for_loop, while_loop
 from graphwright.runtime import Interpreter, expect
 
 __all__ = ["Exporting"]
@@ -54,10 +40,11 @@ class Exporting(Interpreter):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph. Raises ExportError where something is written to that a branch gave as it was."""
-        self._collected: dict[int, tuple[list[Any], torch.Tensor]] = {}  # by id: lists that loops add to, as tensors
+        self._filled_by: dict[torch.Tensor, Node] = {}  # what loops have collected, and each loop
         self._same: list[tuple[torch.Tensor, int, Node]] = []  # of two that are one tensor, and two in the result
         with torch.fx.traceback.preserve_node_meta():  # so that nodes name the user's lines, and not ours
             result = super().run(*args, **kwargs)
+        self._refuse_filled(result)
         for tensor, version, node in self._same:
             if tensor._version != version:
                 raise _writes(node)
@@ -70,10 +57,23 @@ class Exporting(Interpreter):
             torch.fx.traceback.set_stack_trace([stack_trace(n.origin)])
         return super().run_node(n)
 
+    def body(self, body: Graph, n: Node) -> Any:
+        """A function that runs a body, of a loop that collects, too."""
+        is_collecting = n.target in (collecting_for, collecting_while)
+        return functools.partial(self.run_body, body) if is_collecting else super().body(body, n)
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method; a list may get what a loop has collected."""
+        if target == "extend" and isinstance(args[1], Collected):
+            args[0].append(args[1])
+            return None
+        self._refuse_filled(args)
+        return super().call_method(target, args, kwargs)
+
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function, branches and loops on data as torch's operators."""
         node = self.node
-        if target in _WRITES:
+        if target in WRITES:
             raise _cannot_write(node, str(args[1]))
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if target is bool and tensor is not None:
@@ -83,27 +83,37 @@ class Exporting(Interpreter):
         if target is expect and tensor is not None:
             torch._assert_async(tensor == args[1], f"the program was captured where this was {args[1]}: {args[2]}")
             return None
-        if target is range and any(isinstance(arg, torch.SymInt) for arg in args):
-            return Range(*(0, *args)[-2:]) if len(args) < 3 else Range(*args)
-        if target in (zip, enumerate) and (several := several_of(target, args, kwargs)) is not None:
-            return several
-        if target in COLLECTED and args and id(args[0]) in self._collected:
-            return COLLECTED[target](self._collected[id(args[0])][1], *args[1:], **kwargs)
+        items = item_sources(target, args, kwargs)
+        if items is not NotImplemented:
+            return items
+        if target in FILLED and args and is_filled(args[0]):
+            if target is not len:
+                torch._check(length_of(args[0]) > 0)
+            return FILLED[target](*args, **kwargs)
         if target is operator.getitem and tensor is not None:
-            return _item(tensor, args[1])
+            return item_of(tensor, args[1])
         if target is cond and isinstance(args[0], torch.SymBool):
             for known, body in ((args[0], args[1]), (torch.sym_not(args[0]), args[2])):
                 if statically_known_true(known):
                     return body(*args[3])
         if target is cond and isinstance(args[0], torch.Tensor | torch.SymBool):
             return self._cond(node, *args)
-        if target is while_loop:
+        if target in (while_loop, collecting_while):
             return self._while_loop(node, *args)
-        if target is for_loop and (isinstance(args[0], range) and args[4:] == (True,)):
-            args = (Range(args[0].start, args[0].stop, args[0].step), *args[1:])
-        if target is for_loop and not isinstance(args[0], range | list | tuple):
-            return self._for_loop(node, *args)
+        if target in (for_loop, collecting_for):
+            if isinstance(args[0], range) and args[4]:
+                args = (as_items(args[0]), *args[1:])
+            if not isinstance(args[0], range | list | tuple):
+                return self._for_loop(node, *args)
+        self._refuse_filled(args)
         return super().call_function(target, args, kwargs)
+
+    def _refuse_filled(self, values: Any) -> None:
+        """Refuse what reads a list that a loop has filled, or gives it, as Python's."""
+        for each in pytree.tree_leaves(values, is_leaf=is_filled):
+            if is_filled(each):
+                collected = next(part for part in each if isinstance(part, Collected))
+                raise _adds_to(self._filled_by[collected.tensor], "list")
 
     def write_attribute(self, path: str, value: Any) -> None:
         """Write a buffer in place, which torch.export sees. Raises ExportError for every other attribute."""
@@ -118,12 +128,10 @@ class Exporting(Interpreter):
     def _cond(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.Tensor):
             pred = as_bool(pred)
-        for number, other in ((1, false), (2, true)):
-            body = node.args[number]
-            raising = [inner for inner in body.nodes if inner.target is raise_error] if isinstance(body, Graph) else []
-            if raising:
-                self._check(pred if number == 2 else _not(pred), raising[0])
-                return other(*operands)
+        raising = raising_side(node)
+        if raising is not None:
+            self._check(pred if raising[1] else _not(pred), raising[0])
+            return (true if raising[1] else false)(*operands)
         lifted = _Lifted(self.module, node, [node.args[1], node.args[2]], operands)
         kinds: list[list[Any]] = []
         same: set[tuple[int, int]] = set()  # which result is which operand
@@ -177,10 +185,13 @@ class Exporting(Interpreter):
         carried: Sequence[Any],
         operands: Sequence[Any] = (),
         breaks: bool = False,
+        *count: int,
     ) -> Any:
-        acts = any(inner.op.startswith("call") and is_impure(inner) for inner in node.args[0].all_nodes())
-        if not (breaks or acts or isinstance(test(*carried, *operands), torch.Tensor | torch.SymBool)):
-            return super().call_function(while_loop, (test, body, carried, operands), {})  # the program knows how often
+        is_known = not (breaks or does_more(node.args[0]))
+        if is_known and not isinstance(test(*carried, *operands), torch.Tensor | torch.SymBool):
+            return super().call_function(node.target, (test, body, carried, operands, breaks, *count), {})
+        if count:
+            raise _adds_to(node, "list")
         lifted = _Lifted(self.module, node, [node.args[0], node.args[1]], operands)
         state = [_as_result(value, (value,), node) for value in carried]
 
@@ -203,45 +214,58 @@ class Exporting(Interpreter):
         carried: Sequence[Any],
         operands: Sequence[Any] = (),
         breaks: bool = False,
+        count: int = 0,
     ) -> Any:
-        if not isinstance(items, torch.Tensor | Range | Several):
+        if not isinstance(items, torch.Tensor | Items):
             raise ExportError(
                 f"{node.name} goes over a {type(items).__name__}, which torch.while_loop cannot say",
                 at=node.origin,
                 fix="go over the rows of a tensor, or over a range",
             )
-        numbers = items if isinstance(items, Range) else Range(0, length_of(items, node))
-        rows = rows_of(items)
-        lifted = _Lifted(self.module, node, [node.args[1]], (*rows, *operands))
-        lists = [] if breaks or numbers.step != 1 else lists_filled(node, operands)
+        if count and breaks:
+            raise _adds_to(node, "list")
+        items = as_items(items)
+        length = items.length
+        leaves, spec = pytree.tree_flatten(items)
+        lifted = _Lifted(self.module, node, [node.args[1]], (*leaves, *operands))
 
-        def item(values: Sequence[Any], number: torch.Tensor) -> Any:
-            return item_of(items, iter(values), number)
+        def turn(number: torch.Tensor, values: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
+            here = pytree.tree_unflatten(given[: len(leaves)], spec)
+            return tuple(body(here.at(number), *values, *given[len(leaves) :]))
 
-        first = item(rows, torch.zeros((), dtype=torch.int64)) if lists else None
-        filled = made_empty(lists, numbers, lambda: body(first, *carried, *operands)) if lists else []
-        state = [numbers.start, *filled, *carried]
-        state = [_as_result(value, (value,), node) for value in state]
+        start = torch.zeros((), dtype=torch.int64)
+        rows: list[torch.Tensor] = []
+        if count:
+            with quietly():
+                first = turn(start, carried, (*leaves, *operands))[len(carried) :]
+            rows = [_rows_like(each, length, node) for each in first]
+        state = [_as_result(value, (value,), node) for value in (start, *rows, *carried)]
 
         def asked(values: list[Any], rest: Sequence[Any]) -> Any:
-            return values[0] < rest[-1] if numbers.step > 0 else values[0] > rest[-1]
+            return values[0] < rest[-1]
 
         def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
-            number, *values = values
-            tensors, values = values[: len(filled)], values[len(filled) :]
+            number, filled, values = values[0], values[1 : 1 + count], values[1 + count :]
             with lifted.bound(rest[:-1]) as given, _unwritten(values, node):
-                result = tuple(body(item(given[: len(rows)], number), *values, *given[len(rows) :]))
-                tensors = [
-                    with_row(tensor, held.pop(), number - numbers.start)
-                    for tensor, held in zip(tensors, lists, strict=True)
-                ]
-            return (*result[:breaks], number + numbers.step, *tensors, *result[breaks:])
+                result = turn(number, values, given)
+            kept = len(result) - count
+            after = [
+                all_rows.index_copy(0, number.reshape(1), as_tensor(each).unsqueeze(0))
+                for all_rows, each in zip(filled, result[kept:], strict=True)
+            ]
+            return (*result[:breaks], number + 1, *after, *result[breaks:kept])
 
-        kinds = [None, *[None for _ in filled], *map(type, carried)]
-        end = _as_result(numbers.stop, (), node)
-        results = _loop(node, asked, step, state, kinds, (*lifted.tensors, end), breaks)[1:]
-        self._collected |= {id(held): (held, tensor) for held, tensor in zip(lists, results, strict=False)}
-        return results[len(filled) :]
+        kinds = [None, *[None for _ in rows], *map(type, carried)]
+        end = _as_result(length, (), node)
+        _, *results = _loop(node, asked, step, state, kinds, (*lifted.tensors, end), breaks)
+        self._filled_by.update(dict.fromkeys(results[:count], node))
+        return (*results[count:], *map(Collected, results[:count]))
+
+
+def _rows_like(value: Any, length: Any, node: Node) -> torch.Tensor:
+    """A tensor with room for what each iteration appends."""
+    one = _as_result(value, (), node)
+    return torch.zeros((length, *one.shape), dtype=one.dtype, device=one.device)
 
 
 def _loop(
@@ -282,14 +306,19 @@ def _loop(
     return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
 
 
-_WRITES = (set_attribute, delete_attribute, write_variable)
-
-
 def _cannot_write(node: Node, name: str) -> ExportError:
     return ExportError(
         f"an exported program keeps nothing in {name!r} from call to call",
         at=node.origin,
         fix="keep it in a buffer of one shape and dtype",
+    )
+
+
+def _adds_to(node: Node, kind: str) -> ExportError:
+    return ExportError(
+        f"{node.name} adds to a {kind} that is around it, which torch's operators cannot",
+        at=node.origin,
+        fix="make a tensor before the loop, and write to its rows",
     )
 
 
@@ -338,12 +367,7 @@ class _Lifted:
             yield values
         for container, before in held:
             if [*map(id, container)] != [*map(id, before)]:
-                kind, node = type(container).__name__, self._node
-                raise ExportError(
-                    f"{node.name} adds to a {kind} that is around it, which torch's operators cannot",
-                    at=node.origin,
-                    fix="make a tensor before the loop, and write to its rows",
-                )
+                raise _adds_to(self._node, type(container).__name__)
 
 
 def _is_of_run(value: Any) -> bool:
@@ -376,26 +400,6 @@ def _as_result(value: Any, given: Sequence[Any], node: Node) -> torch.Tensor:
             fix="let both sides, and each iteration, give tensors or numbers",
         )
     return as_tensor(value)
-
-
-def _item(tensor: torch.Tensor, index: Any) -> Any:
-    """`tensor[index]`; a number that only a run knows selects by a tensor, as torch.export can say that alone."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if not any(isinstance(part, torch.SymInt) and free_unbacked_symbols(part) for part in parts):
-        return tensor[index]
-    dim, rest = 0, []
-    after = tensor.dim() - sum(part is not None and part is not ... for part in parts)  # dimensions of `...`
-    for part in parts:
-        if part is ...:
-            dim += after
-        elif isinstance(part, torch.SymInt) and free_unbacked_symbols(part):
-            number = as_tensor(part)
-            number = torch.where(number < 0, number + tensor.shape[dim], number)
-            tensor = tensor.index_select(dim, number.reshape(1))
-            part = 0
-        rest.append(part)
-        dim += part is not None and part is not ...
-    return tensor[tuple(rest)]
 
 
 def _not(holds: Any) -> Any:

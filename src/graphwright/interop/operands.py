@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from graphwright.errors import GuardError
+from graphwright.interop.lower.numbers import as_number_tensor, as_truth
 
 __all__ = ["NUMBERS", "as_bool", "as_tensor", "kept", "number_as_tensor", "number_of_rows"]
 
@@ -19,11 +20,7 @@ def as_tensor(value: Any) -> torch.Tensor:
     >>> as_tensor(2), as_tensor(0.1).item()
     (tensor(2), 0.1)
     """
-    if isinstance(value, torch.Tensor):
-        return value
-    if isinstance(value, bool | torch.SymBool):
-        return as_bool(value)
-    return torch.scalar_tensor(value, dtype=torch.int64 if isinstance(value, int | torch.SymInt) else torch.float64)
+    return value if isinstance(value, torch.Tensor) else as_number_tensor(value)
 
 
 def number_as_tensor(value: Any, name: str) -> torch.Tensor:
@@ -46,12 +43,7 @@ def as_bool(value: Any) -> torch.Tensor:
     >>> as_bool(torch.ones(1, 1)), as_bool([])
     (tensor(True), tensor(False))
     """
-    if isinstance(value, torch.Tensor):
-        return value.reshape(()).bool()
-    if not isinstance(value, NUMBERS):
-        value = bool(value)
-    holds = value if isinstance(value, bool | torch.SymBool) else value != 0
-    return torch.scalar_tensor(torch.sym_ite(holds, 1, 0), dtype=torch.int64).bool()
+    return as_truth(value if isinstance(value, (torch.Tensor, *NUMBERS)) else bool(value))
 
 
 def number_of_rows(value: Any, where: str) -> int:

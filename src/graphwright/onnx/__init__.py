@@ -6,13 +6,15 @@ first.
     export.py         the export of one program
     assumptions.py    what torch.export assumes of open sizes, tried out
     checking.py       a model beside its program
+    original.py       the program, run at sizes of its inputs
     program.py        a model, how arguments become its inputs, and what is known of it
     sizes.py          example sizes that leave sizes open, and which sizes stay so
     inputs.py         arguments of a program as inputs of a model
     running.py        a captured program run while torch.export watches
-    indexing.py       items and slices at places that only a run knows
+    python_calls.py   Python's functions of tensors, and texts of values
+    layers.py         layers as what they come to
     translation.py    our operators as If and Loop
-    module_functions.py      modules as functions of a model
+    module_functions.py  modules as functions of a model
     regions.py        branches and loops as operators of tensors and sizes
     values.py         what bodies give and take, as tensors
     torch_private.py  what is taken of torch without a promise that it stays
@@ -40,10 +42,12 @@ FLOORS = (
     "assumptions",
     "checking",
     "program",
+    "original",
     "sizes",
     "inputs",
     "running",
-    "indexing",
+    "python_calls",
+    "layers",
     "translation",
     "module_functions",
     "regions",

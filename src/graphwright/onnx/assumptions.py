@@ -11,16 +11,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch import nn
 from torch.utils import _pytree as pytree
 
-from graphwright.onnx.checking import difference, result_at, written
+from graphwright.onnx.checking import difference, written
 from graphwright.onnx.inputs import Input
+from graphwright.onnx.original import Original
 from graphwright.onnx.program import OnnxProgram
 from graphwright.onnx.sizes import Place, Sizes, facts_of
 from graphwright.onnx.torch_private import as_python, assumed_of
@@ -48,16 +48,15 @@ class Assumed:
 def try_assumptions(
     exported: torch.export.ExportedProgram,
     program: OnnxProgram,
-    module: nn.Module,
+    original: Original,
     base: Sizes,
-    accepts: Callable[[Sizes], bool],
 ) -> Assumed:
     """Break each condition on open sizes that the model was made under; `base` are the sizes it was made with."""
-    trying = _Trying(exported, program, module, base, accepts)
+    trying = _Trying(exported, program, original, base)
     if program.is_large:
         return trying.untried("the model is above 2 GB")
     if trying.at(base):
-        if _is_random(program, module, base):
+        if _is_random(original, base):
             return trying.untried("the program is random")
         trying.found.notes.append(f"{trying.at(base)}, at {written(program, base)}")
         return trying.found
@@ -76,12 +75,11 @@ class _Trying:
         self,
         exported: torch.export.ExportedProgram,
         program: OnnxProgram,
-        module: nn.Module,
+        original: Original,
         base: Sizes,
-        accepts: Callable[[Sizes], bool],
     ) -> None:
         self.found = Assumed()
-        self._program, self._module, self._base, self._accepts = program, module, base, accepts
+        self._program, self._original, self._base = program, original, base
         self._inputs = program.arguments.inputs
         self._equal = facts_of(exported, self._inputs).equal
         self._sizes, self._conditions = assumed_of(exported)
@@ -96,7 +94,12 @@ class _Trying:
         """What the model does otherwise at these sizes: nothing, or None where the program does not take them."""
         key = str(sizes)
         if key not in self._tried:
-            self._tried[key] = difference(self._program, self._module, sizes) if self._accepts(sizes) else None
+            try:
+                wanted = self._original.at(sizes)
+            except Exception:
+                self._tried[key] = None
+            else:
+                self._tried[key] = difference(self._program, wanted, sizes)
         return self._tried[key]
 
     def say(self, condition: Any, text: str, ways: Iterator[Sizes]) -> None:
@@ -210,9 +213,9 @@ def _holds(condition: Any, values: Mapping[Any, int]) -> bool:
         return False
 
 
-def _is_random(program: OnnxProgram, module: nn.Module, sizes: Sizes) -> bool:
+def _is_random(original: Original, sizes: Sizes) -> bool:
     """Tell whether a program gives other values each time."""
-    one, other = (pytree.tree_leaves(result_at(program, module, sizes)) for _ in range(2))
+    one, other = (pytree.tree_leaves(original.at(sizes)) for _ in range(2))
     return any(
         isinstance(a, torch.Tensor) and not torch.allclose(a, b, equal_nan=True)
         for a, b in zip(one, other, strict=True)

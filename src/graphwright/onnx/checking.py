@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
+from graphwright.onnx.original import Original
 from graphwright.onnx.program import OnnxProgram
 from graphwright.onnx.sizes import Sizes, at_sizes
 
-__all__ = ["check", "difference", "result_at", "written"]
+__all__ = ["check", "difference", "written"]
 
 TOLERANCE = 1e-3  # of the largest value, and the least that counts is 1
 
 
-def check(program: OnnxProgram, module: nn.Module, accepts: Callable[[Sizes], bool]) -> list[Sizes]:
+def check(program: OnnxProgram, original: Original) -> list[Sizes]:
     """Compare a model with its program on the example and at two other sizes that the program takes; give the sizes.
 
     Raises ExportError naming the output and the sizes where they differ.
@@ -29,31 +26,23 @@ def check(program: OnnxProgram, module: nn.Module, accepts: Callable[[Sizes], bo
     inputs = program.arguments.inputs
     checked = [[list(each.example.shape) for each in inputs]]
     for sizes in _others(program):
-        if len(checked) < 3 and sizes not in checked and accepts(sizes):
+        if len(checked) < 3 and sizes not in checked and original.takes(sizes):
             checked.append(sizes)
     for sizes in checked:
-        said = difference(program, module, sizes)
+        said = difference(program, original.at(sizes), sizes)
         if said:
             raise ExportError(f"{said}, at {written(program, sizes)}", fix=_FIX)
     return checked
 
 
-def difference(program: OnnxProgram, module: nn.Module, sizes: Sizes) -> str:
-    """Say what a model does otherwise than its program at these sizes; nothing where they agree."""
-    wanted = result_at(program, module, sizes)
+def difference(program: OnnxProgram, wanted: Any, sizes: Sizes) -> str:
+    """Say what a model gives at these sizes that is not what its program gives; nothing where they agree."""
     args, kwargs = program.arguments.call(at_sizes(program.arguments, sizes))
     try:
-        given = program(*args, **kwargs)
+        given, names = program.named_result(*args, **kwargs)
     except Exception as error:
         return f"ONNX Runtime cannot run the model: {(str(error).splitlines() or [type(error).__name__])[0]}"
-    return _compared(program, given, wanted)
-
-
-def result_at(program: OnnxProgram, module: nn.Module, sizes: Sizes) -> Any:
-    """What the program itself gives at these sizes."""
-    args, kwargs = program.arguments.call(at_sizes(program.arguments, sizes))
-    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
-        return copy.deepcopy(module)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+    return _compared(pytree.tree_leaves(given), pytree.tree_leaves(wanted), names)
 
 
 def written(program: OnnxProgram, sizes: Sizes) -> str:
@@ -75,13 +64,14 @@ def _others(program: OnnxProgram) -> Iterator[Sizes]:
         yield sizes
 
 
-def _compared(program: OnnxProgram, given: Any, wanted: Any) -> str:
-    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(wanted), strict=True)
-    names = iter(program.output_names)
-    for one, other in pairs:
+def _compared(given: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -> str:
+    if len(given) != len(wanted):
+        return f"the result has {len(given)} values in ONNX Runtime and {len(wanted)} here"
+    left = iter(names)
+    for one, other in zip(given, wanted, strict=True):
         if not isinstance(one, torch.Tensor):
             continue
-        name, other = next(names), torch.as_tensor(other)
+        name, other = next(left), torch.as_tensor(other)
         if one.shape != other.shape:
             return f"output {name!r} is of shape {tuple(one.shape)} in ONNX Runtime and {tuple(other.shape)} here"
         if not one.numel():

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import io
 import logging
 import re
 import warnings
@@ -22,14 +21,16 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture import trace
 from graphwright.errors import ExportError, GraphwrightError
-from graphwright.interop import as_number_tensor, collect_appended, in_its_mode, is_symbolic
+from graphwright.interop import Collected, as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
 from graphwright.onnx.assumptions import try_assumptions
 from graphwright.onnx.checking import check
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.module_functions import check_asked_for, is_asked_for, keep_functions
-from graphwright.onnx.program import OnnxProgram, OnnxReport, Outputs, Part
-from graphwright.onnx.running import Running, Text, is_differentiated
+from graphwright.onnx.original import Original
+from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Part
+from graphwright.onnx.python_calls import Text
+from graphwright.onnx.running import Running, is_differentiated
 from graphwright.onnx.sizes import Sizes, at_sizes, export_at_example, export_open, facts_of
 from graphwright.onnx.torch_private import without_transforms
 from graphwright.onnx.translation import translations
@@ -90,7 +91,7 @@ def export(
         text = "the model and the program differ:\n- " + "\n- ".join(program.report.notes)
         warnings.warn(text, UserWarning, stacklevel=2)
     if verify:
-        check(program, model, exporting.accepts)
+        check(program, exporting.original)
     return program
 
 
@@ -110,7 +111,8 @@ class _Exporting:
         self, model: GraphModule, module: GraphModule, arguments: Arguments, drop_guards: bool, functions: Sequence[Any]
     ) -> None:
         self._functions = functions
-        self._model, self._module, self._arguments = model, module, arguments
+        self._module, self._arguments = module, arguments
+        self.original = Original(model, arguments)
         self._drop_guards = drop_guards
         self._outputs = Outputs()
         self._parts: dict[tuple[int, str], Part] = {}
@@ -148,7 +150,7 @@ class _Exporting:
     ) -> tuple[OnnxProgram, bool]:
         """Export in one way, and try the model; says, too, whether it is off at the example for the sizes alone."""
         try:
-            exported, sizes, notes = way(self._arguments, self.run, self.accepts)
+            exported, sizes, notes = way(self._arguments, self.run, self.original.takes)
         except GraphwrightError:
             raise
         except Exception as error:
@@ -157,21 +159,10 @@ class _Exporting:
             _check_asked(exported, self._arguments)
         program = self._translated(exported, notes, output_names, opset_version, table, external_data)
         with _calmly():
-            found = try_assumptions(exported, program, self._model, sizes, self.accepts)
+            found = try_assumptions(exported, program, self.original, sizes)
         notes = [*program.report.notes, *found.notes]
         program.report = dataclasses.replace(program.report, notes=tuple(notes), assumed=tuple(found.conditions))
         return program, found.is_off_at_example
-
-    def accepts(self, sizes: Sizes) -> bool:
-        """Tell whether the program takes inputs of these sizes."""
-        args, kwargs = self._arguments.call(at_sizes(self._arguments, sizes))
-        try:
-            with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-                warnings.simplefilter("ignore")
-                copy.deepcopy(self._model)(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-        except Exception:
-            return False
-        return True
 
     def _translated(
         self,
@@ -261,21 +252,23 @@ class _Exporting:
         return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
 
     def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        leaves, spec = pytree.tree_flatten(result)
+        values, spec = pytree.tree_flatten(result, is_leaf=lambda each: isinstance(each, Collected))
         outputs: list[torch.Tensor] = []
-        constants: list[tuple[bool, Any]] = []
-        for leaf in leaves:
-            leaf = leaf.tensor if isinstance(leaf, Maybe) else leaf
+        leaves: list[Leaf] = []
+        for leaf in values:
+            is_constant = not isinstance(leaf, torch.Tensor | Maybe | Collected) and not is_symbolic(leaf)
+            leaves.append(
+                Leaf("constant", leaf) if is_constant else Leaf("items" if isinstance(leaf, Collected) else "output")
+            )
+            leaf = leaf.tensor if isinstance(leaf, Maybe | Collected) else leaf
             if isinstance(leaf, Text):
                 raise ExportError(
                     "the program gives a text of values, and ONNX has no such thing", fix="give the values"
                 )
-            is_constant = not isinstance(leaf, torch.Tensor) and not is_symbolic(leaf)
-            constants.append((is_constant, leaf if is_constant else None))
             if not is_constant:
                 tensor = as_number_tensor(leaf) if is_symbolic(leaf) else leaf
                 outputs.append(tensor.clone() if any(tensor is one for one in (*inputs, *outputs)) else tensor)
-        self._outputs.spec, self._outputs.constants = spec, tuple(constants)
+        self._outputs.spec, self._outputs.leaves = spec, tuple(leaves)
         return tuple(outputs)
 
     def _note(self, node: Node, became: str, detail: str) -> None:

@@ -7,16 +7,17 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import onnx_ir as ir
 import onnxruntime  # type: ignore[import-untyped]
 import torch
 from torch.utils import _pytree as pytree
 
+from graphwright.interop import Collected, is_filled
 from graphwright.onnx.inputs import Arguments
 
-__all__ = ["OnnxProgram", "OnnxReport", "Outputs", "Part"]
+__all__ = ["Leaf", "OnnxProgram", "OnnxReport", "Outputs", "Part"]
 
 LARGEST = 2**31 - 2**20  # bytes of one protobuf file, with room for what is no weight
 
@@ -56,18 +57,42 @@ class OnnxReport:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One leaf of a result: an output, several items of a list that a loop filled as one output, or a constant."""
+
+    kind: Literal["output", "items", "constant"]
+    constant: Any = None
+
+
 @dataclasses.dataclass
 class Outputs:
-    """How the outputs of a model are nested in the program's result; what is no tensor is a constant of it."""
+    """How the outputs of a model are nested in the program's result."""
 
     spec: Any = None
-    constants: tuple[tuple[bool, Any], ...] = ()
+    leaves: tuple[Leaf, ...] = ()
 
     def nested(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The program's result."""
         left = iter(tensors)
-        leaves = [value if is_constant else next(left) for is_constant, value in self.constants]
-        return pytree.tree_unflatten(leaves, self.spec)
+        values = [
+            leaf.constant if leaf.kind == "constant" else Collected(next(left)) if leaf.kind == "items" else next(left)
+            for leaf in self.leaves
+        ]
+        return pytree.tree_map(_spread, pytree.tree_unflatten(values, self.spec), is_leaf=is_filled)
+
+    def names(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[str]:
+        """The name of the output that each tensor of the result comes from."""
+        given = [leaf for leaf in self.leaves if leaf.kind != "constant"]
+        triples = zip(given, names, tensors, strict=True)
+        return [name for leaf, name, each in triples for _ in range(len(each) if leaf.kind == "items" else 1)]
+
+
+def _spread(value: Any) -> Any:
+    """A list that a loop filled, item by item."""
+    if not is_filled(value):
+        return value
+    return [item for each in value for item in (each.tensor.unbind() if isinstance(each, Collected) else (each,))]
 
 
 class OnnxProgram:
@@ -111,8 +136,12 @@ class OnnxProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in ONNX Runtime."""
-        tensors = self.arguments.tensors(args, kwargs)
-        return self._outputs.nested(self.run(tensors))
+        return self.named_result(*args, **kwargs)[0]
+
+    def named_result(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """Run the model, and say of each tensor of the result which output it comes from."""
+        tensors = self.run(self.arguments.tensors(args, kwargs))
+        return self._outputs.nested(tensors), self._outputs.names(self.output_names, tensors)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the model in ONNX Runtime on its inputs, one tensor for each, and give its outputs."""

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from graphwright.errors import ExportError
-from graphwright.interop import Collected, Items, as_number_tensor, as_truth
+from graphwright.interop import Collected, Items, as_number_tensor, as_truth, quietly
 from graphwright.ir import Graph, Node
-from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator, quietly
+from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator
 from graphwright.onnx.values import IsNone, Kind, Maybe, flatten, joined, kind_of, opened, packed
 
 __all__ = ["Around", "body_attributes", "branch", "loop"]
@@ -131,7 +131,6 @@ def branch(node: Node, pred: Any, sides: Sequence[Body], around: Around, plans: 
         hints = [[(pred.value, not pred.wanted)], [(pred.value, pred.wanted)]]
         pred = ~pred.value.present if pred.wanted else pred.value.present
     asked, pred = pred, as_truth(pred)
-    first = [pred, *around.values]
 
     def run(side: int, given: Sequence[Any]) -> Any:
         with around.bound(given, hints[side]) as operands:
@@ -141,7 +140,7 @@ def branch(node: Node, pred: Any, sides: Sequence[Body], around: Around, plans: 
     plan, results = plans.get(key), []
     if plan is None or is_quiet:
         written: set[int] = set()
-        with quietly(*first):
+        with quietly():
             for side in (0, 1):
                 inner = _copies(around.values)
                 before = _versions(inner)
@@ -280,7 +279,7 @@ def _collected(rows: torch.Tensor, kind: Kind) -> Collected:
 
 def _loop_plan(node: Node, values: list[Any], spec: Any, around: Around, run: Body, count: int) -> LoopPlan:
     """See what one iteration gives for what it was given, and what it writes to."""
-    with quietly(*around.values, *values, as_number_tensor(0)):
+    with quietly():
         inner = _copies(around.values)
         number = torch.zeros((), dtype=torch.int64)
         kinds = [kind_of(value) for value in values]

@@ -5,51 +5,41 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 from graphwright.interop import (
+    WRITES,
     Collected,
     Items,
-    Rows,
     as_items,
     as_number_tensor,
-    as_truth,
     call_on_numbers,
     collecting_for,
     collecting_while,
+    does_more,
+    is_filled,
     is_symbolic,
     item_sources,
+    length_of,
+    raising_side,
+    rows_of,
 )
 from graphwright.ir import Graph, Node
-from graphwright.onnx.indexing import item_of, set_item
+from graphwright.onnx.layers import Kept
 from graphwright.onnx.module_functions import call_as_function, is_asked_for
+from graphwright.onnx.python_calls import FUNCTIONS, METHODS, Text, is_of_a_run, is_text_of_a_run, written_out
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
-from graphwright.onnx.torch_private import recurrent_operator
 from graphwright.onnx.values import IsNone, Maybe
-from graphwright.ops import (
-    cond,
-    delete_attribute,
-    expect_bound,
-    for_loop,
-    is_impure,
-    raise_error,
-    set_attribute,
-    transformed,
-    unpack,
-    while_loop,
-    write_variable,
-)
+from graphwright.ops import cond, expect_bound, for_loop, raise_error, transformed, while_loop
 from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
 
-__all__ = ["Running", "Text", "is_differentiated"]
+__all__ = ["Running", "is_differentiated"]
 
 
 class Running(Interpreter):
@@ -145,7 +135,7 @@ class Running(Interpreter):
         node = self.node
         if type(target).__hash__ is None:
             return super().call_function(target, args, kwargs)
-        if target in _WRITES:
+        if target in WRITES:
             raise _keeps(node, str(args[1]))
         if is_guard(node):
             return self._guard(node, target, args, kwargs)
@@ -166,15 +156,15 @@ class Running(Interpreter):
         if target is torch._assert and not isinstance(args[0], bool):
             self._check(node, args[0])
             return None
-        if _is_text_of_a_run(target, args):
+        if is_text_of_a_run(target, args):
             return self._text(args)
         args = tuple([_plain(arg) for arg in args])
-        for known in (call_on_numbers(target, args), item_sources(target, args)):
+        for known in (NotImplemented if kwargs else call_on_numbers(target, args), item_sources(target, args, kwargs)):
             if known is not NotImplemented:
                 return known
         if target in (torch.tensor, torch.as_tensor) and self._shown[1:] and args and not kwargs.keys() - {"dtype"}:
-            args = (_written_out(args[0]),)
-        special = _SPECIAL.get(target)
+            args = (written_out(args[0]),)
+        special = FUNCTIONS.get(target)
         given = NotImplemented if special is None else special(*args, **kwargs)
         if given is not NotImplemented:
             return given
@@ -191,11 +181,11 @@ class Running(Interpreter):
             value.append(rest[0])
             return None
         if isinstance(value, torch.Tensor):
-            special = _METHODS.get(target)
+            special = METHODS.get(target)
             given = NotImplemented if special is None else special(value, *rest, **kwargs)
             if given is not NotImplemented:
                 return given
-        if isinstance(value, str) and any(_is_of_a_run(arg) for arg in pytree.tree_leaves((args, kwargs))):
+        if isinstance(value, str) and any(is_of_a_run(arg) for arg in pytree.tree_leaves((args, kwargs))):
             return self._text(args)
         _check_whole(self.node, args)
         return super().call_method(target, args, kwargs)
@@ -239,16 +229,14 @@ class Running(Interpreter):
     def _branch(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.SymInt):
             pred = pred != 0
-        if _is_filled(pred):
-            pred = _length(pred) != 0
+        if is_filled(pred):
+            pred = length_of(pred) != 0
         if not isinstance(pred, torch.Tensor | torch.SymBool | IsNone):
             return (true if pred else false)(*operands)
-        for number, other in ((1, false), (2, true)):
-            body = node.args[number]
-            raising = [inner for inner in body.nodes if inner.target is raise_error] if isinstance(body, Graph) else []
-            if raising:
-                self._raises(raising[0], pred, number == 1)
-                return other(*operands)
+        raising = raising_side(node)
+        if raising is not None:
+            self._raises(raising[0], pred, raising[1] == 0)
+            return (true if raising[1] else false)(*operands)
         if isinstance(pred, torch.SymBool):
             known = self._of_sizes(node, pred, true, false, operands)
             if known is not NotImplemented:
@@ -292,8 +280,7 @@ class Running(Interpreter):
     def _while(
         self, node: Node, test: Any, body: Any, carried: Any, operands: Any = (), breaks: bool = False, count: int = 0
     ) -> Any:
-        acts = any(inner.op.startswith("call") and is_impure(inner) for inner in node.args[0].all_nodes())
-        if acts:
+        if does_more(node.args[0]):
             raise _refused(node, "the test of a loop does more than compute a value")
         first = test(*carried, *operands)
         if not breaks and not isinstance(first, torch.Tensor) and not is_symbolic(first):
@@ -313,8 +300,8 @@ class Running(Interpreter):
         breaks: bool = False,
         count: int = 0,
     ) -> Any:
-        if _is_filled(iterable):
-            iterable = iterable[0] if len(iterable) == 1 else _rows(iterable)
+        if is_filled(iterable):
+            iterable = iterable[0] if len(iterable) == 1 else rows_of(iterable)
         is_known = not isinstance(iterable, torch.Tensor | Items)
         if is_known and not breaks and (not isinstance(iterable, range) or len(iterable) <= UNROLLED):
             kind = collecting_for if count else for_loop
@@ -340,58 +327,6 @@ def _differentiates(node: Node) -> bool:
     return is_transform or node.target in (torch.autograd.grad, torch.autograd.backward)
 
 
-class Kept(TorchFunctionMode):
-    """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length.
-
-    What attention gives is laid out as its decomposition gives it, or views of it fail when it is decomposed.
-    """
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Call what is called, these two by an operator of ours."""
-        if func in (torch.gru, torch.lstm) and not kwargs and len(args) == 9 and not isinstance(args[3], torch.Tensor):
-            input, state, weights, *options = args
-            *_, dropout, is_training, _, _ = options
-            if not (is_training and dropout):
-                parts = state if isinstance(state, list | tuple) else (state,)
-                name = "gru" if func == torch.gru else "lstm"
-                return recurrent_operator(name, input, tuple(parts), tuple(weights), *options)
-        if func == torch.batch_norm and not kwargs and args[5]:
-            input, weight, bias, mean, var, _, momentum, eps, _ = args
-            return _batch_norm(input, mean, var, weight, bias, True, momentum, eps)
-        if func is torch.nn.functional.batch_norm and (args[5:] or [(kwargs or {}).get("training")])[0]:
-            return _batch_norm(*args, **(kwargs or {}))
-        given = func(*args, **(kwargs or {}))
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            return given.clone(memory_format=torch.contiguous_format)
-        return given
-
-
-def _batch_norm(
-    input: torch.Tensor,
-    mean: Any,
-    var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> torch.Tensor:
-    """Batch norm of the batch itself, as in training: torch.onnx has only that of the running values."""
-    dims, shape = [0, *range(2, input.dim())], [1, -1, *[1] * (input.dim() - 2)]
-    of_batch = input.mean(dims, keepdim=True)
-    off = input - of_batch
-    spread = (off * off).mean(dims, keepdim=True)
-    if mean is not None:
-        count = math.prod(input.shape[dim] for dim in dims)
-        mean.copy_(mean * (1 - momentum) + of_batch.detach().flatten() * momentum)
-        var.copy_(var * (1 - momentum) + spread.detach().flatten() * (count / (count - 1) * momentum))
-    output = off * torch.rsqrt(spread + eps)
-    output = output if weight is None else output * weight.view(shape)
-    return output if bias is None else output + bias.view(shape)
-
-
 UNROLLED = 32  # numbers of a range that is gone over without a loop of ONNX's
 
 _OF_SIZES = (operator.ne, operator.eq, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.add,
@@ -412,7 +347,6 @@ def _either_truth(a: Any, b: Any) -> Any:
     return a | b
 
 
-_WRITES = (set_attribute, delete_attribute, write_variable)
 _REGIONS = {
     cond: "_branch",
     while_loop: "_while",
@@ -447,198 +381,14 @@ def _sizes_with_tensors(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([as_number_tensor(arg) if isinstance(arg, kinds) else arg for arg in args])
 
 
-class Text(str):
-    """A text of values that only a run knows, without them."""
-
-    __slots__ = ()
-
-
-_TEXTS = (str, repr, ascii, format)
-
-
-def _is_of_a_run(value: Any) -> bool:
-    return isinstance(value, torch.Tensor | Text) or is_symbolic(value)
-
-
-def _is_text_of_a_run(target: Any, args: tuple[Any, ...]) -> bool:
-    makes = target in _TEXTS or (target in (operator.mod, operator.add) and any(isinstance(arg, str) for arg in args))
-    return makes and any(_is_of_a_run(leaf) for leaf in pytree.tree_leaves(args))
-
-
 def _check_whole(node: Node, args: tuple[Any, ...]) -> None:
     """Refuse what reads a text of values, or a list that a loop filled, item by item: only a run knows them."""
     for arg in args:
         if isinstance(arg, Text):
             raise _refused(node, "a text of values that only a run knows is read")
-        if _is_filled(arg) or isinstance(arg, Collected):
+        if is_filled(arg) or isinstance(arg, Collected):
             raise ExportError(
                 f"{node.name} reads a list that a loop filled as often as data says, which ONNX has only as one tensor",
                 at=node.origin,
                 fix="make one tensor of it: torch.stack(values) or torch.cat(values)",
             )
-
-
-# ---- tensors that Python would take apart, and lists that loops have filled
-
-
-def _is_filled(values: Any) -> bool:
-    return isinstance(values, list) and any(isinstance(each, Collected) for each in values)
-
-
-def _length(values: Any) -> Any:
-    return sum(each.length if isinstance(each, Collected) else 1 for each in values)
-
-
-def _rows(values: Sequence[Any]) -> Rows:
-    parts = [each.tensor if isinstance(each, Collected) else as_tensor(each)[None] for each in values]
-    return Rows(torch.cat(parts))
-
-
-def as_tensor(value: Any) -> torch.Tensor:
-    return value if isinstance(value, torch.Tensor) else as_number_tensor(value)
-
-
-def _stack(tensors: Any, dim: int = 0) -> Any:
-    if not _is_filled(tensors):
-        return NotImplemented
-    rows = _rows(tensors).tensor
-    return rows if dim == 0 else rows.movedim(0, dim if dim >= 0 else dim + rows.dim())
-
-
-def _cat(tensors: Any, dim: int = 0) -> Any:
-    if not _is_filled(tensors):
-        return NotImplemented
-    parts = []
-    for each in tensors:
-        if isinstance(each, Collected):
-            at = dim if dim >= 0 else dim + each.tensor.dim() - 1
-            each = each.tensor.movedim(0, at).flatten(at, at + 1)
-        parts.append(each)
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
-
-
-def _tensor(data: Any, **options: Any) -> Any:
-    dtype = options.get("dtype")
-    if isinstance(data, torch.Tensor):
-        return data.detach().clone() if dtype is None else data.to(dtype).detach().clone()
-    if _is_filled(data):
-        made = _rows(data).tensor
-    elif isinstance(data, list | tuple) and any(isinstance(each, torch.Tensor) or is_symbolic(each) for each in data):
-        if not all(isinstance(each, int | float | torch.Tensor) or is_symbolic(each) for each in data):
-            return NotImplemented
-        made = torch.stack(_promoted([as_number_tensor(each) for each in data]))
-    elif is_symbolic(data):
-        made = as_number_tensor(data)
-    else:
-        return NotImplemented
-    if dtype is None and made.dtype == torch.float64:
-        dtype = torch.get_default_dtype()
-    return made if dtype is None else made.to(dtype)
-
-
-def _written_out(data: Any) -> Any:
-    """Numbers as tensors that a body makes itself: it can hold no constants."""
-    if isinstance(data, bool | int | float):
-        return as_number_tensor(data) if not isinstance(data, float) else torch.full((), data)
-    if isinstance(data, list) and data and len(data) <= MOST_WRITTEN:
-        parts = [_written_out(each) for each in data]
-        if all(isinstance(each, torch.Tensor) for each in parts):
-            return torch.stack(_promoted(parts))
-    return data
-
-
-MOST_WRITTEN = 64  # numbers of a list that are written out one by one
-
-
-def _promoted(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    dtype = tensors[0].dtype
-    for tensor in tensors[1:]:
-        dtype = torch.promote_types(dtype, tensor.dtype)
-    return [tensor.to(dtype) for tensor in tensors]
-
-
-def _len(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.shape[0]
-    if isinstance(value, Items):
-        return value.length
-    return _length(value) if _is_filled(value) else NotImplemented
-
-
-def _getitem(value: Any, index: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return item_of(value, index)
-    if _is_filled(value):
-        value = _rows(value)
-    return value[index] if isinstance(value, Rows) else NotImplemented
-
-
-def _unpack(value: Any, count: int) -> Any:
-    if isinstance(value, torch.Tensor):
-        torch._check(value.shape[0] == count)
-        return tuple([value[i] for i in range(count)])
-    return NotImplemented
-
-
-def _iter(value: Any = ()) -> Any:
-    return value if isinstance(value, Items) else Rows(value) if isinstance(value, torch.Tensor) else NotImplemented
-
-
-_SPECIAL: dict[Any, Callable[..., Any]] = {
-    len: _len,
-    list: _iter,
-    tuple: _iter,
-    iter: _iter,
-    operator.getitem: _getitem,
-    operator.setitem: set_item,
-    torch.stack: _stack,
-    torch.cat: _cat,
-    torch.concat: _cat,
-    torch.concatenate: _cat,
-    torch.tensor: _tensor,
-    torch.as_tensor: _tensor,
-    unpack: _unpack,
-    torch.unbind: lambda value, dim=0: _parts(value, dim),
-    torch.squeeze: lambda value, dim=None: _squeeze(value, dim),
-}
-
-
-def _parts(value: torch.Tensor, dim: int = 0) -> Any:
-    return Rows(value, dim % value.dim()) if is_symbolic(value.shape[dim]) else NotImplemented
-
-
-def _squeeze(value: torch.Tensor, dim: int | Sequence[int] | None = None) -> Any:
-    """Dimensions of one, of those that are known to be: one that is open is taken to be larger."""
-    dims = range(value.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
-    known = tuple([each for each in dims if not is_symbolic(value.shape[each])]) if value.dim() else ()
-    if not value.dim() or len(known) == len(dims):
-        return NotImplemented
-    return value.squeeze(known) if known else value
-
-
-def _tolist(value: torch.Tensor) -> Any:
-    if value.dim() == 0:
-        return _number(value)
-    if value.dim() > 1:
-        return NotImplemented
-    if is_symbolic(value.shape[0]):
-        return Rows(value, numbers=True)
-    return [_number(value[i]) for i in range(value.shape[0])]
-
-
-def _number(value: torch.Tensor) -> Any:
-    """`value.item()`: a whole number as such, every other one as a tensor."""
-    value = value.reshape(())
-    if value.dtype == torch.bool:
-        return value
-    return value.to(torch.float64) if value.dtype.is_floating_point else value.item()
-
-
-_METHODS: dict[str, Callable[..., Any]] = {
-    "item": _number,
-    "tolist": _tolist,
-    "unbind": _parts,
-    "squeeze": _squeeze,
-    "__len__": _len,
-    "__bool__": as_truth,
-}

@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
+from graphwright.interop import quietly
 
 __all__ = [
     "SUPPORTED",
@@ -29,7 +30,6 @@ __all__ = [
     "check_release",
     "either",
     "known_sizes",
-    "quietly",
     "record",
     "recurrent_operator",
     "translation_of",
@@ -66,7 +66,6 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import (
     ProxyTorchDispatchMode,
-    disable_proxy_modes_tracing,
     make_fx,
     track_tensor_tree,
 )
@@ -333,16 +332,9 @@ def _fake_recurrent(mode: Any, name: str, input: Any, state: Sequence[Any], weig
 # ---- what all need
 
 
-@contextlib.contextmanager
-def quietly(*values: Any) -> Iterator[None]:
-    """Run something on the tensors that torch.export is watching, and leave no trace of it in what it records."""
-    with disable_proxy_modes_tracing(), _fake_mode(*values).shape_env.ignore_fresh_unbacked_symbols():
-        yield
-
-
 def without_transforms(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
     """Run a function so that whoever watches sees what its gradients and transforms come to, and none of these."""
-    with quietly(*tensors), _no_function_modes():
+    with quietly(), _no_function_modes():
         traced = make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*tensors)
     return traced(*tensors)
 

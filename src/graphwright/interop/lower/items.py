@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -142,8 +143,10 @@ class _Reversed:
         return self.source.at(as_number_tensor(self.length) - 1 - number)
 
 
-def item_sources(target: Any, args: tuple[Any, ...]) -> Any:
+def item_sources(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> Any:
     """What `range`, `zip`, `enumerate` and `reversed` give where only a run knows how much; else NotImplemented.
+
+    A strict `zip` has sources that are equally long: torch.export is told so.
 
     >>> item_sources(zip, ([1], [2]))
     NotImplemented
@@ -157,9 +160,13 @@ def item_sources(target: Any, args: tuple[Any, ...]) -> Any:
         return NotImplemented
     if target is enumerate:
         source = as_items(args[0])
-        return Zipped((_Endless(args[1] if len(args) > 1 else 0, source), source))
+        start = args[1] if len(args) > 1 else kwargs.get("start", 0)
+        return Zipped((_Endless(start, source), source))
     if target is zip:
-        return Zipped(tuple([as_items(arg) for arg in args]))
+        sources = tuple([as_items(arg) for arg in args])
+        for source in sources[1:] if kwargs.get("strict") else ():
+            torch._check(source.length == sources[0].length)
+        return Zipped(sources)
     return _Reversed(as_items(args[0])) if target is reversed else NotImplemented
 
 

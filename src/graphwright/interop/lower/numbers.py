@@ -38,7 +38,7 @@ def as_number_tensor(value: Any) -> torch.Tensor:
     (tensor(2), torch.float64, torch.bool)
     """
     if isinstance(value, torch.Tensor):
-        return value.reshape(())
+        return value.reshape(()) if value.dim() else value
     if isinstance(value, bool | torch.SymBool):
         if isinstance(value, bool):
             return torch.full((), value, dtype=torch.bool)
@@ -99,6 +99,13 @@ def _rounded(function: str, value: Any) -> Any:
     return getattr(torch, function)(as_number_tensor(value)).to(torch.int64).item()
 
 
+def _round(value: Any, digits: int | None = None) -> Any:
+    """`round(value)`, a whole number, or a number of so many digits."""
+    if digits is None:
+        return _rounded("round", value)
+    return torch.round(as_number_tensor(value).to(torch.float64), decimals=digits)
+
+
 def _extreme(smallest: bool, *values: Any) -> Any:
     given = list(_flat(values))
     if any(isinstance(value, torch.Tensor | torch.SymFloat) for value in given):
@@ -150,7 +157,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     math.ceil: functools.partial(_rounded, "ceil"),
     math.floor: functools.partial(_rounded, "floor"),
     math.trunc: functools.partial(_rounded, "trunc"),
-    builtins.round: functools.partial(_rounded, "round"),
+    builtins.round: _round,
     operator.truediv: _divided,
     operator.pow: _power,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
-from graphwright.interop import as_number_tensor
+from graphwright.interop.lower.numbers import as_number_tensor
 
 __all__ = ["item_of", "set_item"]
 

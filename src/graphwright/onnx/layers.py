@@ -1,0 +1,65 @@
+"""Layers that torch.export would fix to the example, or torch.onnx would misread, as what they come to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from graphwright.onnx.torch_private import recurrent_operator
+
+__all__ = ["Kept"]
+
+
+class Kept(TorchFunctionMode):
+    """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length.
+
+    What attention gives is laid out as its decomposition gives it, or views of it fail when it is decomposed.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call what is called, these two by an operator of ours."""
+        if func in (torch.gru, torch.lstm) and not kwargs and len(args) == 9 and not isinstance(args[3], torch.Tensor):
+            input, state, weights, *options = args
+            *_, dropout, is_training, _, _ = options
+            if not (is_training and dropout):
+                parts = state if isinstance(state, list | tuple) else (state,)
+                name = "gru" if func == torch.gru else "lstm"
+                return recurrent_operator(name, input, tuple(parts), tuple(weights), *options)
+        if func == torch.batch_norm and not kwargs and args[5]:
+            input, weight, bias, mean, var, _, momentum, eps, _ = args
+            return _batch_norm(input, mean, var, weight, bias, True, momentum, eps)
+        if func is torch.nn.functional.batch_norm and (args[5:] or [(kwargs or {}).get("training")])[0]:
+            return _batch_norm(*args, **(kwargs or {}))
+        given = func(*args, **(kwargs or {}))
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return given.clone(memory_format=torch.contiguous_format)
+        return given
+
+
+def _batch_norm(
+    input: torch.Tensor,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """Batch norm of the batch itself, as in training: torch.onnx has only that of the running values."""
+    dims, shape = [0, *range(2, input.dim())], [1, -1, *[1] * (input.dim() - 2)]
+    of_batch = input.mean(dims, keepdim=True)
+    off = input - of_batch
+    spread = (off * off).mean(dims, keepdim=True)
+    if mean is not None:
+        count = math.prod(input.shape[dim] for dim in dims)
+        mean.copy_(mean * (1 - momentum) + of_batch.detach().flatten() * momentum)
+        var.copy_(var * (1 - momentum) + spread.detach().flatten() * (count / (count - 1) * momentum))
+    output = off * torch.rsqrt(spread + eps)
+    output = output if weight is None else output * weight.view(shape)
+    return output if bias is None else output + bias.view(shape)

@@ -1,0 +1,57 @@
+"""The program that a model is made of, run beside it: on a copy, from the same state each time, and in silence."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import io
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from graphwright.analysis import ModuleState
+from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.sizes import Sizes, at_sizes
+
+__all__ = ["Original"]
+
+
+class Original:
+    """A program at sizes of its inputs: what it gives there, and whether it takes them at all.
+
+    >>> original = Original(nn.Linear(3, 2), Arguments(nn.Linear(3, 2).forward, (torch.ones(1, 3),), {}, None, None))
+    >>> original.at([[4, 3]]).shape, original.takes([[4, 5]])
+    (torch.Size([4, 2]), False)
+    """
+
+    def __init__(self, module: nn.Module, arguments: Arguments) -> None:
+        self._module, self._arguments = module, arguments
+
+    @functools.cached_property
+    def _copied(self) -> tuple[nn.Module, ModuleState]:
+        twin = copy.deepcopy(self._module)
+        return twin, ModuleState(twin)
+
+    def at(self, sizes: Sizes) -> Any:
+        """What the program gives. Raises what it raises."""
+        args, kwargs = copy.deepcopy(self._arguments.call(at_sizes(self._arguments, sizes)))
+        module, state = self._copied
+        try:
+            with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                result = module(*args, **kwargs)
+            return pytree.tree_map_only(torch.Tensor, lambda each: each.detach().clone(), result)
+        finally:
+            state.restore()
+
+    def takes(self, sizes: Sizes) -> bool:
+        """Tell whether the program takes inputs of these sizes."""
+        try:
+            self.at(sizes)
+        except Exception:
+            return False
+        return True
