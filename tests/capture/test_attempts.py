@@ -212,3 +212,35 @@ def test_an_iterator_that_a_function_inside_takes_items_of() -> None:
         return step(step(x))
 
     assert torch.equal(trace(program, torch.ones(3))(torch.ones(2)), torch.full((2,), 2.0))
+
+
+class Filled:
+    """A list of its own, and its length."""
+
+    def __init__(self) -> None:
+        self.items: list[torch.Tensor] = []
+
+    def push(self, x: torch.Tensor) -> None:
+        self.items.append(x)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def test_an_error_goes_to_the_nearest_handler_whatever_is_around_it() -> None:
+    def program(x: torch.Tensor, n: int) -> int:
+        filled = Filled()
+        try:
+            try:
+                if (x.sum() > 0) == (n > 1):
+                    raise ValueError
+            except ValueError:
+                filled.push(x)
+            finally:
+                pass
+        except ValueError:
+            pass
+        return len(filled)  # how long a list is that one way alone has filled: no number of the graph
+
+    with pytest.raises(CaptureError, match="`finally` does what an error must not leave out"):
+        trace(program, (torch.ones(2), 2))

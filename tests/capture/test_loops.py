@@ -173,3 +173,23 @@ def test_a_loop_over_a_size_that_cannot_be_kept_is_unrolled_under_a_guard() -> N
     torch.testing.assert_close(gm(torch.rand(3, 2) * 0 + 2), keyed(torch.full((3, 2), 2.0)), rtol=0, atol=0)
     with pytest.raises(GuardError, match="was 3; now it is 2"):
         gm(torch.ones(2, 2))
+
+
+def test_a_guard_in_an_iteration_is_checked_in_each_and_is_none_of_what_comes_after() -> None:
+    def program(x: torch.Tensor, n: int, k: int) -> Any:
+        found: dict[Any, int] = {"a": 1}
+        i = 0
+        for i in range(n):  # noqa: B007 -- the body is captured once more, as it carries i
+            if k > 2:
+                found[k] = 1  # a key of another class: no branch of the graph
+        if k > 2:
+            x = x + 1
+        return found, x, i
+
+    x = torch.ones(2)
+    captured = trace(program, (x, 2, 1))
+    for n, k in ((2, 1), (0, 5), (3, 2)):
+        found, y, i = captured(x, n, k)
+        assert (found, i) == program(x, n, k)[::2] and torch.equal(y, program(x, n, k)[1])
+    with pytest.raises(GuardError, match="if k > 2"):
+        captured(x, 2, 5)

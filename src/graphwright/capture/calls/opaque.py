@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.counting import CountingMode
+from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.effects.hook_effects import contained
 from graphwright.capture.numbers.known_sizes import sizes_after
 from graphwright.capture.proxies.calls_as_written import is_torch
@@ -107,6 +110,9 @@ def record_leaf_function(
         is_outlined = getattr(getattr(function, "__func__", function), "__code__", None) in recorder.plan.outlined
         if not is_outlined and not holds_values((args, kwargs)):
             return function(*args, **kwargs)
+        if owner is not None and (recorder.keeping is None or id(owner) not in recorder.keeping.kept_tables()):
+            before = ContentsBefore(owner)
+            recorder.at_end.append(functools.partial(_check_owner, before, function.__qualname__, recorder.where()))
         return record_opaque(recorder, "call_function", function, function, args, kwargs)
     path = shells.path(owner)
     stand_in = recorder.examples.module(shells.original(owner))
@@ -116,6 +122,16 @@ def record_leaf_function(
         return record_opaque(recorder, "call_method", "__call__", run, args, kwargs, (node,))
     node = recorder.node("get_attr", path, (), {}, path)
     return record_opaque(recorder, "call_method", function.__name__, run, args, kwargs, (node,))
+
+
+def _check_owner(before: ContentsBefore, method: str, at: str | None) -> None:
+    """Raise CaptureError where the program has changed an object since the graph called a method of it."""
+    if before.is_changed():  # the graph has it as it is in the end
+        raise CaptureError(
+            f"{method} is one node, and the program changes its object after that call",
+            at=at,
+            fix="make it a function that is given what it reads",
+        )
 
 
 def record_foreign_call(
@@ -155,16 +171,37 @@ def record_opaque(
     counting = CountingMode(lambda module: _is_leaf(recorder, module))
 
     def counted(*args: Any, **kwargs: Any) -> Any:
+        before = ContentsBefore((getattr(run, "__self__", None), args, kwargs))
         # Of the modes that are entered only this one acts: it runs what it sees with all of them off.
         with torch._C._EnableTorchFunction(), counting:
-            return run(*args, **kwargs)
+            result = run(*args, **kwargs)
+        if before.is_changed():
+            before.put_back()
+            raise _changing(recorder, getattr(run, "__name__", None) or str(target))
+        return result
 
     if is_torch(target):
         return recorder.record(op, target, run, args, kwargs, owner, gives_data=True)
+    if recorder.keeping is not None:
+        recorder.keeping.write()  # it may read what the program has written
     try:
         return recorder.record(op, target, counted, args, kwargs, owner, True, lambda: counting.count)
     finally:
         recorder.calls.hidden += counting.count
+
+
+def _changing(recorder: TypedCapture, name: str) -> BaseException:
+    """What to do with a call that changes a container or an object: the program has what is in that, not the graph."""
+    restart = recorder.questions.refusals.outline(sys._getframe(1), f"{name} changes what it is given")
+    if restart is not None:
+        return recorder.questions.restart(restart)
+    return refusal(
+        CaptureError(
+            f"{name}, which is one node, changes a container or object that it is given: the graph would not",
+            at=recorder.where(),
+            fix="have it return what is new, and the program keep that",
+        )
+    )
 
 
 def _is_leaf(recorder: TypedCapture, module: nn.Module) -> bool:

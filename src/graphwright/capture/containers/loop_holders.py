@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CLASSES", "Holder", "check_items", "value_of_kind"]
+__all__ = ["CLASSES", "Holder", "value_of_kind"]
 
 CLASSES: dict[type, Any] = {}  # what stands for a list, dict, set or deque of the run: each puts itself here
 _WATCHED = (list, set, collections.deque, *DICTS)
@@ -211,7 +211,7 @@ class Holder(Container):
     def _watch(self, item: Any) -> None:
         """Remember what a list or dict holds that becomes an item: the program may change it later on."""
         if type(item) in _WATCHED:
-            self.recorder.listed.append((self, item, content(item)))
+            self.recorder.at_end.append(functools.partial(_check_item, self, item, content(item)))
         held = item.values() if type(item) in DICTS else item if type(item) in (list, tuple, collections.deque) else ()
         for part in held:
             self._watch(part)
@@ -346,15 +346,14 @@ def _of_kind(
     return value_of_kind(recorder, kind, node, name, place, (), give_up, noted)
 
 
-def check_items(listed: Iterable[tuple[Holder, Any, Any]]) -> None:
-    """See that no list or dict was changed after it became an item of a list of which a node knows the items."""
-    for owner, container, before in listed:
-        now = content(container)
-        if isinstance(before, set):
-            if now != before:
-                owner.give_up()
-            continue
+def _check_item(owner: Holder, container: Any, before: Any) -> None:
+    """See that a list, dict or set was not changed since it became an item of one of which a node knows the items."""
+    now = content(container)
+    if isinstance(before, set):
+        is_same = now == before
+    else:
         keys = list(before) if isinstance(before, dict) else range(len(before))
         is_same = len(now) == len(before) and (not isinstance(before, dict) or list(now) == keys)
-        if not is_same or any(now[key] is not before[key] for key in keys):
-            owner.give_up()
+        is_same = is_same and all(now[key] is before[key] for key in keys)
+    if not is_same:
+        owner.give_up()

@@ -3,17 +3,18 @@
 It is noted, put back, and written where the captured program has to do it. Read keeping.py first, then
 branch_state.py.
 
-    keeping.py        attributes that a program keeps from one call to the next
-    kept_kinds.py     kinds of what it keeps: before a call and after one they must go together
-    kept_tables.py    tables of what it may keep, and what was in them when it started
-    variables.py      variables outside of all modules, to watch, write and put back
-    held_tables.py    what containers and objects hold, as one table for each
-    module_reads.py   what a program reads of its modules as plain values
-    asked_modules.py  of which class modules are, and whether two are one, where a program asks
-    object_reads.py   plain values in objects that modules hold
-    branch_state.py   what sides of a branch and iterations of a loop may change
-    choices.py        lists, dicts, sets and objects of which data chose one
-    writes.py         writes in place, and the numbers that were read before them
-    hook_effects.py   what the user's forward hooks change
-    unread_items.py   items of lists that nothing reads, removed
+    keeping.py          attributes that a program keeps from one call to the next
+    kept_kinds.py       kinds of what it keeps: before a call and after one they must go together
+    kept_tables.py      tables of what it may keep, and what was in them when it started
+    variables.py        variables outside of all modules, to watch, write and put back
+    held_tables.py      what containers and objects hold, as one table for each
+    module_reads.py     what a program reads of its modules as plain values
+    asked_modules.py    of which class modules are, and whether two are one, where a program asks
+    object_reads.py     plain values in objects that modules hold
+    branch_state.py     what sides of a branch and iterations of a loop may change
+    choices.py          lists, dicts, sets and objects of which data chose one
+    writes.py           writes in place, and the numbers that were read before them
+    contents_before.py  what containers and objects held at one moment
+    hook_effects.py     what the user's forward hooks change
+    unread_items.py     items of lists that nothing reads, removed
 """

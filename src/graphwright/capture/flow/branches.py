@@ -264,8 +264,7 @@ def _failed(
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
         return recorder.pending
     if recorder.plan.ways.get(place) == "wait":  # what raises may be what comes after the branch
-        why = f"one side raises {type(getattr(error, 'error', error)).__name__}"
-        return recorder.questions.restart(recorder.plan.change(place, "fork", why))
+        return recorder.questions.restart(recorder.plan.change(place, "fork", _why(error)))
     if recorder.pending is not None and recorder.questions.subjects.is_data(subject):
         return recorder.questions.refusals.given_up(recorder.pending, place)
     codes = recorder.questions.staging.convertible_at(error)
@@ -275,14 +274,19 @@ def _failed(
         subject
     ):  # for all questions there with this answer, but not for those with the other
         alike = (*place, recorder.numbers.hint(subject))
-        return recorder.questions.restart(
-            recorder.plan.change(alike, "guard", f"one side raises {type(getattr(error, 'error', error)).__name__}")
-        )
+        return recorder.questions.restart(recorder.plan.change(alike, "guard", _why(error)))
     if recorder.questions.raises.is_caught_outside():
         return recorder.questions.restart(
             recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
     return recorder.questions.refusals.given_up(error, place, recorder.numbers.hint(subject) is (not value))
+
+
+def _why(error: Exception | Refusal) -> str:
+    """Why a branch is none of the graph: what one side raises, or what of it does not go with the other."""
+    if isinstance(error, Unlike):
+        return str(error)
+    return f"one side raises {type(getattr(error, 'error', error)).__name__}"
 
 
 def _finish(

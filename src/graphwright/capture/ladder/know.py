@@ -42,8 +42,9 @@ class Knowledge:
         return None if truth is None else not truth
 
     def learn(self, subject: QuestionSubject, truth: bool) -> None:
-        """Note that a condition has this truth from here on."""
-        self._capture.region.known.update(self.conditions.facts(subject, truth))
+        """Note that a condition has this truth from here on, in this region: a loop around it may never come here."""
+        region = self._capture.region
+        region.known = region.known | self.conditions.facts(subject, truth)
 
 
 def place_at(capture: Capture, frame: FrameType | None) -> tuple[Any, ...] | None:

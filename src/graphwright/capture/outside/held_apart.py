@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
 from collections.abc import Iterator
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
-from torch import nn
-
-from graphwright.capture.effects.hook_effects import is_unchanged
-from graphwright.capture.proxies.contents import changeable, content, holds_bytes, refill
-from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.errors import CaptureError
-from graphwright.source import is_foreign_class, place_of_name
+from graphwright.source import place_of_name
 
 __all__ = ["HeldApart"]
 
 _COUNTED = (itertools.count, itertools.cycle, itertools.repeat)
-_DEPTH = 3  # how far inside of each other the containers and objects are
 _LIVE = (list, dict, set)  # which Keeping knows
 _FIX = "keep it in a list, dict or number: in a global variable, or in an attribute of a module"
 
@@ -31,7 +25,7 @@ class HeldApart:
         self._iterators: list[tuple[Any, str, str, CodeType | None]] = []
         self._objects: list[tuple[Any, str, str, CodeType]] = []
         self._positions: list[Any] = []
-        self._states: list[list[tuple[Any, Any]]] = []  # of each object: its containers, and what they held
+        self._states: list[ContentsBefore] = []
 
     def note(self, value: Any, subject: str, name: str, code: CodeType | None = None) -> None:
         """Note an iterator, or an object that may change; containers that are live are none of ours."""
@@ -39,7 +33,7 @@ class HeldApart:
             if not any(known is value for known, *_ in self._iterators):
                 self._iterators.append((value, subject, name, code))
                 self._positions.append(_position(value))
-        elif code is not None and type(value) not in _LIVE and any(True for _ in _tables(value, 0)):
+        elif code is not None and type(value) not in _LIVE and ContentsBefore(value):
             self._note_object(value, subject, name, code)
 
     def note_default(self, value: Any, function: FunctionType) -> None:
@@ -50,7 +44,7 @@ class HeldApart:
     def _note_object(self, value: Any, subject: str, name: str, code: CodeType) -> None:
         if not any(known is value for known, *_ in self._objects):
             self._objects.append((value, subject, name, code))
-            self._states.append(_held(value))
+            self._states.append(ContentsBefore(value))
 
     def start(self) -> None:
         """A pass begins."""
@@ -65,8 +59,8 @@ class HeldApart:
                     at=None if code is None else place_of_name(code, name),
                     fix="count in a number: in a global variable, or in an attribute of a module",
                 )
-        for (value, subject, name, code), held in zip(self._objects, self._states, strict=True):
-            if not all(id(table) in kept or is_unchanged(before, content(table)) for table, before in held):
+        for (value, subject, name, code), before in zip(self._objects, self._states, strict=True):
+            if before.is_changed(kept):
                 raise CaptureError(
                     f"the program changes {subject}, a {type(value).__qualname__}: the captured program could not",
                     at=place_of_name(code, name) or f"{code.co_filename}:{code.co_firstlineno}",
@@ -75,28 +69,8 @@ class HeldApart:
 
     def put_back(self) -> None:
         """Put back what the objects held; a second time does no harm."""
-        for table, before in (pair for held in self._states for pair in held):
-            refill(table, before)
-
-
-def _held(value: Any) -> list[tuple[Any, Any]]:
-    return [(table, content(table)) for table in _tables(value)]
-
-
-def _tables(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
-    """The containers and tables of attributes in a value of the user's, what is of installed packages left out."""
-    if holds_bytes(value):
-        yield value
-        return
-    is_container = isinstance(value, list | dict | set | collections.deque)
-    if isinstance(value, nn.Module | type) or (not is_container and is_foreign_class(type(value))):
-        return
-    held = changeable(value) or ([value] if is_container and not is_growing(value) else [])
-    for table in held:
-        yield table
-        if depth:
-            for item in list(table.values() if isinstance(table, dict) else table):
-                yield from _tables(item, depth - 1)
+        for before in self._states:
+            before.put_back()
 
 
 def _position(value: Any) -> Any:

@@ -602,6 +602,9 @@ class Keeping(Protocol):
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
 
+    def kept_tables(self) -> set[int]:
+        """The objects and containers whose state is the program's, by id; of objects their attributes, too."""
+
     def write(self, shell: nn.Module | None = None) -> None:
         """Write what the program has changed so far, in all modules or in one and those below it."""
 

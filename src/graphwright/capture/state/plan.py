@@ -163,7 +163,13 @@ class Plan:
         return Restart(f"converted {', '.join(names)}")
 
     def change(self, place: Place | None, way: Way, why: str) -> Restart:
-        """Have one question answered another way."""
+        """Have one question answered another way.
+
+        Raises CaptureError where it is answered so already: the next pass would come here again.
+        """
+        if self.ways.get(place) == way:
+            at = _line(*place[:2]) if place and place[0] != "attribute" else None
+            raise CaptureError(f"this cannot be captured: {why}", at=at, fix="write the program so that this is not so")
         self.ways[place] = way
         self.reasons[place] = why
         return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")

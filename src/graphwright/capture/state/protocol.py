@@ -109,8 +109,8 @@ class Capture(Protocol):
         """Whether there are values outside of torch."""
 
     @property
-    def listed(self) -> list[tuple[Any, Any, Any]]:
-        """The items of lists of unknown length, and what they held."""
+    def at_end(self) -> list[Callable[[], None]]:
+        """What to check as the program ends: that what the graph has of a container or object is not changed."""
 
     @property
     def examples(self) -> ExampleFacts:

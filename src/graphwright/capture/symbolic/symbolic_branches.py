@@ -15,7 +15,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.autograd_functions import APPLY, applied_by, caller_of
-from graphwright.capture.containers.loop_holders import check_items
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.choices import Choices
 from graphwright.capture.flow.loops import Loops
@@ -50,7 +49,7 @@ class SymbolicRecorder:
     """One run of a program under a tracer: the region that is being written to, and the questions asked so far."""
 
     def __init__(self, tracer: Tracer, plan: Plan) -> None:
-        self.listed: list[Any] = []  # items of lists that loops make longer, and what they held
+        self.at_end: list[Callable[[], None]] = []  # that no item of a list was changed which a loop makes longer
         self.tracer = tracer
         self.typed = None
         self.is_running = True
@@ -140,7 +139,8 @@ class SymbolicRecorder:
             raise why from error
         if self.pending is not None:  # the program caught it
             raise self.pending.error if isinstance(self.pending, Refusal) else self.pending
-        check_items(self.listed)
+        for check in self.at_end:
+            check()
         return result
 
     def lift(self, args: tuple[Any, ...]) -> Any:

@@ -26,7 +26,6 @@ from graphwright.capture.calls.facts import note_count
 from graphwright.capture.calls.gradients import on_any_way
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.containers.joining import Joining
-from graphwright.capture.containers.loop_holders import check_items
 from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.rows import is_count_known, pieces
 from graphwright.capture.conversion.conversion import is_converted
@@ -135,7 +134,7 @@ class Recorder:
         self.is_finishing = False
         self.log = log  # of the capture, where there is one
         self.ledger = Ledger(log)
-        self.listed: list[tuple[Any, Any, Any]] = []  # items of lists of unknown length, and what they held
+        self.at_end: list[Callable[[], None]] = []  # that nothing has changed since which had better not
         self.keep: list[Any] = []  # tensors known by id must not die during the capture
 
     @property
@@ -207,7 +206,8 @@ class Recorder:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""
         self.region = self.root
         self.dtypes.settle()
-        check_items(self.listed)
+        for check in self.at_end:
+            check()
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev

@@ -143,7 +143,12 @@ def _loop(c: Context, node: ast.For | ast.While, subject: Value | None) -> Kinds
         except _Again:
             del c.problems[problems:]
             c.frame.names = names
-    raise AssertionError("the types of a loop do not settle")
+    c.problem(
+        "what this loop carries has another type after each iteration",
+        node,
+        "say what empty lists and dicts before it are to hold: items: list[Tensor] = []",
+    )
+    return NEXT
 
 
 def _carried(
