@@ -223,3 +223,39 @@ def test_what_a_type_has_decided_is_checked() -> None:
 def test_a_module_without_forward_says_so() -> None:
     with pytest.raises(ValueError):
         script(nn.Module())
+
+
+def test_what_is_wrong_in_a_loop_over_nothing_known_is_told_too() -> None:
+    message = problems_of(
+        """
+def items(x):
+    yield x
+def f(x):
+    for a, (b, c) in sum(items(x)):
+        if x.sum() > 0:
+            continue
+        x = a + b + c
+        x = 1 + "a"
+    return x
+"""
+    )
+    assert "items is a generator or a coroutine" in message
+    assert "`+` is not defined for int and str" in message
+
+
+def test_a_loop_whose_types_never_settle_is_a_problem() -> None:
+    message = problems_of(
+        """
+from collections import defaultdict
+def f(x, n: int):
+    lists = defaultdict(list)
+    found = None
+    i = 0
+    while i < n:
+        i = i + 1
+        found = list(lists)
+        found = {key: len(item) for key, item in lists.items()}
+    return x, found
+"""
+    )
+    assert "program.py:10: what this loop carries has another type after each iteration" in message

@@ -83,11 +83,8 @@ def while_statement(c: Context, node: ast.While) -> Kinds:
 def for_statement(c: Context, node: ast.For) -> Kinds:
     """Compile a `for` loop."""
     subject = c.expression(node.iter)
-    if isinstance(subject, Bad):
-        for name in target_names(node.target):
-            c.frame.names[name] = BAD
-        c.parts.block(c, node.body)
-        return NEXT
+    if isinstance(subject, Bad):  # one iteration, to find what else is wrong
+        return _unrolled(c, node, [BAD])
     items = static_items(c, subject)
     if items is not None and not isinstance(subject, Display):
         return _unrolled(c, node, items)
