@@ -205,6 +205,31 @@ def whiletrue(x, n: int):
     return x * 2
 
 
+@program(XN)
+def last_in_else(x, n: int):
+    i = k = 0
+    for i in range(n):
+        if x.sum() > 50:
+            break
+        k = i * 2
+    else:
+        x = x + i - k
+    return x
+
+
+class Sum:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@program(XN)
+def augmented_attributes(x, n: int, by=3):
+    one, other = Sum(n), Sum(x)
+    one.value += by  # of which only a run knows the class
+    other.value *= 2
+    return one.value, other.value, x
+
+
 def helper(a, b, scale: float = 2.0):
     if a.sum() > b.sum():
         return a * scale

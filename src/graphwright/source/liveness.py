@@ -16,6 +16,7 @@ class Liveness:
     def __init__(self, body: Sequence[ast.stmt]) -> None:
         self._after: dict[int, frozenset[str]] = {}
         self._head: dict[int, frozenset[str]] = {}
+        self._ended: dict[int, frozenset[str]] = {}
         self._made: list[ast.stmt] = []  # kept: they are known by their id
         inner = [node for node in walk_all(body) if isinstance(node, ast.FunctionDef | ast.Lambda)]
         self._captured = frozenset().union(*[names_read(node) for node in inner])
@@ -29,12 +30,16 @@ class Liveness:
         """The variables that are read once an iteration of a loop has started, in it or after it."""
         return self._head[id(loop)] | self._captured
 
+    def ended(self, loop: ast.stmt) -> frozenset[str]:
+        """The variables that are read once a loop has ended: in its `else`, and after it."""
+        return self._ended[id(loop)] | self._captured
+
     def add(self, made: ast.stmt, like: ast.stmt) -> None:
         """Take a statement that was made of another for that one, whatever it holds being known or its own."""
         self._made.append(made)
         self._after[id(made)] = self._after[id(like)]
         if id(like) in self._head:
-            self._head[id(made)] = self._head[id(like)]
+            self._head[id(made)], self._ended[id(made)] = self._head[id(like)], self._ended[id(like)]
         for inner in ast.iter_child_nodes(made):
             if isinstance(inner, ast.stmt) and id(inner) not in self._after:
                 self.add(inner, like)
@@ -96,6 +101,7 @@ class Liveness:
         self, node: ast.For | ast.While, out: frozenset[str], after_break: frozenset[str], head: frozenset[str]
     ) -> frozenset[str]:
         ending = self._block(node.orelse, out, after_break, head)
+        self._ended[id(node)] = ending | out
         own = frozenset(ending | (names_read(node.test) if isinstance(node, ast.While) else set()))
         targets = set(target_names(node.target)) if isinstance(node, ast.For) else set()
         while True:

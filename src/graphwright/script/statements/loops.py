@@ -131,7 +131,7 @@ def _range_items(subject: Value) -> list[Value] | None:
 def _loop(c: Context, node: ast.For | ast.While, subject: Value | None) -> Kinds:
     live = c.frame.code.liveness
     after, head = live.after(node), live.head(node)
-    carried = _carried(c, node, subject, after, head)
+    carried = _carried(c, node, subject, live.ended(node), head)
     problems = len(c.problems)
     for _ in range(_MOST_ATTEMPTS):
         names = dict(c.frame.names)
@@ -149,7 +149,7 @@ def _loop(c: Context, node: ast.For | ast.While, subject: Value | None) -> Kinds
 
 
 def _carried(
-    c: Context, node: ast.For | ast.While, subject: Value | None, after: frozenset[str], head: frozenset[str]
+    c: Context, node: ast.For | ast.While, subject: Value | None, ended: frozenset[str], head: frozenset[str]
 ) -> list[_Carried]:
     """The variables that a loop carries from one iteration to the next, or to what follows it."""
     targets = target_names(node.target) if isinstance(node, ast.For) else []
@@ -159,8 +159,8 @@ def _carried(
         before = c.frame.names.get(name)
         if isinstance(before, Unbound):
             before = None
-        is_read = name in after or (name in head and name not in targets)
-        if not is_read or (before is None and not (name in after and _runs_once(node, subject))):
+        is_read = name in ended or (name in head and name not in targets)
+        if not is_read or (before is None and not (name in ended and _runs_once(node, subject))):
             continue
         if before is not None:
             before = c.held(before, node, named=name)

@@ -304,12 +304,15 @@ def _augmented(c: Context, node: ast.AugAssign) -> None:
         c.changes_outside(left, node)
         return
     value = c.parts.augmented(c, node, left)
-    if isinstance(node.target, ast.Attribute) and isinstance(value, Runtime) and _is_in_place(value):
+    if isinstance(node.target, ast.Attribute) and _is_in_place(left, value):
         return  # the tensor itself was changed
     assign(c, node.target, value, node)
 
 
-def _is_in_place(value: Runtime) -> bool:
+def _is_in_place(left: Value, value: Value) -> bool:
+    """Tell whether a tensor of a module was changed; what an object has may be a number, which is made anew."""
+    if not isinstance(value, Runtime) or not isinstance(left, Runtime) or left.node.op != "get_attr":
+        return False
     return value.kind is TENSOR and str(getattr(value.node.target, "__name__", "")).startswith("i")
 
 
