@@ -15,6 +15,7 @@ from torch.compiler import is_dynamo_compiling
 from graphwright.codegen import PythonCode
 from graphwright.errors import ExportError, GraphError
 from graphwright.ir import Graph
+from graphwright.runtime.called import Called, modules_at
 from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.premises import Bound, bound
 
@@ -47,7 +48,7 @@ class Form(Protocol):
 class Entry:
     """One entry point: its name, its graph, and the code generated from it."""
 
-    __slots__ = ("bound", "code", "form", "function", "graph", "held", "name", "signature")
+    __slots__ = ("bound", "called", "code", "form", "function", "graph", "held", "name", "signature")
 
     def __init__(self, name: str, graph: Graph, signature: inspect.Signature | None = None) -> None:
         self.name = name
@@ -57,6 +58,7 @@ class Entry:
         self.function: FunctionType | None = None
         self.form: Form | None = None  # None: the code is the graph as it stands
         self.bound: Bound | None = None  # what a call looks at of the modules; None: to be found
+        self.called: Called | None = None  # the modules that it calls; None: to be found
         self.held: Any = None  # what the calls of code of another form look at
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
@@ -171,18 +173,26 @@ def is_readable(module: Any) -> bool:
     return bool(module.__dict__[STATE].is_readable)
 
 
-def expect_modules(module: Any, entry: str = "forward") -> None:
+def expect_modules(module: Any, entry: str = "forward", paths: Sequence[str] = ()) -> Sequence[Callable[..., Any]]:
     """Raise GuardError unless the modules of a captured program are as an entry point takes for granted.
 
-    Compilers, which have guards of their own, pass over it.
+    Return what to call for the modules at these paths. Compilers, which have guards of their own, pass over the check.
     """
     if is_dynamo_compiling():
-        return
+        return modules_at(module, paths)
     state = module.__dict__.get(STATE)
-    if state is not None:
-        called = state.entries[entry]
-        if (called.bound is None or not called.bound.holds()) and not torch.compiler.is_compiling():
-            called.bound = bound(module, called.graph)
+    if state is None:
+        return modules_at(module, paths)
+    point = state.entries[entry]
+    if (point.bound is None or not point.bound.holds()) and not torch.compiler.is_compiling():
+        point.bound = bound(module, point.graph)
+    if not paths:
+        return ()
+    called = point.called
+    if called is None or not called.is_current(module):
+        called = point.called = Called(module, paths)
+    callables: Sequence[Callable[..., Any]] = called.callables()
+    return callables
 
 
 def overhear(module: Any, tell: Callable[[Graph], None]) -> None:

@@ -232,7 +232,7 @@ class GraphModule(nn.Module):
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
         place = "" if state.is_readable else entry.place(state.original)  # readable code says it line by line
-        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place)
+        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place, code.run)
         signature = entry.full_signature(state.original)
         if signature is not None:
             function.__signature__ = signature  # type: ignore[attr-defined]
@@ -516,7 +516,7 @@ def _adopt(module: GraphModule, state: State) -> None:
 
 def _invalidate(module: nn.Module, name: str = "forward") -> None:
     entry = _state(module).entries[name]
-    entry.code = entry.function = entry.bound = None
+    entry.code = entry.function = entry.bound = entry.called = None
     setattr(type(module), name, _LazyForward(weakref.ref(module), name))
 
 
@@ -531,9 +531,11 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
             entry.code = entry.form.write(module, entry)
         elif name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
             first = functools.partial(_expectation, name) if facts_of_modules(entry.graph) else None
-            reads_tables = state.is_readable and not state.is_for_script
+            is_ours = state.is_readable and not state.is_for_script
+            is_bound = is_ours and not _changes_modules(entry.graph)
+            binds = functools.partial(_callables, name) if is_bound else None
             entry.code = graph_to_readable_source(
-                entry.graph, owner=module, name=name, first=first, reads_tables=reads_tables
+                entry.graph, owner=module, name=name, first=first, reads_tables=is_ours, binds=binds
             )
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
@@ -555,6 +557,18 @@ def _expectation(name: str, writer: Any) -> list[str]:
     """The statement at the start of generated code that looks at the modules of the program."""
     called = "" if name == "forward" else f", {name!r}"
     return [f"{writer.names.function(expect_modules)}({writer.root}{called})"]
+
+
+def _changes_modules(graph: Graph) -> bool:
+    """Tell whether a program assigns a module that it calls, or one around it."""
+    changed = written_attributes(graph)
+    called = [f"{node.target}." for node in graph.all_nodes() if node.op == "call_module"] if changed else []
+    return any(path.startswith(f"{each}.") for path in called for each in changed)
+
+
+def _callables(name: str, writer: Any, paths: Sequence[str]) -> str:
+    """The expression that looks at them, too, and gives what to call for the modules at some paths."""
+    return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {tuple(paths)!r})"
 
 
 def _all_code(module: GraphModule) -> str:

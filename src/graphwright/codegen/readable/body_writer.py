@@ -15,6 +15,7 @@ from typing import Any
 from graphwright.codegen.function import Writer, attribute, is_plain_name, quoted
 from graphwright.codegen.readable.assignments import mentions
 from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
+from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
 from graphwright.codegen.readable.endings import NextRound, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
@@ -73,9 +74,11 @@ class BodyWriter(Writer):
         owner: Any,
         reads_tables: bool = False,
         variables: Mapping[str, str] = types.MappingProxyType({}),
+        callees: Callees | None = None,
     ) -> None:
         super().__init__(graph, root, short=True)
         self.owner = owner
+        self.callees = callees  # what marks the modules that are called; None: they are looked up as they are shown
         self.reads_tables = reads_tables  # whether a module whose name stands after no dot is read in its table
         self.table = self._new_table()
         self.variables = {path: self._new_name(wish) for path, wish in variables.items()}  # attributes, by path
@@ -291,7 +294,7 @@ class BodyWriter(Writer):
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
         writer.reads_tables, writer.table, writer.tables_read = self.reads_tables, self.table, self.tables_read
-        writer.variables = self.variables
+        writer.variables, writer.callees = self.variables, self.callees
         writer.tried, writer.statements = self.tried, self.statements
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
         writer.is_function = is_function
@@ -563,6 +566,11 @@ class BodyWriter(Writer):
     def path(self, target: str) -> str:
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
         return self._path(target)[0]
+
+    def callee(self, target: str) -> str:
+        """Write the module that is called."""
+        text = self._path(target)[0]
+        return text if self.callees is None else self.callees.mark(target, text)
 
     def _path(self, target: str) -> tuple[str, bool]:
         """Write a dotted path from the root, and tell whether it ends with a name after a dot."""
