@@ -387,6 +387,15 @@ def test_other_tools_read_it(use: Callable[[GraphModule], Any]) -> None:
     assert frames(lambda: gm(X))["_call_impl"] == 1  # and leave nothing behind
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_tells_the_layers(strict: bool) -> None:
+    gm = trace(nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU())).eval(), X)
+    gm(X)
+    program = torch.export.export(gm, (X,), strict=strict)
+    stacks = [node.meta.get("nn_module_stack", {}).values() for node in program.graph.nodes]
+    assert {"0.0", "0.1"} <= {path for stack in stacks for path, _ in stack}
+
+
 def test_jit_trace_names_the_layers() -> None:
     gm = captured()
     gm(X)

@@ -126,9 +126,9 @@ class _Facts:
                 return False
         return self._plainness.holds()
 
-    def are_outdated(self, root: nn.Module) -> bool:
-        """Tell whether other modules are there now."""
-        return not self.found.is_current(root) or self._plainness.is_outdated()
+    def are_outdated(self) -> bool:
+        """Tell whether modules have got other classes."""
+        return self._plainness.is_outdated()
 
     def renew_premises(self, root: nn.Module, graph: Graph) -> bool:
         """Tell whether what the capture took for granted is as good as it was."""
@@ -161,7 +161,7 @@ def tensors_of(module: Any, entry: str = "forward") -> list[Any] | None:
         facts = binding.renew(module)
     try:
         if not facts.hold():
-            if not facts.are_outdated(module):
+            if not facts.are_outdated():
                 return None
             facts = binding.renew(module)
             if not facts.hold():

@@ -37,7 +37,7 @@ _tracing_state = torch._C._get_tracing_state
 
 
 def modules_at(root: nn.Module, paths: Sequence[str]) -> list[Any]:
-    """Look modules up as code does that names them: attribute by attribute.
+    """Look modules up as code does that names them: by attributes, and items of containers in their table.
 
     >>> modules_at(nn.Sequential(nn.ReLU()), ["0"])
     [ReLU()]
@@ -46,7 +46,9 @@ def modules_at(root: nn.Module, paths: Sequence[str]) -> list[Any]:
     for path in paths:
         module: Any = root
         for name in path.split("."):
-            module = getattr(module, name)
+            # By the table, so that torch.export sees the path in how it is read.
+            is_item = not name.isidentifier() and name in module._modules
+            module = module._modules[name] if is_item else getattr(module, name)
         found.append(module)
     return found
 

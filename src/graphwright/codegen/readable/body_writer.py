@@ -82,6 +82,7 @@ class BodyWriter(Writer):
         self.reads_tables = reads_tables  # whether a module whose name stands after no dot is read in its table
         self.table = self._new_table()
         self.variables = {path: self._new_name(wish) for path, wish in variables.items()}  # attributes, by path
+        self.reached: dict[str, tuple[str, Any, bool]] = {}  # by path: how it is written, and what is there
         self.tables_read: set[str] = set()  # the table, once it is read, in any body
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
@@ -294,7 +295,7 @@ class BodyWriter(Writer):
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
         writer.reads_tables, writer.table, writer.tables_read = self.reads_tables, self.table, self.tables_read
-        writer.variables, writer.callees = self.variables, self.callees
+        writer.variables, writer.callees, writer.reached = self.variables, self.callees, self.reached
         writer.tried, writer.statements = self.tried, self.statements
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
         writer.is_function = is_function
@@ -576,21 +577,30 @@ class BodyWriter(Writer):
         """Write a dotted path from the root, and tell whether it ends with a name after a dot."""
         if target in self.variables:
             return self.variables[target], True
-        text, value, is_name = self.root, self.owner, True
-        for atom in target.split("."):
-            is_table = self.table != "" and value is self.owner and not is_plain_name(atom) and atom in value._modules
-            is_inside = not is_table and value is not None and value is not self.owner and not atom.isidentifier()
-            subscript = _subscript(value, atom) if is_inside else None
-            is_name = not is_table and not subscript and is_plain_name(atom)
-            if is_table:
-                self.tables_read.add(self.table)
-                text = f"{self.table}[{quoted(atom)}]"
-            elif subscript:
-                text = f"{text}[{subscript}]"
-            else:
-                text = attribute(text, atom, self.getattr)
-            value = None if value is None else getattr(value, atom, None)
+        text, _, is_name = self._reached(target)
         return text, is_name
+
+    def _reached(self, target: str) -> tuple[str, Any, bool]:
+        """Write a dotted path, and tell what is there and whether it ends with a name after a dot."""
+        known = self.reached.get(target)
+        if known is None:
+            above, _, atom = target.rpartition(".")
+            text, value, _ = self._reached(above) if above else (self.root, self.owner, True)
+            known = self.reached[target] = self._step(text, value, atom)
+        return known
+
+    def _step(self, text: str, value: Any, atom: str) -> tuple[str, Any, bool]:
+        """Write an attribute of what has been written, which is this value."""
+        inner = None if value is None else getattr(value, atom, None)
+        is_plain = is_plain_name(atom)
+        if self.table != "" and value is self.owner and not is_plain and atom in value._modules:
+            self.tables_read.add(self.table)
+            return f"{self.table}[{quoted(atom)}]", inner, False
+        is_inside = value is not None and value is not self.owner and not atom.isidentifier()
+        subscript = _subscript(value, atom) if is_inside else None
+        if subscript:
+            return f"{text}[{subscript}]", inner, False
+        return attribute(text, atom, self.getattr), inner, is_plain
 
     def _new_table(self) -> str:
         """The variable for the table of the root's modules, where one of these has a name that stands after no dot."""

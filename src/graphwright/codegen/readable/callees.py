@@ -16,7 +16,6 @@ __all__ = ["Callees"]
 
 _MARK = "\x01"  # is in no source outside of comments and literals, and literals are written with escapes
 _OTHER = re.compile(r"\W")
-_MARKED = re.compile(rf"\w+(?:{_MARK}\w*)+")
 
 
 class Callees:
@@ -62,10 +61,17 @@ class Callees:
 
 
 def _written(text: str, texts: dict[str, str]) -> str:
-    return _MARKED.sub(lambda found: texts.get(found[0], found[0]), text) if texts else text
+    for start in _starts(texts):  # which the search for them begins with
+        pattern = rf"{start}{_MARK}[\w{_MARK}]*"
+        text = re.sub(pattern, lambda found: texts.get(found[0], found[0]), text)
+    return text
+
+
+def _starts(marked: Iterable[str]) -> set[str]:
+    """The words that marked texts begin with: `self`, mostly."""
+    return {each.partition(_MARK)[0] for each in marked}
 
 
 def _words(text: str, marked: Iterable[str]) -> set[str]:
     """The words of a text, if any of them begins as the names of variables do."""
-    starts = {each.partition(_MARK)[0] + "_" for each in marked}
-    return set(re.findall(r"\w+", text)) if any(start in text for start in starts) else set()
+    return set(re.findall(r"\w+", text)) if any(f"{start}_" in text for start in _starts(marked)) else set()
