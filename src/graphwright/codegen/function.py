@@ -346,7 +346,7 @@ class Writer:
         if op == "call_module":
             return f"{self.callee(node._target)}({self.call(args, kwargs)})", PRIMARY  # type: ignore[arg-type]
         if op == "get_attr":
-            return self.path(node._target), PRIMARY  # type: ignore[arg-type]
+            return self.read(node._target), PRIMARY  # type: ignore[arg-type]
         raise GraphError(f"cannot write {node.format_node()}", at=node.origin)  # type: ignore[attr-defined]
 
     def call(self, args: Any, kwargs: Any) -> str:
@@ -414,6 +414,10 @@ class Writer:
     def key(self, key: Any) -> str:
         """Write what stands between the brackets of a subscript."""
         return self.value(key)
+
+    def read(self, target: str) -> str:
+        """Write the attribute that is read."""
+        return self.path(target)
 
     def callee(self, target: str) -> str:
         """Write the module that is called."""

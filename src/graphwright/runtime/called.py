@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from types import FunctionType, MethodType
 from typing import Any
@@ -47,7 +47,7 @@ def modules_at(root: nn.Module, paths: Sequence[str]) -> list[Any]:
         module: Any = root
         for name in path.split("."):
             # By the table, so that torch.export sees the path in how it is read.
-            is_item = not name.isidentifier() and name in module._modules
+            is_item = not name.isidentifier() and name in getattr(module, "_modules", ())
             module = module._modules[name] if is_item else getattr(module, name)
         found.append(module)
     return found
@@ -154,38 +154,41 @@ class FoundModules:
 
 
 class Called:
-    """The modules at some paths of one tree of modules.
+    """The modules at some paths of one tree of modules, and at others, of which attributes are read.
 
     >>> root = nn.Sequential(nn.ReLU())
     >>> called = Called(root, ["0"])
-    >>> called.callables()[0].__name__, root.append(nn.ReLU()) is root, called.is_current(root)
+    >>> called.modules()[0].__name__, root.append(nn.ReLU()) is root, called.is_current(root)
     ('forward', True, False)
     """
 
-    __slots__ = ("_callables", "_forwards", "_found", "_plainness")
+    __slots__ = ("_forwards", "_found", "_modules", "_plainness")
 
-    def __init__(self, root: nn.Module, paths: Sequence[str]) -> None:
+    def __init__(self, root: nn.Module, called: Sequence[str], read: Sequence[str] = ()) -> None:
+        paths = [*called, *read]
         self._found: FoundModules | None = FoundModules(root, paths)
         modules = self._found.modules
-        plain = [module for module in modules if module is not None and is_called_plainly(module)]
+        to_call = modules[: len(called)]
+        plain = [module for module in to_call if module is not None and is_called_plainly(module)]
         self._plainness = Plainness(plain)
-        self._callables: list[Callable[..., Any]] = [
+        self._modules: list[Any] = [
             _Late(root, path) if module is None else module for module, path in zip(modules, paths, strict=True)
         ]
         forwards = {id(module): MethodType(type(module).forward, module) for module in plain}
-        self._forwards = [forwards.get(id(module), module) for module in self._callables]
+        self._forwards: list[Any] = [forwards.get(id(module), module) for module in self._modules[: len(called)]]
+        self._forwards += self._modules[len(called) :]
 
     def is_current(self, root: nn.Module) -> bool:
         """Tell whether these are the modules that are there now."""
         return self._found is not None and self._found.is_current(root)
 
-    def callables(self) -> Sequence[Callable[..., Any]]:
-        """What to call: for each path the module, or its `forward` where that is the same."""
+    def modules(self) -> Sequence[Any]:
+        """What to call for each path, the module or its `forward` where that is the same; then what to read of."""
         if self._plainness.holds():
             return self._forwards
         if self._plainness.is_outdated():
             self._found = None  # the next call finds them anew
-        return self._callables
+        return self._modules
 
 
 def _gives(owner: nn.Module, name: str) -> bool:
@@ -198,14 +201,24 @@ def _gives(owner: nn.Module, name: str) -> bool:
 
 
 class _Late:
-    """Stands for a module that is looked up when it is called: it is not there, or its owner's class has a say."""
+    """Stands for a module that is looked up when it is used: it is not there, or its owner's class has a say."""
 
     __slots__ = ("_path", "_root")
 
     def __init__(self, root: nn.Module, path: str) -> None:
-        self._root = root
-        self._path = path
+        object.__setattr__(self, "_root", root)
+        object.__setattr__(self, "_path", path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        (module,) = modules_at(self._root, [self._path])
-        return module(*args, **kwargs)
+        return _now(self)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_now(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_now(self), name, value)
+
+
+def _now(late: _Late) -> Any:
+    (module,) = modules_at(late._root, [late._path])
+    return module

@@ -173,26 +173,29 @@ def is_readable(module: Any) -> bool:
     return bool(module.__dict__[STATE].is_readable)
 
 
-def expect_modules(module: Any, entry: str = "forward", paths: Sequence[str] = ()) -> Sequence[Callable[..., Any]]:
+def expect_modules(
+    module: Any, entry: str = "forward", called: Sequence[str] = (), read: Sequence[str] = ()
+) -> Sequence[Any]:
     """Raise GuardError unless the modules of a captured program are as an entry point takes for granted.
 
-    Return what to call for the modules at these paths. Compilers, which have guards of their own, pass over the check.
+    Return what to call for the modules at some paths, and the modules at others, of which attributes are read.
+    Compilers, which have guards of their own, pass over the check.
     """
     if is_dynamo_compiling():
-        return modules_at(module, paths)
+        return modules_at(module, (*called, *read))
     state = module.__dict__.get(STATE)
     if state is None:
-        return modules_at(module, paths)
+        return modules_at(module, (*called, *read))
     point = state.entries[entry]
     if (point.bound is None or not point.bound.holds()) and not torch.compiler.is_compiling():
         point.bound = bound(module, point.graph)
-    if not paths:
+    if not called and not read:
         return ()
-    called = point.called
-    if called is None or not called.is_current(module):
-        called = point.called = Called(module, paths)
-    callables: Sequence[Callable[..., Any]] = called.callables()
-    return callables
+    found = point.called
+    if found is None or not found.is_current(module):
+        found = point.called = Called(module, called, read)
+    modules: Sequence[Any] = found.modules()
+    return modules
 
 
 def overhear(module: Any, tell: Callable[[Graph], None]) -> None:

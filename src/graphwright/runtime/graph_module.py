@@ -560,15 +560,20 @@ def _expectation(name: str, writer: Any) -> list[str]:
 
 
 def _changes_modules(graph: Graph) -> bool:
-    """Tell whether a program assigns a module that it calls, or one around it."""
+    """Tell whether a program assigns a module that it calls or reads of, or one around it."""
     changed = written_attributes(graph)
-    called = [f"{node.target}." for node in graph.all_nodes() if node.op == "call_module"] if changed else []
-    return any(path.startswith(f"{each}.") for path in called for each in changed)
+    used: list[str] = []
+    for node in graph.all_nodes() if changed else ():
+        if node.op in ("call_module", "get_attr"):
+            path = str(node.target)
+            used.append(f"{path if node.op == 'call_module' else path.rpartition('.')[0]}.")
+    return any(path.startswith(f"{each}.") for path in used for each in changed)
 
 
-def _callables(name: str, writer: Any, paths: Sequence[str]) -> str:
-    """The expression that looks at them, too, and gives what to call for the modules at some paths."""
-    return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {tuple(paths)!r})"
+def _callables(name: str, writer: Any, called: Sequence[str], read: Sequence[str]) -> str:
+    """The expression that looks at them, too, and gives what to call for modules at some paths, and others to read."""
+    paths = f"{tuple(called)!r}, {tuple(read)!r}" if read else repr(tuple(called))
+    return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {paths})"
 
 
 def _all_code(module: GraphModule) -> str:

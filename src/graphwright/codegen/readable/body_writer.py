@@ -12,6 +12,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
 from graphwright.codegen.function import Writer, attribute, is_plain_name, quoted
 from graphwright.codegen.readable.assignments import mentions
 from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
@@ -567,6 +569,16 @@ class BodyWriter(Writer):
     def path(self, target: str) -> str:
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
         return self._path(target)[0]
+
+    def read(self, target: str) -> str:
+        """Write the attribute that is read, of its module."""
+        text, owner = self._path(target)[0], target.rpartition(".")[0]
+        if self.callees is None or not owner or target in self.variables:
+            return text
+        start, value, _ = self._reached(owner)
+        if not isinstance(value, nn.Module) or not text.startswith(f"{start}."):
+            return text
+        return self.callees.mark(owner, start, is_read=True) + text[len(start) :]
 
     def callee(self, target: str) -> str:
         """Write the module that is called."""

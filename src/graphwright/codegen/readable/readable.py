@@ -35,16 +35,17 @@ def graph_to_readable_source(
     first: Callable[[BodyWriter], Iterable[str]] | None = None,
     reads_tables: bool = False,
     variables: Mapping[str, str] = MappingProxyType({}),
-    binds: Callable[[BodyWriter, Sequence[str]], str] | None = None,
+    binds: Callable[[BodyWriter, Sequence[str], Sequence[str]], str] | None = None,
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. With
     `reads_tables`, modules of the owner whose names stand after no dot are read in its table. `first` gives the
     statements before all others, from the writer. `variables` are what `first` assigns: by the path of a tensor or
-    other attribute, the name that its variable is to have. `binds` writes an expression for the modules at some paths:
-    what runs then has them in variables, assigned in the place of the first statement of `first`, which checks them. A
-    `del` follows the last use of each variable, unless the meta of the graph has WITHOUT_DEL.
+    other attribute, the name that its variable is to have. `binds` writes an expression for modules to call and others
+    to read of, from their paths: what runs then has them in variables, assigned in the place of the first statement of
+    `first`, which checks them. A `del` follows the last use of each variable, unless the meta of the graph has
+    WITHOUT_DEL.
     """
     callees = None if binds is None else Callees()
     writer = BodyWriter(graph, root, owner, reads_tables, variables, callees)
@@ -59,8 +60,9 @@ def graph_to_readable_source(
     body = "".join(f"    {text}\n" for text in opening) + body
     run = ""
     if callees is not None and binds is not None:
-        run, names = callees.run(body)
-        run = _bound(run, names, binds(writer, [*names.values()]), first is not None) if names else ""
+        run, called, read = callees.run(body)
+        modules = binds(writer, [*called.values()], [*read.values()])
+        run = _bound(run, [*called, *read], modules, first is not None) if called or read else ""
         run, body = f"{header}{run}" if run else "", callees.shown(body)
     return PythonCode(
         f"{header}{body or '    pass'}",
