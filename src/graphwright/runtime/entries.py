@@ -15,6 +15,7 @@ from torch.compiler import is_dynamo_compiling
 from graphwright.codegen import PythonCode
 from graphwright.errors import ExportError, GraphError
 from graphwright.ir import Graph
+from graphwright.ops import written_attributes
 from graphwright.runtime.called import Called, modules_at
 from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.premises import Bound, bound
@@ -24,8 +25,11 @@ __all__ = [
     "Entry",
     "Form",
     "Graphs",
+    "callables",
+    "changes_modules",
     "entry_points_of",
     "expect_modules",
+    "expectation",
     "is_readable",
     "overhear",
     "refuse_forms",
@@ -196,6 +200,29 @@ def expect_modules(
         found = point.called = Called(module, called, read)
     modules: Sequence[Any] = found.modules()
     return modules
+
+
+def expectation(name: str, writer: Any) -> list[str]:
+    """The statement at the start of generated code that looks at the modules of the program."""
+    called = "" if name == "forward" else f", {name!r}"
+    return [f"{writer.names.function(expect_modules)}({writer.root}{called})"]
+
+
+def changes_modules(graph: Graph) -> bool:
+    """Tell whether a program assigns a module that it calls or reads of, or one around it."""
+    changed = written_attributes(graph)
+    used: list[str] = []
+    for node in graph.all_nodes() if changed else ():
+        if node.op in ("call_module", "get_attr"):
+            path = str(node.target)
+            used.append(f"{path if node.op == 'call_module' else path.rpartition('.')[0]}.")
+    return any(path.startswith(f"{each}.") for path in used for each in changed)
+
+
+def callables(name: str, writer: Any, called: Sequence[str], read: Sequence[str]) -> str:
+    """The expression that looks at them, too, and gives what to call for modules at some paths, and others to read."""
+    paths = f"{tuple(called)!r}, {tuple(read)!r}" if read else repr(tuple(called))
+    return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {paths})"
 
 
 def overhear(module: Any, tell: Callable[[Graph], None]) -> None:

@@ -18,7 +18,17 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
-from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules, is_readable, refuse_forms
+from graphwright.runtime.entries import (
+    STATE,
+    Entry,
+    Graphs,
+    callables,
+    changes_modules,
+    expect_modules,
+    expectation,
+    is_readable,
+    refuse_forms,
+)
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
@@ -530,10 +540,10 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
         if entry.form is not None:
             entry.code = entry.form.write(module, entry)
         elif name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
-            first = functools.partial(_expectation, name) if facts_of_modules(entry.graph) else None
+            first = functools.partial(expectation, name) if facts_of_modules(entry.graph) else None
             is_ours = state.is_readable and not state.is_for_script
-            is_bound = is_ours and not _changes_modules(entry.graph)
-            binds = functools.partial(_callables, name) if is_bound else None
+            is_bound = is_ours and not changes_modules(entry.graph)
+            binds = functools.partial(callables, name) if is_bound else None
             entry.code = graph_to_readable_source(
                 entry.graph, owner=module, name=name, first=first, reads_tables=is_ours, binds=binds
             )
@@ -551,29 +561,6 @@ def _explain(error: Exception, state: State) -> None:
             if not state.is_readable:
                 print_failure(error, entry.function, entry.code.src)
             raise_misfit(error, entry.function, entry.code)
-
-
-def _expectation(name: str, writer: Any) -> list[str]:
-    """The statement at the start of generated code that looks at the modules of the program."""
-    called = "" if name == "forward" else f", {name!r}"
-    return [f"{writer.names.function(expect_modules)}({writer.root}{called})"]
-
-
-def _changes_modules(graph: Graph) -> bool:
-    """Tell whether a program assigns a module that it calls or reads of, or one around it."""
-    changed = written_attributes(graph)
-    used: list[str] = []
-    for node in graph.all_nodes() if changed else ():
-        if node.op in ("call_module", "get_attr"):
-            path = str(node.target)
-            used.append(f"{path if node.op == 'call_module' else path.rpartition('.')[0]}.")
-    return any(path.startswith(f"{each}.") for path in used for each in changed)
-
-
-def _callables(name: str, writer: Any, called: Sequence[str], read: Sequence[str]) -> str:
-    """The expression that looks at them, too, and gives what to call for modules at some paths, and others to read."""
-    paths = f"{tuple(called)!r}, {tuple(read)!r}" if read else repr(tuple(called))
-    return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {paths})"
 
 
 def _all_code(module: GraphModule) -> str:

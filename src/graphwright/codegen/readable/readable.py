@@ -52,7 +52,7 @@ def graph_to_readable_source(
     writer.make_plan()
     lines = lines_of(writer, WITHOUT_DEL not in graph.meta)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    opening = [wrap(text, "    ") for text in (*([] if first is None else first(writer)), *writer.tables())]
+    opening = [wrap(text, "    ") for text in (*([] if first is None else first(writer)), *writer.paths.tables())]
     nodes: list[Node | None] = [None] * sum(text.count("\n") + 1 for text in opening)
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
