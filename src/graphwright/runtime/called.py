@@ -132,8 +132,8 @@ class FoundModules:
             return found[path]
         above, _, name = path.rpartition(".")
         owner, found[path] = self._find(above, found, walked), None
-        if isinstance(owner, nn.Module):
-            table = owner.__dict__["_modules"]
+        table = owner.__dict__["_modules"] if isinstance(owner, nn.Module) else None
+        if isinstance(table, dict):  # that of a scripted module is something else
             if id(owner) not in walked:
                 walked.add(id(owner))
                 self._tables.append(table)
