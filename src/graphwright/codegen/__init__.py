@@ -1,7 +1,8 @@
 """Graph -> Python source -> function.
 
 A graph comes in; source text that runs, and the function compiled from it, go out. The text is the truth: what is
-printed is what runs. Read function.py first.
+printed is what runs, but for when modules are looked up, where they are called or once at the start of a call. Read
+function.py first.
 
     boxed.py         code that takes its inputs in one list and empties it
     pytree.py        programs whose arguments have a structure

@@ -8,6 +8,8 @@ import weakref
 from types import FunctionType
 from typing import Any
 
+from graphwright.source import note_shown_as
+
 __all__ = ["compile_source"]
 
 _numbers = itertools.count()
@@ -15,13 +17,14 @@ _freed: list[str] = []  # file names whose functions are gone, whose source goes
 
 
 def compile_source(
-    src: str, names: dict[str, Any], title: str, function: str = "forward", place: str = ""
+    src: str, names: dict[str, Any], title: str, function: str = "forward", place: str = "", run: str = ""
 ) -> FunctionType:
     """Compile generated source and return the function of this name; the title is its qualified name.
 
     The source is in `linecache` under a file name that starts with `<graphwright title`, for tracebacks, pdb, profilers
     and `inspect.getsource`, for as long as the function lives; the next call of this one removes it. The name ends with
-    the `place` where the program is written, if one is given.
+    the `place` where the program is written, if one is given. `run` is what is compiled, if it is not the source: line
+    for line the same.
 
     >>> add = compile_source("def add(x):\\n    return x + one\\n", {"one": 1}, "example", "add")
     >>> add(2), add.__code__.co_filename.startswith("<graphwright example")
@@ -29,9 +32,11 @@ def compile_source(
     """
     filename = f"<graphwright {title} {next(_numbers)}{f' from {place}' if place else ''}>"
     namespace = dict(names)
-    exec(compile(src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
+    exec(compile(run or src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
     made: FunctionType = namespace.pop(function)
     made.__qualname__ = title
+    if run:
+        note_shown_as(made.__code__)
     while _freed:
         linecache.cache.pop(_freed.pop(), None)
     linecache.cache[filename] = (len(src), None, src.splitlines(keepends=True), filename)

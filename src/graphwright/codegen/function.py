@@ -344,9 +344,9 @@ class Writer:
             method = attribute(self.operand(args[0], PRIMARY), node._target, self.getattr)  # type: ignore[arg-type]
             return f"{method}({self.call(args[1:], kwargs)})", PRIMARY
         if op == "call_module":
-            return f"{self.path(node._target)}({self.call(args, kwargs)})", PRIMARY  # type: ignore[arg-type]
+            return f"{self.callee(node._target)}({self.call(args, kwargs)})", PRIMARY  # type: ignore[arg-type]
         if op == "get_attr":
-            return self.path(node._target), PRIMARY  # type: ignore[arg-type]
+            return self.read(node._target), PRIMARY  # type: ignore[arg-type]
         raise GraphError(f"cannot write {node.format_node()}", at=node.origin)  # type: ignore[attr-defined]
 
     def call(self, args: Any, kwargs: Any) -> str:
@@ -414,6 +414,14 @@ class Writer:
     def key(self, key: Any) -> str:
         """Write what stands between the brackets of a subscript."""
         return self.value(key)
+
+    def read(self, target: str) -> str:
+        """Write the attribute that is read."""
+        return self.path(target)
+
+    def callee(self, target: str) -> str:
+        """Write the module that is called."""
+        return self.path(target)
 
     def path(self, target: str) -> str:
         """Write a dotted path from the root; atoms that are no identifiers go through getattr."""

@@ -13,6 +13,7 @@ __all__ = ["PythonCode"]
 class PythonCode:
     """Generated source, the global names that it needs, and which node each line comes from.
 
+    `run` is what is compiled where that is not `src`: line for line the same, with other look-ups of modules; else "".
     `lines` maps each line of `src`, counted from 1, to the node whose value it computes. `_lineno_map` says the same
     in torch.fx's way: lines counted from the `def`, which stands on line `_prologue_start`, and nodes by number.
 
@@ -20,7 +21,9 @@ class PythonCode:
     PythonCode(src='x = one', globals={'one': 1}, _lineno_map={1: None, 2: None}, _prologue_start=0)
     """
 
-    __slots__ = ("__weakref__", "_first", "_map", "_nodes", "_prologue_start", "_statements", "globals", "src")
+    __slots__ = (
+        "__weakref__", "_first", "_map", "_nodes", "_prologue_start", "_statements", "globals", "run", "src",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -32,8 +35,10 @@ class PythonCode:
         first: int = 1,
         statements: Sequence[Node | None] = (),
         nodes: Sequence[Node] = (),
+        run: str = "",
     ) -> None:
         self.src = src
+        self.run = run
         self.globals = globals
         self._prologue_start = _prologue_start
         self._map = _lineno_map

@@ -17,13 +17,13 @@ from typing import Any
 from torch import nn
 
 from graphwright.codegen import PythonCode, graph_to_readable_source, is_plain
-from graphwright.engines.bound_tensors import Binding, Leaf, Place, is_called_plainly, place_of, tensors_of
-from graphwright.engines.kernels import use_kernel
+from graphwright.engines.bound_tensors import Binding, Leaf, Place, place_of, tensors_of
+from graphwright.engines.kernels import reuse_memory, use_kernel
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import FunctionalForm, written_attributes
 from graphwright.passes import use_function
-from graphwright.runtime import Entry, GraphModule, entry_points_of, graphs_of, in_form
+from graphwright.runtime import Entry, GraphModule, entry_points_of, graphs_of, in_form, is_called_plainly
 
 __all__ = ["Inlined", "inline"]
 
@@ -40,9 +40,9 @@ def inline(gm: GraphModule) -> GraphModule:
 
     >>> import graphwright, torch
     >>> gm = graphwright.inline(graphwright.trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.ones(1, 2)))
-    >>> print("\\n".join(line for line in gm.code.splitlines() if "torch." in line))
+    >>> print("\\n".join(line for line in gm.code.splitlines() if "= torch." in line or "relu" in line))
         input_2 = torch.nn.functional.linear(input_1, weight, bias)
-        input_3 = torch.relu(input_2);  del input_2
+        input_3 = relu_over(input_2);  del input_2
     >>> gm(torch.ones(1, 2)).shape
     torch.Size([1, 3])
     """
@@ -79,6 +79,7 @@ class Inlined:
         leaves = [leaf for node in _calls(graph) for leaf in [_inline_call(node, module)] if leaf is not None]
         for node in graph.all_nodes():
             use_kernel(node)
+            reuse_memory(node)
         places = _places(graph, module)
         distinct = {leaf.path: leaf for leaf in leaves}
         entry.held = Binding(entry.graph, list(distinct.values()), list(places.values()))

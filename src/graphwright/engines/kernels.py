@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from graphwright.ir import Node
 
-__all__ = ["use_kernel"]
+__all__ = ["relu_over", "reuse_memory", "use_kernel"]
 
 _FUNCTIONS = FunctionType, BuiltinFunctionType
 _Call = tuple[Any, tuple[Any, ...]]
@@ -42,6 +42,41 @@ def use_kernel(node: Node) -> bool:
     node.target, node.args = made
     node.kwargs = {}
     return True
+
+
+def relu_over(
+    x: torch.Tensor, relu: Callable[..., torch.Tensor] = torch.relu, in_place: Callable[..., torch.Tensor] = torch.relu_
+) -> torch.Tensor:
+    """`relu` of a tensor that nothing else reads: in its memory, where no gradient is recorded.
+
+    With gradients it would be right as well, but slower: layers give views where their input has three dimensions.
+
+    >>> x = torch.tensor([-1.0, 1.0])
+    >>> relu_over(x) is x, x
+    (True, tensor([0., 1.]))
+    """
+    return relu(x) if x.requires_grad else in_place(x)
+
+
+def reuse_memory(node: Node) -> bool:
+    """Have `relu` write over what a layer has made for it alone; tell whether it does.
+
+    >>> from graphwright.ir import Graph
+    >>> graph = Graph()
+    >>> layer = graph.call_function(F.linear, (graph.placeholder("x"), graph.placeholder("weight")))
+    >>> reuse_memory(graph.call_function(torch.relu, (layer,)))
+    True
+    """
+    if node.target is not torch.relu or node.kwargs or len(node.args) != 1:
+        return False
+    (made,) = node.args
+    if type(made) is not Node or made.op != "call_function" or made.target not in _LAYERS or [*made.users] != [node]:
+        return False
+    node.target = relu_over
+    return True
+
+
+_LAYERS = (F.linear, F.conv1d, F.conv2d, F.conv3d, F.batch_norm, torch.layer_norm)  # what they give is nobody else's
 
 
 @functools.cache

@@ -13,18 +13,21 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     reporting/        what people read: of a capture, of a module, of an error
     members/          attributes, submodules and hooks, and stand-ins that hold the same
     entries.py        the entry points of a captured module
+    called.py         the modules that generated code calls
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
     foreign.py        modules of other systems, read as captured ones
     objects.py        objects of the user's own classes
+    unrolled.py       many looks at tables as functions without a loop
     references.py     where an object is found when its module is imported
 
 Generated code, graphs as text and pickles name the modules of what they call, so guards, dispatch, objects, pickling
 and graph_module stay where they are.
 """
 
+from graphwright.runtime.called import FoundModules, Plainness, is_called_plainly
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import (
     STATE,
@@ -115,8 +118,14 @@ from graphwright.runtime.reporting.capture_report import (
 from graphwright.runtime.reporting.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving.loading import load
 from graphwright.runtime.saving.saving import save
+from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
 
 __all__ = [
+    "FoundModules",
+    "Plainness",
+    "is_called_plainly",
+    "unrolled_checks",
+    "unrolled_reads",
     "EXPECTATIONS",
     "ForeignModules",
     "as_captured",
@@ -230,11 +239,13 @@ FLOORS = (
     "reporting",
     "members",
     "entries",
+    "called",
     "dispatch",
     "guards",
     "outside",
     "premises",
     "foreign",
     "objects",
+    "unrolled",
     "references",
 )

@@ -15,6 +15,8 @@ from torch.compiler import is_dynamo_compiling
 from graphwright.codegen import PythonCode
 from graphwright.errors import ExportError, GraphError
 from graphwright.ir import Graph
+from graphwright.ops import written_attributes
+from graphwright.runtime.called import Called, modules_at
 from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.premises import Bound, bound
 
@@ -23,8 +25,11 @@ __all__ = [
     "Entry",
     "Form",
     "Graphs",
+    "callables",
+    "changes_modules",
     "entry_points_of",
     "expect_modules",
+    "expectation",
     "is_readable",
     "overhear",
     "refuse_forms",
@@ -47,7 +52,7 @@ class Form(Protocol):
 class Entry:
     """One entry point: its name, its graph, and the code generated from it."""
 
-    __slots__ = ("bound", "code", "form", "function", "graph", "held", "name", "signature")
+    __slots__ = ("bound", "called", "code", "form", "function", "graph", "held", "name", "signature")
 
     def __init__(self, name: str, graph: Graph, signature: inspect.Signature | None = None) -> None:
         self.name = name
@@ -57,6 +62,7 @@ class Entry:
         self.function: FunctionType | None = None
         self.form: Form | None = None  # None: the code is the graph as it stands
         self.bound: Bound | None = None  # what a call looks at of the modules; None: to be found
+        self.called: Called | None = None  # the modules that it calls; None: to be found
         self.held: Any = None  # what the calls of code of another form look at
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
@@ -171,18 +177,52 @@ def is_readable(module: Any) -> bool:
     return bool(module.__dict__[STATE].is_readable)
 
 
-def expect_modules(module: Any, entry: str = "forward") -> None:
+def expect_modules(
+    module: Any, entry: str = "forward", called: Sequence[str] = (), read: Sequence[str] = ()
+) -> Sequence[Any]:
     """Raise GuardError unless the modules of a captured program are as an entry point takes for granted.
 
-    Compilers, which have guards of their own, pass over it.
+    Return what to call for the modules at some paths, and the modules at others, of which attributes are read.
+    Compilers, which have guards of their own, pass over the check.
     """
     if is_dynamo_compiling():
-        return
+        return modules_at(module, (*called, *read))
     state = module.__dict__.get(STATE)
-    if state is not None:
-        called = state.entries[entry]
-        if (called.bound is None or not called.bound.holds()) and not torch.compiler.is_compiling():
-            called.bound = bound(module, called.graph)
+    if state is None:
+        return modules_at(module, (*called, *read))
+    point = state.entries[entry]
+    if (point.bound is None or not point.bound.holds()) and not torch.compiler.is_compiling():
+        point.bound = bound(module, point.graph)
+    if not called and not read:
+        return ()
+    found = point.called
+    if found is None or not found.is_current(module):
+        found = point.called = Called(module, called, read)
+    modules: Sequence[Any] = found.modules()
+    return modules
+
+
+def expectation(name: str, writer: Any) -> list[str]:
+    """The statement at the start of generated code that looks at the modules of the program."""
+    called = "" if name == "forward" else f", {name!r}"
+    return [f"{writer.names.function(expect_modules)}({writer.root}{called})"]
+
+
+def changes_modules(graph: Graph) -> bool:
+    """Tell whether a program assigns a module that it calls or reads of, or one around it."""
+    changed = written_attributes(graph)
+    used: list[str] = []
+    for node in graph.all_nodes() if changed else ():
+        if node.op in ("call_module", "get_attr"):
+            path = str(node.target)
+            used.append(f"{path if node.op == 'call_module' else path.rpartition('.')[0]}.")
+    return any(path.startswith(f"{each}.") for path in used for each in changed)
+
+
+def callables(name: str, writer: Any, called: Sequence[str], read: Sequence[str]) -> str:
+    """The expression that looks at them, too, and gives what to call for modules at some paths, and others to read."""
+    paths = f"{tuple(called)!r}, {tuple(read)!r}" if read else repr(tuple(called))
+    return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {paths})"
 
 
 def overhear(module: Any, tell: Callable[[Graph], None]) -> None:

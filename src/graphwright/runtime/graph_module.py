@@ -18,7 +18,17 @@ from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_
 from graphwright.errors import GraphError, GuardError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
-from graphwright.runtime.entries import STATE, Entry, Graphs, expect_modules, is_readable, refuse_forms
+from graphwright.runtime.entries import (
+    STATE,
+    Entry,
+    Graphs,
+    callables,
+    changes_modules,
+    expect_modules,
+    expectation,
+    is_readable,
+    refuse_forms,
+)
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
@@ -232,7 +242,7 @@ class GraphModule(nn.Module):
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
         place = "" if state.is_readable else entry.place(state.original)  # readable code says it line by line
-        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place)
+        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place, code.run)
         signature = entry.full_signature(state.original)
         if signature is not None:
             function.__signature__ = signature  # type: ignore[attr-defined]
@@ -516,7 +526,7 @@ def _adopt(module: GraphModule, state: State) -> None:
 
 def _invalidate(module: nn.Module, name: str = "forward") -> None:
     entry = _state(module).entries[name]
-    entry.code = entry.function = entry.bound = None
+    entry.code = entry.function = entry.bound = entry.called = None
     setattr(type(module), name, _LazyForward(weakref.ref(module), name))
 
 
@@ -530,10 +540,12 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
         if entry.form is not None:
             entry.code = entry.form.write(module, entry)
         elif name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
-            first = functools.partial(_expectation, name) if facts_of_modules(entry.graph) else None
-            reads_tables = state.is_readable and not state.is_for_script
+            first = functools.partial(expectation, name) if facts_of_modules(entry.graph) else None
+            is_ours = state.is_readable and not state.is_for_script
+            is_bound = is_ours and not changes_modules(entry.graph)
+            binds = functools.partial(callables, name) if is_bound else None
             entry.code = graph_to_readable_source(
-                entry.graph, owner=module, name=name, first=first, reads_tables=reads_tables
+                entry.graph, owner=module, name=name, first=first, reads_tables=is_ours, binds=binds
             )
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
@@ -549,12 +561,6 @@ def _explain(error: Exception, state: State) -> None:
             if not state.is_readable:
                 print_failure(error, entry.function, entry.code.src)
             raise_misfit(error, entry.function, entry.code)
-
-
-def _expectation(name: str, writer: Any) -> list[str]:
-    """The statement at the start of generated code that looks at the modules of the program."""
-    called = "" if name == "forward" else f", {name!r}"
-    return [f"{writer.names.function(expect_modules)}({writer.root}{called})"]
 
 
 def _all_code(module: GraphModule) -> str:

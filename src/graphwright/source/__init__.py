@@ -31,6 +31,7 @@ from graphwright.source.definitions import (
     Definition,
     definition_of,
     note_made_from_source,
+    note_shown_as,
     source_behind,
     why_no_definition,
 )
@@ -113,8 +114,8 @@ __all__ = [
     "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled",
     "is_installed", "is_internal", "is_ours", "is_returned", "is_user_raise", "lambda_of", "leaves_loop",
     "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_of",
-    "names_counted", "names_read", "note_compiled", "note_made_from_source", "note_replaced", "place_of",
-    "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of",
+    "names_counted", "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as",
+    "place_of", "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of",
     "runs_as_it_is_left", "source_behind", "source_of", "stored_globals", "target_names", "targets_in",
     "template_of", "texts_of", "user_frame", "uses_of", "walk_all", "walk_own", "why_no_definition", "with_rest",
     "with_test_inside", "without_cache",

@@ -21,13 +21,21 @@ from graphwright.source.positions import positions_of, qualname_of
 from graphwright.source.source_files import Source, source_of
 from graphwright.source.syntax import PREFIX, TYPE_PARAMETERS
 
-__all__ = ["Definition", "definition_of", "note_made_from_source", "source_behind", "why_no_definition"]
+__all__ = [
+    "Definition",
+    "definition_of",
+    "note_made_from_source",
+    "note_shown_as",
+    "source_behind",
+    "why_no_definition",
+]
 
 Definition = ast.FunctionDef | ast.Lambda
 
 _NOTHING = Source([])
 _known: CodeTable[tuple[Definition | None, list[str]]] = CodeTable()  # and the lines that were looked at
 _made: CodeTable[bool] = CodeTable()
+_shown: CodeTable[bool] = CodeTable()
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
@@ -56,7 +64,7 @@ def definition_of(code: CodeType) -> Definition | None:
     found = [
         node
         for node in source.definitions.get((code.co_name, code.co_firstlineno), ())
-        if (isinstance(node, ast.FunctionDef) or _spans(node, code)) and compiles_to(node, code)
+        if (isinstance(node, ast.FunctionDef) or _spans(node, code)) and (code in _shown or compiles_to(node, code))
     ]
     definition = found[0] if len(found) == 1 else None
     _known[code] = definition, source.lines
@@ -85,6 +93,14 @@ def why_no_definition(function: FunctionType) -> str:
 def note_made_from_source(code: CodeType) -> None:
     """Note that code was made from the definition of other code, whose places it has."""
     _made[code] = True
+
+
+def note_shown_as(code: CodeType) -> None:
+    """Note that code, and the code inside it, does what its source says, though that compiles to other code."""
+    _shown[code] = True
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            note_shown_as(const)
 
 
 def compiles_to(definition: Definition, code: CodeType) -> bool:

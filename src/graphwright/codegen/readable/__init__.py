@@ -5,6 +5,8 @@ Read writer.py first.
     readable.py         graph -> the text of a function
     lines.py            statements as indented lines with comments
     body_writer.py      the writer: expressions inside one another, statements, bodies
+    paths.py            dotted paths, with subscripts of containers
+    callees.py          called modules, shown as look-ups and run as variables
     loops.py            `for` and `while`, with `break`, `return` and `else`
     branches.py         `if` statements, and branches that are expressions
     transforms.py       bodies that are given to functions, and `try`

@@ -12,14 +12,18 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphwright.codegen.function import Writer, attribute, is_plain_name, quoted
+from torch import nn
+
+from graphwright.codegen.function import Writer, is_plain_name
 from graphwright.codegen.readable.assignments import mentions
 from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
+from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
 from graphwright.codegen.readable.endings import NextRound, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
 from graphwright.codegen.readable.loops import loop_block, name_initial_values
 from graphwright.codegen.readable.nesting import is_statement, statements_of
+from graphwright.codegen.readable.paths import Paths
 from graphwright.codegen.readable.splits import (
     Outside,
     Slot,
@@ -73,13 +77,13 @@ class BodyWriter(Writer):
         owner: Any,
         reads_tables: bool = False,
         variables: Mapping[str, str] = types.MappingProxyType({}),
+        callees: Callees | None = None,
     ) -> None:
         super().__init__(graph, root, short=True)
         self.owner = owner
-        self.reads_tables = reads_tables  # whether a module whose name stands after no dot is read in its table
-        self.table = self._new_table()
+        self.callees = callees  # what marks the modules that are called; None: they are looked up as they are shown
+        self.paths = Paths(self.root, owner, self._new_table() if reads_tables else "", self.getattr)
         self.variables = {path: self._new_name(wish) for path, wish in variables.items()}  # attributes, by path
-        self.tables_read: set[str] = set()  # the table, once it is read, in any body
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
         self.is_outermost, self.is_function = True, False
@@ -161,7 +165,7 @@ class BodyWriter(Writer):
         """Let the variables of an expression that has its own be called as some around it that it does not read."""
         read = {word for operand in nodes_in(operands) for word in re.findall(r"\w+", self.value(operand))}
         wishes = {node.name for node in body.nodes if node._op == "placeholder" or node._target is operator.getitem}
-        fixed = {*read, self.root, self.table, *self.variables.values(), *self.names.values}
+        fixed = {*read, self.root, self.paths.table, *self.variables.values(), *self.names.values}
         hidden = [name for name in wishes if name in self.names and name not in fixed]
         for name in hidden:
             self.names.share(name)
@@ -290,8 +294,7 @@ class BodyWriter(Writer):
         graph._make_names()
         writer.graph, writer.nodes, writer.renamed = graph, list(graph.nodes), []
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
-        writer.reads_tables, writer.table, writer.tables_read = self.reads_tables, self.table, self.tables_read
-        writer.variables = self.variables
+        writer.variables, writer.callees, writer.paths = self.variables, self.callees, self.paths
         writer.tried, writer.statements = self.tried, self.statements
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
         writer.is_function = is_function
@@ -564,29 +567,31 @@ class BodyWriter(Writer):
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
         return self._path(target)[0]
 
+    def read(self, target: str) -> str:
+        """Write the attribute that is read, of its module."""
+        text, owner = self._path(target)[0], target.rpartition(".")[0]
+        if self.callees is None or not owner or target in self.variables:
+            return text
+        start, value, _ = self.paths.reached(owner)
+        if not isinstance(value, nn.Module) or not text.startswith(f"{start}."):
+            return text
+        return self.callees.mark(owner, start, is_read=True) + text[len(start) :]
+
+    def callee(self, target: str) -> str:
+        """Write the module that is called."""
+        text = self._path(target)[0]
+        return text if self.callees is None else self.callees.mark(target, text)
+
     def _path(self, target: str) -> tuple[str, bool]:
         """Write a dotted path from the root, and tell whether it ends with a name after a dot."""
         if target in self.variables:
             return self.variables[target], True
-        text, value, is_name = self.root, self.owner, True
-        for atom in target.split("."):
-            is_table = self.table != "" and value is self.owner and not is_plain_name(atom) and atom in value._modules
-            is_inside = not is_table and value is not None and value is not self.owner and not atom.isidentifier()
-            subscript = _subscript(value, atom) if is_inside else None
-            is_name = not is_table and not subscript and is_plain_name(atom)
-            if is_table:
-                self.tables_read.add(self.table)
-                text = f"{self.table}[{quoted(atom)}]"
-            elif subscript:
-                text = f"{text}[{subscript}]"
-            else:
-                text = attribute(text, atom, self.getattr)
-            value = None if value is None else getattr(value, atom, None)
+        text, _, is_name = self.paths.reached(target)
         return text, is_name
 
     def _new_table(self) -> str:
         """The variable for the table of the root's modules, where one of these has a name that stands after no dot."""
-        if not self.reads_tables or all(map(is_plain_name, getattr(self.owner, "_modules", ()))):
+        if all(map(is_plain_name, getattr(self.owner, "_modules", ()))):
             return ""
         return self._new_name("modules")
 
@@ -596,26 +601,9 @@ class BodyWriter(Writer):
         self.names.take(name)
         return name
 
-    def tables(self) -> list[str]:
-        """Write the assignment of the table of the root's modules, where it is read."""
-        return [f"{table} = {self.root}._modules" for table in self.tables_read]
-
 
 _DISPLAYS: dict[Any, type] = {list: immutable_list, dict: immutable_dict}  # `list([a, b])` is `[a, b]`
 _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
-
-
-def _subscript(container: Any, atom: str) -> str | None:
-    """The subscript by which a container module gives its child of this name, or None."""
-    if not hasattr(type(container), "__getitem__") or (
-        atom.isdigit() and list(container._modules) != [str(i) for i in range(len(container._modules))]
-    ):
-        return None  # with gaps between its places, `[1]` need not mean "1"
-    key: int | str = int(atom) if atom.isdigit() else atom
-    try:
-        return repr(key) if container[key] is getattr(container, atom) else None
-    except Exception:  # a user's container may raise anything for a key that it does not know
-        return None
 
 
 _NEGATED: dict[Any, tuple[str, int]] = {operator.is_: ("is not", 1), operator.contains: ("not in", -1)}

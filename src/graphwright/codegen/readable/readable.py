@@ -11,12 +11,13 @@ of evaluation is exactly the order of the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.readable.body_writer import BodyWriter
+from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.readable.lines import lines_of
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Graph, Node
@@ -34,25 +35,35 @@ def graph_to_readable_source(
     first: Callable[[BodyWriter], Iterable[str]] | None = None,
     reads_tables: bool = False,
     variables: Mapping[str, str] = MappingProxyType({}),
+    binds: Callable[[BodyWriter, Sequence[str], Sequence[str]], str] | None = None,
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. With
     `reads_tables`, modules of the owner whose names stand after no dot are read in its table. `first` gives the
     statements before all others, from the writer. `variables` are what `first` assigns: by the path of a tensor or
-    other attribute, the name that its variable is to have. A `del` follows the last use of each variable, unless the
-    meta of the graph has WITHOUT_DEL.
+    other attribute, the name that its variable is to have. `binds` writes an expression for modules to call and others
+    to read of, from their paths: what runs then has them in variables, assigned in the place of the first statement of
+    `first`, which checks them. A `del` follows the last use of each variable, unless the meta of the graph has
+    WITHOUT_DEL.
     """
-    writer = BodyWriter(graph, root, owner, reads_tables, variables)
+    callees = None if binds is None else Callees()
+    writer = BodyWriter(graph, root, owner, reads_tables, variables, callees)
     writer.make_plan()
     lines = lines_of(writer, WITHOUT_DEL not in graph.meta)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    opening = [wrap(text, "    ") for text in (*([] if first is None else first(writer)), *writer.tables())]
+    opening = [wrap(text, "    ") for text in (*([] if first is None else first(writer)), *writer.paths.tables())]
     nodes: list[Node | None] = [None] * sum(text.count("\n") + 1 for text in opening)
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
     body = "".join(f"{line.comment}{line.text}\n" for line in lines)
     body = "".join(f"    {text}\n" for text in opening) + body
+    run = ""
+    if callees is not None and binds is not None:
+        run, called, read = callees.run(body)
+        modules = binds(writer, [*called.values()], [*read.values()])
+        run = _bound(run, [*called, *read], modules, first is not None) if called or read else ""
+        run, body = f"{header}{run}" if run else "", callees.shown(body)
     return PythonCode(
         f"{header}{body or '    pass'}",
         writer.names.values,
@@ -60,7 +71,24 @@ def graph_to_readable_source(
         first=header.count("\n") + 1,
         statements=nodes,
         nodes=writer.nodes,
+        run=run,
     )
+
+
+def _bound(body: str, names: Iterable[str], modules: str, is_instead: bool) -> str:
+    """Begin a body with the assignment of modules to variables, so that no other line moves; "" where that cannot be.
+
+    It stands in the place of the first line, if that checks the modules or says nothing, or before it.
+    """
+    line, _, rest = body.partition("\n")
+    text = line.strip()
+    assignment = f"    {', '.join(names)}, = {modules}"
+    if is_instead or not text or text.startswith("#"):
+        return f"{assignment}\n{rest}"
+    return f"{assignment}; {text}\n{rest}" if text.split(maxsplit=1)[0] not in _COMPOUND else ""
+
+
+_COMPOUND = ("if", "for", "while", "with", "try:", "def", "async", "match", "class")
 
 
 def readable_source(gm: Any, path: str, root: str = "self") -> str:

@@ -1,0 +1,63 @@
+"""Dotted paths from the root of a function, with `[0]` and `["key"]` where containers allow it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphwright.codegen.function import attribute, is_plain_name, quoted
+
+__all__ = ["Paths"]
+
+
+class Paths:
+    """How paths of one graph are written, each found once; `owner` is the module that the graph belongs to.
+
+    A module of the owner whose name stands after no dot is read in `table`, a variable, if there is one.
+    """
+
+    def __init__(self, root: str, owner: Any, table: str, getter: str) -> None:
+        self.table = table
+        self._root = root
+        self._owner = owner
+        self._getter = getter
+        self._known: dict[str, tuple[str, Any, bool]] = {}
+        self._reads_table = False
+
+    def reached(self, target: str) -> tuple[str, Any, bool]:
+        """Write a path, and tell what is there and whether it ends with a name after a dot."""
+        known = self._known.get(target)
+        if known is None:
+            above, _, atom = target.rpartition(".")
+            text, value, _ = self.reached(above) if above else (self._root, self._owner, True)
+            known = self._known[target] = self._step(text, value, atom)
+        return known
+
+    def _step(self, text: str, value: Any, atom: str) -> tuple[str, Any, bool]:
+        """Write an attribute of what has been written, which is this value."""
+        inner = None if value is None else getattr(value, atom, None)
+        is_plain = is_plain_name(atom)
+        if self.table != "" and value is self._owner and not is_plain and atom in value._modules:
+            self._reads_table = True
+            return f"{self.table}[{quoted(atom)}]", inner, False
+        is_inside = value is not None and value is not self._owner and not atom.isidentifier()
+        subscript = _subscript(value, atom) if is_inside else None
+        if subscript:
+            return f"{text}[{subscript}]", inner, False
+        return attribute(text, atom, self._getter), inner, is_plain
+
+    def tables(self) -> list[str]:
+        """Write the assignment of the table, where it is read."""
+        return [f"{self.table} = {self._root}._modules"] if self._reads_table else []
+
+
+def _subscript(container: Any, atom: str) -> str | None:
+    """The subscript by which a container module gives its child of this name, or None."""
+    if not hasattr(type(container), "__getitem__") or (
+        atom.isdigit() and list(container._modules) != [str(i) for i in range(len(container._modules))]
+    ):
+        return None  # with gaps between its places, `[1]` need not mean "1"
+    key: int | str = int(atom) if atom.isdigit() else atom
+    try:
+        return repr(key) if container[key] is getattr(container, atom) else None
+    except Exception:  # a user's container may raise anything for a key that it does not know
+        return None
