@@ -34,11 +34,11 @@ from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
 from graphwright.runtime.members.shells import copy_slots
-from graphwright.runtime.members.submodules import add_submodule, delete_submodule, delete_unused_submodules
+from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
-from graphwright.runtime.premises import facts_of_modules
+from graphwright.runtime.premises import facts_of_modules, forget_module
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
@@ -344,11 +344,15 @@ class GraphModule(nn.Module):
 
     def delete_submodule(self, target: str) -> bool:
         """Remove the module at a dotted path; False where there is none."""
-        return delete_submodule(self, target)
+        is_there = delete_submodule(self, target)
+        for graph in graphs_of(self):
+            forget_module(graph, target)
+        return is_there
 
     def delete_all_unused_submodules(self) -> None:
         """Remove every module that the graph does not use: neither called or read, nor part of one that is."""
-        delete_unused_submodules(self, _state(self).graph)
+        for path in unused_submodules(self, _state(self).graph):
+            self.delete_submodule(path)
 
     # ---- hooks
 

@@ -26,7 +26,7 @@ class Found(NamedTuple):
     """One thing that was found: in a dict of global names, a class or a cell (`owner`), under a name.
 
     `subject` says what it is, as in "the global 'SCALE' of train"; `held` is what a container held, `code` that of a
-    function with its defaults.
+    function with its defaults; `but` are the places in the container that the program itself writes.
     """
 
     subject: str
@@ -35,6 +35,7 @@ class Found(NamedTuple):
     value: Any
     held: Any = None
     code: Any = None
+    but: tuple[tuple[Any, ...], ...] = ()
 
     @classmethod
     def of(cls, subject: str, owner: Any, name: str, value: Any) -> Found:
@@ -68,9 +69,27 @@ class Found(NamedTuple):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
                 return False
-        if self.held is not None and differs(now, self.held):
+        if self.held is not None and differs(_without(now, self.but), _without(self.held, self.but)):
             return False
         return self.code is None or _is_code(self.code, _code(now))
+
+
+def _without(value: Any, places: tuple[tuple[Any, ...], ...]) -> Any:
+    """A container with nothing at some places in it.
+
+    >>> _without({"a": [1, 2], "b": 3}, (("a", 0), ("b",)))
+    {'a': [None, 2], 'b': None}
+    """
+    if not places or type(value) not in (dict, list):
+        return value
+    left = value.copy()
+    for key in {keys[0] for keys in places}:
+        below = tuple([keys[1:] for keys in places if keys[0] == key])
+        try:
+            left[key] = None if () in below else _without(left[key], below)
+        except (KeyError, IndexError):
+            continue
+    return left
 
 
 class _Content(NamedTuple):

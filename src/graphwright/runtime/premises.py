@@ -18,7 +18,7 @@ import numbers
 import operator
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import repeat
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -39,6 +39,7 @@ __all__ = [
     "buffers_of",
     "class_name",
     "facts_of_modules",
+    "forget_module",
     "forget_modules",
     "is_atom",
     "is_plain",
@@ -72,6 +73,7 @@ _VALUES = (  # that their text tells, short of the plain ones
 #   hooks    it was called: by table, the names of the hooks that it had
 #   values   plain attributes, by name
 #   holds    tables that were walked: by table, the names in it
+#   unused   of the submodules in a table that was walked, those of which the graph has the code alone
 #   is_none  parameters, buffers and submodules, by name: whether it is None
 #   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
 #   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
@@ -109,6 +111,16 @@ def forget_modules(graph: Graph) -> None:
     """Take nothing for granted of modules any more: the code of the graph then does not look at them."""
     if graph.meta.pop(_MODULES, None) is not None:
         graph._edited()
+
+
+def forget_module(graph: Graph, path: str) -> None:
+    """Take for granted no more that there is a module of which the graph has the code alone: it is taken away."""
+    facts = facts_of_modules(graph)
+    owner, _, name = path.rpartition(".")
+    unused = facts.get(owner, {}).get("unused", ())
+    if name in unused:
+        left = [each for each in unused if each != name]
+        keep_modules(graph, {**facts, owner: {**facts[owner], "unused": left}})
 
 
 def said_of_modules(facts: Mapping[str, Facts]) -> str:
@@ -275,7 +287,7 @@ def class_name(module: Any) -> str:
 
 def name_of_class(kind: type) -> str:
     """The name of a class, and of the module where it is defined."""
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{getattr(kind, '__module__', '')}.{kind.__qualname__}"  # a class that `type` made may have none
 
 
 # ---- what is unlike
@@ -356,7 +368,7 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             continue  # such a part, too
         yield from _unlike_object(_object_at(module, inner), _dotted(path, inner), of_object)
     for table, names in facts.get("holds", {}).items():
-        yield from _unlike_table(module, path, table, names, graph)
+        yield from _unlike_table(module, path, table, names, facts.get("unused", ()), graph)
     for name, was in facts.get("is_none", {}).items():
         held = _held(module, name)
         if held is not _ABSENT and (held is None) != was:
@@ -434,7 +446,7 @@ def _inside(value: Any) -> dict[str, Any]:
 
 
 def _unlike_table(
-    module: nn.Module, path: str, table: str, names: list[str], graph: Graph
+    module: nn.Module, path: str, table: str, names: list[str], unused: Collection[str], graph: Graph
 ) -> Iterator[tuple[str, str]]:
     """What has been added to a container, or taken from it: what passes add or remove, the graph uses or does not."""
     now = list(module.__dict__[table])
@@ -443,7 +455,8 @@ def _unlike_table(
     prefix = f"{path}." if path else ""
     used = _used(graph)
     more = [name for name in now if name not in names and not any(_is_below(each, prefix + name) for each in used)]
-    fewer = [name for name in names if name not in now and any(_is_below(each, prefix + name) for each in used)]
+    gone = [name for name in names if name not in now]
+    fewer = [name for name in gone if name in unused or any(_is_below(each, prefix + name) for each in used)]
     if more or fewer:
         what = f"has got {', '.join(more)}" if more else f"has lost {', '.join(fewer)}"
         yield f"{path or type(module).__qualname__} {what} since the program was captured", _AGAIN

@@ -187,9 +187,9 @@ class Keeping:
         held = [container for container, _ in self._own]
         return {id(each) for each in held} | {id(vars(each)) for each in held if hasattr(each, "__dict__")}
 
-    def is_written(self, path: str) -> bool:
-        """Tell whether the program writes a variable outside of all modules, or what is in it."""
-        return any(place[0] == path and kind is not PLAIN for place, kind in self._live.items())
+    def writes(self, path: str) -> list[tuple[Any, ...]]:
+        """Where the program writes in what a variable outside of all modules holds; `()` is the variable itself."""
+        return [keys for (at, keys), kind in self._live.items() if at == path and kind is not PLAIN]
 
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
         """Put live values into a container, and note what is in it."""

@@ -28,7 +28,13 @@ from torch import nn
 
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.held_tables import is_state
-from graphwright.capture.effects.object_reads import holds_objects, kinds_in, mentioned_by, values_of
+from graphwright.capture.effects.object_reads import (
+    holds_objects,
+    kinds_in,
+    mentioned_by,
+    rest_of_container,
+    values_of,
+)
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Graph
@@ -168,10 +174,14 @@ class ModuleReads:
         """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
         self._take_objects(function, attributes, kept)
+        self._take_methods(attributes)
         take_answers(self._recorder.ledger, self._shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         for path in self._owners(graph):
             self._recorder.ledger.module(path)
+        used = [str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")]
+        used = [f"{target}." for target in dict.fromkeys(used)]
+        self._take_rest_of_containers()
         for path, facts in sorted(self._recorder.ledger.modules.items()):
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
@@ -185,12 +195,38 @@ class ModuleReads:
                     held = {table: names for table, names in held.items() if table == "_modules" or not written}
                 if held or fact == "hooks":
                     own[fact] = held
+            unused = [name for name in own.get("holds", {}).get("_modules", ()) if not _is_used(prefix + name, used)]
+            if unused:
+                own["unused"] = unused
             module = self._module(path)
             if path and module is not None:
                 own["class"] = class_name(module)
             if own:
                 found[path] = own
         return found
+
+    def _take_methods(self, attributes: frozenset[str]) -> None:
+        """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
+        for module, shell in self._shells.all():
+            path = self._shells.path(module) or ""
+            if shell is module or self._recorder.is_leaf(module, path):
+                continue
+            for name in sorted((_uses(type(module)).methods & attributes) - module.__dict__.keys()):
+                self.missed(path, name)
+
+    def _take_rest_of_containers(self) -> None:
+        """Of a container that the program writes to, take for granted the items that it does not write."""
+        written: dict[str, list[tuple[Any, ...]]] = {}
+        for path, keys in self._recorder.plan.kept:
+            if keys:
+                written.setdefault(path, []).append(keys)
+        for path, facts in self._recorder.ledger.modules.items():
+            for name in list(facts.get("values", ())):
+                keys = written.get(f"{path}.{name}" if path else name)
+                module = self._module(path)
+                if keys and module is not None and name in module.__dict__:
+                    del facts["values"][name]
+                    facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
 
     def _take_objects(self, function: Callable[..., Any], attributes: frozenset[str], kept: set[str]) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
@@ -234,6 +270,11 @@ class ModuleReads:
             module = self._module(path)
             if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):
                 yield path
+
+
+def _is_used(path: str, used: list[str]) -> bool:
+    """Tell whether a graph calls a module or reads what is in it; the targets end with a dot."""
+    return any(target.startswith(f"{path}.") for target in used)
 
 
 def aside_of(shell: nn.Module) -> dict[str, Any]:
@@ -377,6 +418,7 @@ class _Uses:
     written_in_calls: frozenset[str]  # by what `forward` may reach
     mentioned: frozenset[str]  # by what `forward` may reach
     of_class: frozenset[str]  # plain attributes of the class itself that these mention
+    methods: frozenset[str]  # that the user wrote, `forward` aside
     asks_types: bool  # whether a call may ask `type(value)`, for which a number of the graph is none
     sees_tables: bool  # whether a call may look at attributes past `nn.Module.__getattr__`
 
@@ -401,6 +443,7 @@ def _uses(kind: type) -> _Uses:
             frozenset(name for code in reached for name in _assigned(code)),
             mentioned,
             frozenset(name for name in mentioned if _is_plain_attribute(kind, name)),
+            frozenset(name for name in methods if not name.startswith("__") and name not in _OWN),
             any(_is_global("type", code) for code in reached),
             is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
         )

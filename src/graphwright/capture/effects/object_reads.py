@@ -7,7 +7,7 @@ mention that a call may reach: `forward`, what it names, and so on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.runtime import class_name, is_atom, is_plain_container, spelled
 
-__all__ = ["holds_objects", "kinds_in", "mentioned_by", "values_of"]
+__all__ = ["holds_objects", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
 
 _DEPTH = 3
 _MOST = 64  # items of a container
@@ -58,6 +58,24 @@ def _look(
             found[f"{path}.{name}"] = {"class": class_name(item), "values": {}}
         elif (not isinstance(item, torch.Tensor | nn.Module) and is_state(item)) or holds_objects(item):
             _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)
+
+
+def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
+    """The facts of a plain container, and of those in it, short of the items at the places that are written.
+
+    >>> rest_of_container("sizes", {"a": 1, "b": 2}, [("b",)])
+    {'sizes': {'class': 'builtins.dict', 'values': {'len()': 2, 'a': 1}}}
+    """
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    values: dict[str, Any] = {"len()": len(value)}
+    found = {name: {"class": class_name(value), "values": values}}
+    for key, item in items:
+        below = [keys[1:] for keys in written if keys[0] == key]
+        if not below:
+            values[str(key)] = spelled(item)
+        elif () not in below and isinstance(item, list | dict):
+            found.update(rest_of_container(f"{name}.{key}", item, below))
+    return found
 
 
 def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:

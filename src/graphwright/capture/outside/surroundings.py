@@ -120,12 +120,16 @@ class World:
         assert self._keeping is not None
         kept = {}
         for key, found in self._found.items():
-            variables = self._variables.get(key[0])
-            first = self._first.get(id(found.value))
+            variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
             places = [] if variables is None else [(variables, key[1])]
-            places += [place for place in (first, self._first.get(key[0])) if place is not None]
-            if not any(self._keeping.is_written(variables.path + name) for variables, name in places):
-                kept[key] = found
+            places += [] if first is None else [first]
+            writes = [keys for variables, name in places for keys in self._keeping.writes(variables.path + name)]
+            owner = self._first.get(key[0])  # the variable that holds the object of which this is an attribute
+            if owner is not None:
+                of_owner = self._keeping.writes(owner[0].path + owner[1])
+                writes += [keys[1:] for keys in of_owner if not keys or keys[0] == key[1]]
+            if all(writes) and (not writes or found.held is not None):
+                kept[key] = found._replace(but=tuple(writes))
         return kept
 
     def attributes(self) -> frozenset[str]:

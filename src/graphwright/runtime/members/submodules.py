@@ -7,7 +7,7 @@ from torch import nn
 from graphwright.ir import Graph
 from graphwright.ops import write_attribute
 
-__all__ = ["add_submodule", "delete_submodule", "delete_unused_submodules"]
+__all__ = ["add_submodule", "delete_submodule", "unused_submodules"]
 
 
 def add_submodule(root: nn.Module, target: str, module: nn.Module) -> bool:
@@ -39,8 +39,8 @@ def delete_submodule(root: nn.Module, target: str) -> bool:
     return True
 
 
-def delete_unused_submodules(root: nn.Module, graph: Graph) -> None:
-    """Remove every module that the graph neither calls nor reads, is not inside of one, and holds nothing it uses."""
+def unused_submodules(root: nn.Module, graph: Graph) -> list[str]:
+    """The modules that a graph neither calls nor reads, that are not inside of one, and hold nothing it uses."""
     used: set[str] = set()  # what nodes name, and everything below
     on_the_way: set[str] = {""}
     for node in graph.all_nodes():
@@ -49,8 +49,10 @@ def delete_unused_submodules(root: nn.Module, graph: Graph) -> None:
             used.add(path)
             atoms = path.split(".")
             on_the_way.update(".".join(atoms[:length]) for length in range(1, len(atoms) + 1))
-    for path in [path for path, _ in root.named_modules()]:
+    unused = []
+    for path, _ in root.named_modules():
         atoms = path.split(".")
         is_inside = any(".".join(atoms[:length]) in used for length in range(1, len(atoms) + 1))
         if path not in on_the_way and not is_inside:
-            delete_submodule(root, path)
+            unused.append(path)
+    return unused

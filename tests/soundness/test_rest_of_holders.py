@@ -1,0 +1,139 @@
+"""What a program writes in one place of a container or object, it takes for granted in the others."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import GraphModule, trace
+from graphwright.errors import GuardError
+
+X = torch.ones(2)
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.total, self.scale, self.sizes = 1.0, 2, {"m": 3}
+
+
+METER = Meter()
+NUMBERS = [1, 2, 3]
+NESTED: dict[str, Any] = {"inner": {"a": 1, "b": 2}, "k": 4}
+
+
+def counts_in_an_object(x: torch.Tensor) -> torch.Tensor:
+    METER.total = METER.total + 1
+    return x * METER.scale + METER.sizes["m"]
+
+
+def counts_in_a_list(x: torch.Tensor) -> torch.Tensor:
+    NUMBERS[0] = NUMBERS[0] + 1
+    return x * NUMBERS[1]
+
+
+def writes_in_a_dict(x: torch.Tensor) -> torch.Tensor:
+    NESTED["inner"]["a"] = 5
+    return x * NESTED["inner"]["b"] + NESTED["k"]
+
+
+@pytest.mark.parametrize(
+    ("program", "change"),
+    [
+        (counts_in_an_object, lambda: setattr(METER, "scale", 7)),
+        (counts_in_an_object, lambda: METER.sizes.update(m=7)),
+        (counts_in_a_list, lambda: NUMBERS.__setitem__(1, 9)),
+        (writes_in_a_dict, lambda: NESTED["inner"].update(b=9)),
+        (writes_in_a_dict, lambda: NESTED.update(k=9)),
+    ],
+)
+def test_what_is_written_flows_and_the_rest_is_guarded(program: Any, change: Callable[[], Any]) -> None:
+    before = copy.deepcopy((vars(METER), NUMBERS, NESTED))
+    try:
+        captured = trace(program, (X,))
+        first = copy.deepcopy((METER.total, NUMBERS, NESTED))
+        given = captured(X), captured(X)
+        METER.total, NUMBERS[:] = first[0], first[1]
+        assert all(map(torch.equal, given, (program(X), program(X))))
+        change()
+        with pytest.raises(GuardError):
+            captured(X)
+    finally:
+        vars(METER).update(before[0])
+        NUMBERS[:] = before[1]
+        NESTED.update(before[2])
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = {"a": 1, "b": 2.0}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sizes["b"] = 3.0
+        return x * self.sizes["a"]
+
+
+def test_a_dict_of_a_module_that_is_partly_written() -> None:
+    captured: Any = trace(Held(), (X,))
+    assert torch.equal(captured(X), captured(X))
+    captured.sizes["a"] = 5
+    with pytest.raises(GuardError, match=r"self.sizes.a was 1"):
+        captured(X)
+
+
+class Triple(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+class Last(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.ReLU(), Triple()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers[-1](x)  # type: ignore[no-any-return]
+
+
+def test_a_module_whose_code_alone_is_in_the_graph_may_not_go() -> None:
+    captured: Any = trace(Last(), (X,))
+    del captured.layers[1]
+    with pytest.raises(GuardError, match="layers has lost 1"):
+        captured(X)
+
+
+def test_unused_modules_may_be_removed_by_name() -> None:
+    captured: GraphModule = trace(Last(), (X,))
+    captured.delete_all_unused_submodules()
+    assert not list(captured.children()) and torch.equal(captured(X), 3 * X)
+    captured = trace(Last(), (X,))
+    assert captured.delete_submodule("layers.1") and torch.equal(captured(X), 3 * X)
+
+
+class Shifted(nn.Module):
+    def shift(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Around(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Shifted()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner.shift(x)
+
+
+def test_a_method_may_not_be_hidden_by_an_attribute() -> None:
+    captured: Any = trace(Around(), (X,))
+    captured.inner.shift = lambda x: x - 1
+    with pytest.raises(GuardError, match=r"self.inner.shift is there now"):
+        captured(X)
