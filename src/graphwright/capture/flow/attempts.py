@@ -423,11 +423,11 @@ def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
     known: list[tuple[int, int]] | None = _lines.get(code)
     if known is None:
         may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
-        statements = source_behind(code).handlers if may_catch else []
+        statements = source_behind(code).handlers(code.co_firstlineno, _last_line(code)) if may_catch else []
         known = _lines[code] = [
             (node.body[0].lineno, node.body[-1].end_lineno or 0)
             for node in statements
-            if code.co_firstlineno <= node.lineno <= _last_line(code) and any(map(_catches_more, node.handlers))
+            if any(map(_catches_more, node.handlers))
         ]
     return known
 
