@@ -77,7 +77,7 @@ def _owner_of(recorder: TypedCapture, method: torch._C.ScriptMethod[..., Any]) -
     """The path and the module that a compiled method belongs to."""
     shells = recorder.shells
     if shells is not None:
-        for original in [module for module, shell in shells.all() if shell is module]:
+        for original in [module for module, shell, _ in shells.all() if shell is module]:
             for path, module in original.named_modules(prefix=shells.path(original) or ""):
                 if getattr(module, method.name, None) is method:
                     return path, module

@@ -56,6 +56,7 @@ class Attempts(MadeErrors):
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
         self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
         self._without_handlers: dict[int, CodeType] = {}  # functions met on the stack, by id
+        self._plain: FrameType | None = None  # the frame that was looked at last, if there are no others around it
 
     # ---- statements
 
@@ -261,8 +262,12 @@ class Attempts(MadeErrors):
         """A node is about to be made: see whether the program catches what it may raise."""
         if self._is_noting:
             return
-        if not self._open and not self._has_handler(frame):
-            return
+        if not self._open:
+            if frame is self._plain:
+                return
+            if not self._has_handler(frame):
+                self._plain = None if frame.f_code.co_flags & _GOES_ON else frame
+                return
         errors = errors_of(op, target, args)
         if errors:
             self._is_noting = True
@@ -272,6 +277,10 @@ class Attempts(MadeErrors):
                 self._may_raise(errors, is_by_data)
             finally:
                 self._is_noting = False
+
+    def forget(self) -> None:
+        """Keep no frame alive."""
+        self._plain = None
 
     @contextlib.contextmanager
     def quietly(self) -> Iterator[None]:
@@ -408,6 +417,8 @@ class Attempts(MadeErrors):
             if entry.kept is not None and entry.kept.is_noted_in(region):
                 entry.kept.note()
 
+
+_GOES_ON = 0x20 | 0x80 | 0x200  # flags of generators and coroutines, around which there are other frames each time
 
 # What no operation raises but for arguments of kinds that the capture knows.
 _OTHERS = frozenset({

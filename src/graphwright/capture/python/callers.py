@@ -87,8 +87,8 @@ class Callers:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         self._world = world
         shells = self._recorder.shells
-        functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
-        plain = dict.fromkeys(getattr(each, "__func__", each) for each in functions)
+        functions = [function, *([] if shells is None else [shell.forward for _, shell, _ in shells.all()])]
+        plain = dict.fromkeys([getattr(each, "__func__", each) for each in functions])
         first = next(iter(plain))
         if type(first) is FunctionType and asks_kind(first.__code__):  # it may record nothing
             self._recorder.ledger.kind_asked()

@@ -114,9 +114,12 @@ class Examples:
     ) -> Any:
         """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
         self.replays.is_spoiled |= is_opaque
-        with unmoved() if is_opaque else contextlib.nullcontext():
-            if self.is_real:
+        if self.is_real:
+            with unmoved() if is_opaque else contextlib.nullcontext():
                 return self.run(function, args, kwargs)
+        if not is_opaque:
+            return self.replays.run(function, args, kwargs, self.run)
+        with unmoved():
             return self.replays.run(function, args, kwargs, self.run)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.source import CallSite
 
-__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
+__all__ = ["NUMBERS", "UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
 
 Number = int | float | bool
 
@@ -311,6 +311,9 @@ class BoolProxy(_Number, torch.SymBool):
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return bool
+
+
+NUMBERS = (IntProxy, FloatProxy, BoolProxy)
 
 
 def as_number(symbol: Symbol) -> Any:
