@@ -177,9 +177,7 @@ class Graph:
                 raise AssertionError("target must not be None for call_function op: say which function")
             return [node for node in self.nodes.now() if node._op == op]
         if self._index is None:
-            self._index = {}
-            for node in self.nodes.now():
-                self._index.setdefault(_index_key(node._op, node._target), {})[node] = None
+            self._index = _indexed(self.nodes.now())
         found = list(self._index.get(_index_key(op, target), ()))
         if sort:
             found.sort(key=_position_of)
@@ -361,13 +359,22 @@ class Graph:
         """Iterate over this graph and the bodies of its branches and loops, theirs included, outermost first."""
         yield self
         for node in self.nodes if self.has_bodies else ():
-            for body in bodies_of(node):
-                yield from body.all_graphs()
+            for arg in node._args:
+                if type(arg) is Graph:
+                    yield from arg.all_graphs()
 
     def all_nodes(self) -> Iterator[Node]:
         """Iterate over the nodes of this graph and of the bodies inside it."""
         for graph in self.all_graphs():
             yield from graph.nodes
+
+    def all_nodes_now(self) -> list[Node]:
+        """List the nodes of this graph and of the bodies inside it as they are now: several times as fast."""
+        nodes = self.nodes.now()
+        bodies = [arg for node in nodes for arg in node._args if type(arg) is Graph] if self.has_bodies else ()
+        for body in bodies:
+            nodes += body.all_nodes_now()
+        return nodes
 
     # ---- editing
 
@@ -555,6 +562,17 @@ def _warn_unless_registered(owner: Any, path: str) -> None:
         "register_buffer",
         stacklevel=3,
     )
+
+
+def _indexed(nodes: list[Node]) -> dict[tuple[str, Target], dict[Node, None]]:
+    """Nodes by opcode and target."""
+    index: dict[tuple[str, Target], dict[Node, None]] = {}
+    for node in nodes:
+        try:
+            index.setdefault((node._op, node._target), {})[node] = None
+        except TypeError:
+            index.setdefault(_index_key(node._op, node._target), {})[node] = None
+    return index
 
 
 def _index_key(op: str, target: Target) -> tuple[str, Any]:

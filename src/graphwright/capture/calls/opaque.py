@@ -40,7 +40,10 @@ def record_leaf_module(
 ) -> Any:
     """Record the call of a leaf module."""
     shell = module if recorder.shells is None else recorder.shells.shell(module)
-    if any(getattr(shell, table).keys() != getattr(module, table).keys() for table in _HOOKS):
+    if (
+        shell._forward_hooks.keys() != module._forward_hooks.keys()
+        or shell._forward_pre_hooks.keys() != module._forward_pre_hooks.keys()
+    ):
         error = CaptureError(
             f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
             at=recorder.where(),
@@ -54,9 +57,6 @@ def record_leaf_module(
     if type(result) is TensorProxy and not kwargs:
         result.sizes = sizes_after(module, args, result.example)
     return result
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def record_compiled_method(

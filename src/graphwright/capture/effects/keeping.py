@@ -157,9 +157,9 @@ class Keeping:
         self._kind_of_module, self._depth, self._shared = type(module), 0, []
         prefix, title = f"{path}." if path else "", type(module).__name__
         first = len(self._tables)
-        attributes, buffers, _ = [
-            self._watch(table, title, prefix, None) for table in (shell.__dict__, shell._buffers, shell._parameters)
-        ]
+        attributes = self._watch(shell.__dict__, title, prefix, None)
+        buffers = self._watch(shell._buffers, title, prefix, None)
+        self._watch(shell._parameters, title, prefix, None)
         buffers.transient = shell._non_persistent_buffers_set
         attributes.aside = aside_of(shell)
         attributes.before.update(attributes.aside)
@@ -177,7 +177,7 @@ class Keeping:
         table = next((table for table in self._tables if table.now is variables), None)
         if table is None:
             table = Table(Variables, variables.title, variables.path, None, variables, {})
-            self._add(table)
+            self._tables.append(table)
         values = variables.read()
         for name in variables.names if names is None else names:
             self._outside[variables.path + name] = variables, name
@@ -207,13 +207,10 @@ class Keeping:
             ):
                 continue
             self._watch_value(table, key, value)
-        self._add(table)
-        return table
-
-    def _add(self, table: Table) -> None:
         self._tables.append(table)
-        if table.keys is not None and table.may_grow and not is_closed(table.now):
+        if keys is not None and table.may_grow and not is_closed(container):
             self._containers.append(table)
+        return table
 
     def _watch_value(self, table: Table, key: Hashable, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
@@ -513,9 +510,13 @@ class Keeping:
         On a side of a branch what is written is written again after it, joined with the other side.
         """
         tables = self._tables
-        if shell is not None:
+        if shell is not None and not dict.__len__(shell.__dict__["_modules"]):
+            tables = self._of_module.get(id(shell), [])
+        elif shell is not None:
             tables = [table for module in shell.modules() for table in self._of_module.get(id(module), ())]
-        found = [(table, key, now) for table in touched(tables) for key, now in table.unwritten()]
+        if not (tables := touched(tables)):
+            return
+        found = [(table, key, now) for table in tables for key, now in table.unwritten()]
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):

@@ -229,10 +229,12 @@ class ModuleReads:
     def _owners(self, graph: Graph) -> Iterator[str]:
         """The modules, leaves aside, that hold what the graph reads and calls: their code may be part of it."""
         found: dict[str, None] = {}
-        for node in graph.all_nodes():
+        for node in graph.all_nodes_now():
             if node.op in ("call_module", "get_attr"):
-                atoms = str(node.target).split(".")
-                found.update(dict.fromkeys(".".join(atoms[:i]) for i in range(1, len(atoms))))
+                path = str(node.target).rpartition(".")[0]
+                while path and path not in found:
+                    found[path] = None
+                    path = path.rpartition(".")[0]
         for path in found:
             module = self._module(path)
             if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):

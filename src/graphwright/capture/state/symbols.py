@@ -80,7 +80,7 @@ class Symbol:
                 keys.append(id(arg))
         self.key: tuple[Any, ...] = tuple(keys)
         # Of numbers of modules: 2 where Python gets the example's, 1 where it gets that unless it asks for the order.
-        self.firmness = _firmness(function, args)
+        self.firmness = 0 if function == "training" else _firmness(function, args)
 
     @property
     def hint(self) -> Number:

@@ -89,10 +89,10 @@ class Shells:
         state.update(module.__dict__)
         known = self._of
         prefix = f"{path}." if path else ""
-        state["_modules"] = {
-            name: child if child is None else known.get(id(child)) or self._shell(child, prefix + name)
-            for name, child in module._modules.items()
-        }
+        state["_modules"] = children = {**module._modules}
+        for name, child in children.items():
+            if child is not None:
+                children[name] = known.get(id(child)) or self._shell(child, prefix + name)
         for table in _COPIED:
             if table in state:
                 state[table] = state[table].copy()
