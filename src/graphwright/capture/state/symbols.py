@@ -313,7 +313,7 @@ class BoolProxy(_Number, torch.SymBool):
         return bool
 
 
-NUMBERS = (IntProxy, FloatProxy, BoolProxy)
+NUMBERS = frozenset({IntProxy, FloatProxy, BoolProxy})
 
 
 def as_number(symbol: Symbol) -> Any:
@@ -333,7 +333,7 @@ def is_symbolic(value: Any) -> bool:
 
 def symbol_of(value: Any) -> Symbol | None:
     """Return the symbol behind a torch number, or None for any other value."""
-    return value.node if isinstance(value, _Number) else None
+    return value.node if type(value) in NUMBERS else None
 
 
 def as_first_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
