@@ -13,7 +13,7 @@ __all__ = ["Source", "source_of"]
 
 _MOST_FILES = 256
 
-_read: dict[str, Source] = {}  # by file name
+_parsed: dict[str, Source] = {}  # by file name
 
 
 @dataclasses.dataclass
@@ -170,9 +170,9 @@ def _imported(statements: Iterable[ast.AST]) -> Iterator[str]:
 def source_of(filename: str) -> Source:
     """The source of a file, which is read anew where its text has changed: a cell of a notebook."""
     lines = linecache.getlines(filename)
-    known = _read.get(filename)
+    known = _parsed.get(filename)
     if known is None or (known.lines is not lines and known.lines != lines):
-        if len(_read) >= _MOST_FILES:
-            _read.clear()
-        known = _read[filename] = Source(lines)
+        if len(_parsed) >= _MOST_FILES:
+            _parsed.clear()
+        known = _parsed[filename] = Source(lines)
     return known
