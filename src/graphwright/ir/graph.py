@@ -211,7 +211,7 @@ class Graph:
             check_target(op, target)
         if args is not None and type(args) is not tuple and not isinstance(args, tuple):
             raise AssertionError(f"args must be a tuple, got {type(args)}")
-        if kwargs is not None and not isinstance(kwargs, Mapping):
+        if kwargs is not None and type(kwargs) is not dict and not isinstance(kwargs, Mapping):
             raise AssertionError(f"kwargs must be a dict, got {type(kwargs)}")
         node = _new_node(Node)
         node.graph = self
