@@ -93,9 +93,10 @@ class Shells:
         for name, child in children.items():
             if child is not None:
                 children[name] = known.get(id(child)) or self._shell(child, prefix + name)
-        for table in _COPIED:
-            if table in state:
-                state[table] = state[table].copy()
+        for name in _COPIED:
+            table = state.get(name)
+            if table is not None:
+                state[name] = table.copy() if table else type(table)()
         if self._call is not None:
             state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
         return shell
