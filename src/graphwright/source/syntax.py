@@ -92,7 +92,7 @@ def copied_tree(node: Any) -> Any:
     """A copy of a tree of which nothing is shared but what has no parts and no place."""
     if not node._fields and not node._attributes:
         return node
-    made = type(node).__new__(type(node))
+    made = ast.AST.__new__(type(node))
     state = made.__dict__
     for name, value in node.__dict__.items():
         if type(value) is list:
@@ -263,7 +263,7 @@ def placed(node: ast.AST, place: ast.AST) -> Any:
 _PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
-def _place(node: ast.AST, where: list[int]) -> None:
+def _place(node: ast.AST, where: list[Any]) -> None:
     """Give parts without a place one; what has one is complete."""
     for child in children(node):
         state = child.__dict__
