@@ -122,8 +122,7 @@ class Converter(ast.NodeTransformer):
         self._uses = names_counted(definition)
         self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
-        parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
-        self._parameters = parameters
+        self._parameters = parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
         start = 1 if ast.get_docstring(definition, clean=False) is not None else 0
         head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
         declared = [name for name in self._bound if name not in parameters | self._free]
@@ -574,8 +573,7 @@ class Converter(ast.NodeTransformer):
         return self._made_of_list(node, placed(ast.ListComp(node.elt, node.generators), node), "as_set")
 
     def _made_of_list(self, node: ast.expr, listed: ast.ListComp, method: str) -> Any:
-        converted = self.visit_ListComp(listed)
-        return self._call(method, node, converted)
+        return self._call(method, node, self.visit_ListComp(listed))
 
     def _decided(self, node: ast.Call) -> Any:
         """`any(f(row) for row in x)`: a loop that ends where that is known."""

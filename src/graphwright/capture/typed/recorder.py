@@ -285,12 +285,9 @@ class Recorder:
                 return self.ambient.set_grad_mode(*args)
             if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
                 return asked(self, plain, function, "call_function", function, args, kwargs)
-            for value in args:
-                if isinstance(value, torch.Tensor):
-                    break
-            else:
-                if not _holds_tensors((args, kwargs)) and not self._makes_tensor(function, args, kwargs):
-                    return function(*args, **kwargs)
+            is_given = bool(args) and isinstance(args[0], torch.Tensor)
+            if not is_given and not _holds_tensors((args, kwargs)) and not self._makes_tensor(function, args, kwargs):
+                return function(*args, **kwargs)
             return self.record("call_function", function, function, args, spoken(function, kwargs) if kwargs else {})
         owner: Any = args[0] if args else None
         if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
@@ -339,11 +336,8 @@ class Recorder:
             self.questions.refusals.cached_draw(op, target)
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
         called, writes, writes_item, is_operator = self._called[op, target]
-        written = None
-        if kwargs and "out" in kwargs:
-            written = kwargs["out"]
-        elif args and (writes or (kwargs and op != "call_method" and kwargs.get("inplace"))):
-            written = args[0]
+        writes = writes or bool(kwargs and op != "call_method" and kwargs.get("inplace"))
+        written = kwargs["out"] if "out" in kwargs else args[0] if args and writes else None
         if written is not None or writes_item:
             self.writes.before(op, target, args, kwargs)
         example = self._on_examples(run, args, kwargs, gives_data, not is_operator)
