@@ -265,7 +265,7 @@ class Attempts(MadeErrors):
             return
         if frame is not self._frame:
             self._look_around(frame)
-        if not self._open and not self._trying:
+        if not self._open and not (self._trying and self._recorder.plan.control_flow == "stage"):
             return
         errors = errors_of(op, target, args)
         if errors:
@@ -301,7 +301,8 @@ class Attempts(MadeErrors):
         frame = None if self._open else user_frame(sys._getframe(1))
         if frame is not None:
             self._look_around(frame)
-            self._convert_handlers(lambda: True)
+            if self._recorder.plan.control_flow == "stage":
+                self._convert_handlers(lambda: True)
         if not any(_common(entry.errors, errors) for entry in self._open):
             return
         self._recorder.numbers.node_of_symbol(symbol)
@@ -346,7 +347,7 @@ class Attempts(MadeErrors):
         """Find the functions on the stack that have handlers which were not seen to be entered."""
         self._frame = None if frame.f_code.co_flags & _GOES_ON else frame
         self._trying = []
-        at: FrameType | None = frame if self._recorder.plan.control_flow == "stage" else None
+        at: FrameType | None = frame
         plain = self._without_handlers
         while at is not None and at.f_code is not RUN:
             code = at.f_code
