@@ -60,13 +60,8 @@ class NodeList:
 
     def now(self) -> list[Node]:
         """List the nodes as they are now: in one walk, where many are gone over."""
-        root, direction = self._graph._root, self._direction
-        nodes = []
-        node = getattr(root, direction)
-        while node is not root:
-            nodes.append(node)
-            node = node._next if direction == "_next" else node._prev
-        return nodes
+        nodes = self._graph._nodes_now()
+        return nodes if self._direction == "_next" else nodes[::-1]
 
     def __reversed__(self) -> Iterator[Node]:
         return iter(NodeList(self._graph, "_prev" if self._direction == "_next" else "_next"))
@@ -159,6 +154,16 @@ class Graph:
             self._meta = {}
         return self._meta
 
+    def _nodes_now(self) -> list[Node]:
+        """List the nodes as they are now."""
+        root = self._root
+        nodes = []
+        node = root._next
+        while node is not root:
+            nodes.append(node)
+            node = node._next
+        return nodes
+
     def output_node(self) -> Node:
         """Return the output node, which is the last one. Raises AssertionError where that is another node."""
         last = self._root._prev
@@ -175,11 +180,9 @@ class Graph:
         if target is None:
             if op == "call_function":
                 raise AssertionError("target must not be None for call_function op: say which function")
-            return [node for node in self.nodes.now() if node._op == op]
+            return [node for node in self._nodes_now() if node._op == op]
         if self._index is None:
-            self._index = {}
-            for node in self.nodes.now():
-                self._index.setdefault(_index_key(node._op, node._target), {})[node] = None
+            self._index = _indexed(self._nodes_now())
         found = list(self._index.get(_index_key(op, target), ()))
         if sort:
             found.sort(key=_position_of)
@@ -208,7 +211,7 @@ class Graph:
             check_target(op, target)
         if args is not None and type(args) is not tuple and not isinstance(args, tuple):
             raise AssertionError(f"args must be a tuple, got {type(args)}")
-        if kwargs is not None and not isinstance(kwargs, Mapping):
+        if kwargs is not None and type(kwargs) is not dict and not isinstance(kwargs, Mapping):
             raise AssertionError(f"kwargs must be a dict, got {type(kwargs)}")
         node = _new_node(Node)
         node.graph = self
@@ -361,13 +364,22 @@ class Graph:
         """Iterate over this graph and the bodies of its branches and loops, theirs included, outermost first."""
         yield self
         for node in self.nodes if self.has_bodies else ():
-            for body in bodies_of(node):
-                yield from body.all_graphs()
+            for arg in node._args:
+                if type(arg) is Graph:
+                    yield from arg.all_graphs()
 
     def all_nodes(self) -> Iterator[Node]:
         """Iterate over the nodes of this graph and of the bodies inside it."""
         for graph in self.all_graphs():
             yield from graph.nodes
+
+    def all_nodes_now(self) -> list[Node]:
+        """List the nodes of this graph and of the bodies inside it as they are now: several times as fast."""
+        nodes = self._nodes_now()
+        bodies = [arg for node in nodes for arg in node._args if type(arg) is Graph] if self.has_bodies else ()
+        for body in bodies:
+            nodes += body.all_nodes_now()
+        return nodes
 
     # ---- editing
 
@@ -555,6 +567,17 @@ def _warn_unless_registered(owner: Any, path: str) -> None:
         "register_buffer",
         stacklevel=3,
     )
+
+
+def _indexed(nodes: list[Node]) -> dict[tuple[str, Target], dict[Node, None]]:
+    """Nodes by opcode and target."""
+    index: dict[tuple[str, Target], dict[Node, None]] = {}
+    for node in nodes:
+        try:
+            index.setdefault((node._op, node._target), {})[node] = None
+        except TypeError:
+            index.setdefault(_index_key(node._op, node._target), {})[node] = None
+    return index
 
 
 def _index_key(op: str, target: Target) -> tuple[str, Any]:

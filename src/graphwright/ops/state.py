@@ -191,7 +191,7 @@ def written_attributes(graph: Graph) -> set[str]:
     >>> written_attributes(graph)
     {'count'}
     """
-    return {str(node.args[0]) for node in graph.all_nodes() if node.target is write_attribute}
+    return {str(node.args[0]) for node in graph.all_nodes_now() if node.target is write_attribute}
 
 
 register_writer(write_attribute)

@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from torch import nn
 
 from graphwright.source.source_files import source_of
+from graphwright.source.syntax import walk
 
 __all__ = ["place_of_name", "place_of_write"]
 
@@ -37,8 +38,8 @@ def _uses(function: FunctionType, name: str) -> Iterator[tuple[bool, str]]:
     if name not in code.co_names:
         return
     source = source_of(code.co_filename)
-    for definition in source.definitions.get((code.co_name, code.co_firstlineno), ()):
-        for part in ast.walk(definition):
+    for definition in source.definitions(code.co_name, code.co_firstlineno):
+        for part in walk(definition):
             if isinstance(part, ast.Attribute) and _is_own(part, name, code.co_varnames[:1]):
                 place = f"{os.path.basename(code.co_filename)}:{part.lineno}: {source.line(part.lineno)}"
                 yield isinstance(part.ctx, ast.Store), place
@@ -48,8 +49,8 @@ def place_of_name(code: CodeType, name: str) -> str | None:
     """Find the line of a function that assigns or else uses a variable, or an attribute: "file.py:3: text"."""
     source = source_of(code.co_filename)
     found: list[tuple[bool, int]] = []
-    for definition in source.definitions.get((code.co_name, code.co_firstlineno), ()):
-        for part in ast.walk(definition):
+    for definition in source.definitions(code.co_name, code.co_firstlineno):
+        for part in walk(definition):
             if isinstance(part, ast.Name | ast.Attribute) and name == getattr(part, "id", getattr(part, "attr", "")):
                 found.append((not isinstance(part.ctx, ast.Store), part.lineno))
     if not found:

@@ -29,22 +29,22 @@ class CodeTable(Generic[Value]):
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[CodeType], Value]] = {}
+        self.known: dict[int, tuple[weakref.ref[CodeType], Value]] = {}  # by id
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self.known)
 
     def __contains__(self, code: CodeType) -> bool:
-        known = self._known.get(id(code))
+        known = self.known.get(id(code))
         return known is not None and known[0]() is code
 
     def get(self, code: CodeType, default: Value | None = None) -> Value | None:
         """Return what is known of a code object."""
-        known = self._known.get(id(code))
+        known = self.known.get(id(code))
         return default if known is None or known[0]() is not code else known[1]
 
     def __setitem__(self, code: CodeType, value: Value) -> None:
-        key, known = id(code), self._known
+        key, known = id(code), self.known
         known[key] = weakref.ref(code, lambda _: known.pop(key, None)), value
 
 
@@ -56,12 +56,13 @@ def by_instruction(
     def decorate(find: Callable[[CodeType, int], Value]) -> Callable[[CodeType, int], Value]:
         @functools.wraps(find)
         def found(code: CodeType, instruction: int) -> Value:
-            known: dict[int, Value] | None = table.get(code)
-            if known is None:
-                known = table[code] = {}
-            value = known.get(instruction)
+            entry = table.known.get(id(code))
+            if entry is None or entry[0]() is not code:
+                table[code] = {}
+                entry = table.known[id(code)]
+            value = entry[1].get(instruction)
             if value is None:
-                value = known[instruction] = find(code, instruction)
+                value = entry[1][instruction] = find(code, instruction)
             return value
 
         return found

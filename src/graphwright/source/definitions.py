@@ -63,7 +63,7 @@ def definition_of(code: CodeType) -> Definition | None:
         return None
     found = [
         node
-        for node in source.definitions.get((code.co_name, code.co_firstlineno), ())
+        for node in source.definitions(code.co_name, code.co_firstlineno)
         if (isinstance(node, ast.FunctionDef) or _spans(node, code)) and (code in _shown or compiles_to(node, code))
     ]
     definition = found[0] if len(found) == 1 else None
@@ -76,14 +76,14 @@ def source_behind(code: CodeType) -> Source:
     source = source_of(code.co_filename)
     if code in _made or code.co_name in _NO_FUNCTION:
         return source
-    is_stale = (code.co_name, code.co_firstlineno) in source.definitions and definition_of(code) is None
+    is_stale = source.definitions(code.co_name, code.co_firstlineno) and definition_of(code) is None
     return _NOTHING if is_stale else source
 
 
 def why_no_definition(function: FunctionType) -> str:
     """Say why the source of a function cannot be used."""
     code = function.__code__
-    known = source_of(code.co_filename).definitions.get((code.co_name, code.co_firstlineno))
+    known = source_of(code.co_filename).definitions(code.co_name, code.co_firstlineno)
     if not known:
         return f"{function.__qualname__} has no source"
     place = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"

@@ -249,7 +249,7 @@ def place_of(code: CodeType, instruction: int) -> Place:
     """Find an instruction in its source. Without source only the line is known."""
     line, end_line, column, end_column = position_of(code, instruction)
     source = source_behind(code)
-    statements = source.statements.get(line, ())
+    statements = source.statements(line)
     if not statements:
         return Place(line, column, end_column, line, source.line(line), "")
     statement = statements[-1]  # the innermost one that stands on this line
@@ -265,7 +265,7 @@ def definition_line(function: Callable[..., Any]) -> str:
     if code is None:
         return ""
     source = source_of(code.co_filename)
-    found = source.definitions.get((code.co_name, code.co_firstlineno))
+    found = source.definitions(code.co_name, code.co_firstlineno)
     line = found[0].lineno if found else code.co_firstlineno  # decorators come first
     return f"{os.path.basename(code.co_filename)}:{line}: {source.line(line)}"
 
@@ -291,8 +291,7 @@ def is_handled(frame: FrameType) -> bool:
     line = frame.f_lineno
     return any(
         node.handlers and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
-        for node in source_behind(code).handlers
-        if code.co_firstlineno <= node.lineno <= line
+        for node in source_behind(code).handlers(code.co_firstlineno, line)
     )
 
 
@@ -301,8 +300,7 @@ def runs_as_it_is_left(frame: FrameType) -> bool:
     line = frame.f_lineno
     return any(
         node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
-        for node in source_behind(frame.f_code).leavings
-        if frame.f_code.co_firstlineno <= node.lineno <= line
+        for node in source_behind(frame.f_code).leavings(frame.f_code.co_firstlineno, line)
     )
 
 

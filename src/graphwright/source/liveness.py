@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from graphwright.source.syntax import assigned, names_read, target_names, walk_all
+from graphwright.source.syntax import assigned, children, names_read, target_names, walk_all
 
 __all__ = ["Liveness"]
 
@@ -40,7 +40,7 @@ class Liveness:
         self._after[id(made)] = self._after[id(like)]
         if id(like) in self._head:
             self._head[id(made)], self._ended[id(made)] = self._head[id(like)], self._ended[id(like)]
-        for inner in ast.iter_child_nodes(made):
+        for inner in children(made):
             if isinstance(inner, ast.stmt) and id(inner) not in self._after:
                 self.add(inner, like)
                 if isinstance(made, ast.While):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphwright.source.lowering_exits import HIDDEN
-from graphwright.source.syntax import COMPREHENSIONS, SCOPES, holds, placed
+from graphwright.source.syntax import COMPREHENSIONS, SCOPES, holds, placed, walk
 from graphwright.source.variables import names_counted
 
 __all__ = ["TAKES_ALL", "as_loop", "loop_of"]
@@ -43,7 +43,7 @@ def as_loop(statement: ast.stmt, number: int, uses: collections.Counter[str]) ->
     last.value = search.without(statement.value)
     if search.found is None:
         return None
-    bound = {part.target.id for part in ast.walk(search.found) if isinstance(part, ast.NamedExpr)}
+    bound = {part.target.id for part in walk(search.found) if isinstance(part, ast.NamedExpr)}
     if own is not None and own.id in bound:
         return None
     loop = _loop(search.found, name, number)
@@ -158,11 +158,11 @@ def _binds(listed: ast.ListComp | ast.GeneratorExp) -> bool:
 def _loop(listed: ast.ListComp | ast.GeneratorExp, name: str, number: int) -> ast.For:
     """The loop that fills a list of this name; the comprehension's own variables get names that no other has."""
     append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
-    own = {node.id for loop in listed.generators for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    own = {node.id for loop in listed.generators for node in walk(loop.target) if isinstance(node, ast.Name)}
     first = listed.generators[0].iter
     inner = loop_of(listed.generators, ast.Expr(ast.Call(append, [listed.elt], [])), listed)
-    outermost = [*ast.walk(first)]
-    for node in ast.walk(inner):
+    outermost = [*walk(first)]
+    for node in walk(inner):
         if isinstance(node, ast.Name) and node.id in own and not any(node is other for other in outermost):
             node.id = f"{node.id}{HIDDEN}{number}"
     return inner

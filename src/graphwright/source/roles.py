@@ -64,13 +64,13 @@ def is_user_raise(code: CodeType, instruction: int) -> bool:
 
 def is_return(file: str, line: int) -> bool:
     """Tell whether the innermost statement on a line of a file is a `return` of something."""
-    statements = source_of(file).statements.get(line, ())
+    statements = source_of(file).statements(line)
     return any(isinstance(statement, ast.Return) and statement.value is not None for statement in statements[-1:])
 
 
 def statement_at(code: CodeType, position: Position) -> ast.stmt | None:
     """The innermost statement that holds a position."""
-    statements = source_behind(code).statements.get(position[0], ())
+    statements = source_behind(code).statements(position[0])
     around = [statement for statement in statements if _holds(statement, position)]
     return around[-1] if around else None
 

@@ -95,7 +95,7 @@ def _use(read: ast.AST, parents: _Parents) -> Use:
 
 def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:
     """The uses of a variable of a function that is assigned once; nothing where that is not all there is to it."""
-    definitions = [found for known in source_of(code.co_filename).definitions.values() for found in known]
+    definitions = [found for known in source_of(code.co_filename).part(line).definitions.values() for found in known]
     around = [
         found
         for found in definitions

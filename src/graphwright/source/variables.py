@@ -6,7 +6,7 @@ import ast
 import collections
 from typing import Any
 
-from graphwright.source.syntax import COMPREHENSIONS, SCOPES, assigned
+from graphwright.source.syntax import COMPREHENSIONS, SCOPES, assigned, children, walk
 
 __all__ = ["bound_in_loops", "names_counted", "private_to"]
 
@@ -19,22 +19,22 @@ def private_to(loop: ast.AST, uses: collections.Counter[str]) -> set[str]:
 
 def bound_in_loops(definition: ast.FunctionDef, uses: collections.Counter[str]) -> set[str]:
     """The variables that loops give their first value, and that the function reads around these, too."""
-    parameters = {arg.arg for arg in ast.walk(definition.args) if isinstance(arg, ast.arg)}
+    parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
     found: set[str] = set()
     known = set(parameters)
 
-    def walk(node: ast.AST, is_inside: bool) -> None:
+    def note(node: ast.AST, is_inside: bool) -> None:
         if isinstance(node, ast.For | ast.While):
             found.update(assigned([node]).keys() - known - private_to(node, uses))
             is_inside = True
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not is_inside:
             known.add(node.id)
         if not isinstance(node, SCOPES):
-            for child in ast.iter_child_nodes(node):
-                walk(child, is_inside)
+            for child in children(node):
+                note(child, is_inside)
 
     for statement in definition.body:
-        walk(statement, False)
+        note(statement, False)
     return found
 
 
@@ -42,23 +42,23 @@ def names_counted(tree: ast.AST) -> collections.Counter[str]:
     """How often each variable is named; comprehensions and functions inside have their own."""
     found: collections.Counter[str] = collections.Counter()
 
-    def walk(node: ast.AST, hidden: frozenset[str]) -> None:
+    def note(node: ast.AST, hidden: frozenset[str]) -> None:
         if isinstance(node, COMPREHENSIONS):
-            targets = [name for loop in node.generators for name in ast.walk(loop.target) if isinstance(name, ast.Name)]
-            walk(node.generators[0].iter, hidden)  # evaluated outside
+            targets = [name for loop in node.generators for name in walk(loop.target) if isinstance(name, ast.Name)]
+            note(node.generators[0].iter, hidden)  # evaluated outside
             inner = hidden | {name.id for name in targets}
             first, *others = node.generators
             for part in (first.target, *first.ifs, *others, *_results(node)):
-                walk(part, inner)
+                note(part, inner)
             return
         if isinstance(node, ast.Lambda | ast.FunctionDef):
-            hidden = hidden | {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+            hidden = hidden | {arg.arg for arg in walk(node.args) if isinstance(arg, ast.arg)}
         if isinstance(node, ast.Name) and node.id not in hidden:
             found[node.id] += 1
-        for child in ast.iter_child_nodes(node):
-            walk(child, hidden)
+        for child in children(node):
+            note(child, hidden)
 
-    walk(tree, frozenset())
+    note(tree, frozenset())
     return found
 
 

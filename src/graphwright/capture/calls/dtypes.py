@@ -36,7 +36,7 @@ class Dtypes:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
-        self._handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame, and place of the argument
+        self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame, and place of the argument
 
     def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
@@ -47,13 +47,8 @@ class Dtypes:
         for use in uses:
             assert use.argument is not None
             key = id(frame), use.argument
-            self._missed(self._handed.get(key))
-            self._handed[key] = _Handed(tensor, at)
-
-    @property
-    def are_there(self) -> bool:
-        """Whether any was read."""
-        return bool(self._handed)
+            self._missed(self.handed.get(key))
+            self.handed[key] = _Handed(tensor, at)
 
     def put_into(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
@@ -71,7 +66,7 @@ class Dtypes:
         if type(dtype) is not torch.dtype or (index < 0 and keyword is None):
             return None
         place = argument_at(frame.f_code, frame.f_lasti, index, keyword)
-        handed = None if place is None else self._handed.get((id(frame), place))
+        handed = None if place is None else self.handed.get((id(frame), place))
         if handed is None or handed.tensor.example.dtype != dtype:
             return None
         handed.has_arrived = True
@@ -85,9 +80,9 @@ class Dtypes:
 
     def settle(self) -> None:
         """The program has ended: what did not arrive at a call of torch was asked for somewhere."""
-        for handed in self._handed.values():
+        for handed in self.handed.values():
             self._missed(handed)
-        self._handed.clear()
+        self.handed.clear()
 
     def _missed(self, handed: _Handed | None) -> None:
         if handed is not None and not handed.has_arrived:

@@ -43,7 +43,10 @@ def record_leaf_module(
 ) -> Any:
     """Record the call of a leaf module."""
     shell = module if recorder.shells is None else recorder.shells.shell(module)
-    if any(getattr(shell, table).keys() != getattr(module, table).keys() for table in _HOOKS):
+    if (
+        shell._forward_hooks.keys() != module._forward_hooks.keys()
+        or shell._forward_pre_hooks.keys() != module._forward_pre_hooks.keys()
+    ):
         error = CaptureError(
             f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
             at=recorder.where(),
@@ -57,9 +60,6 @@ def record_leaf_module(
     if type(result) is TensorProxy and not kwargs:
         result.sizes = sizes_after(module, args, result.example)
     return result
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def record_compiled_method(
@@ -80,7 +80,7 @@ def _owner_of(recorder: TypedCapture, method: torch._C.ScriptMethod[..., Any]) -
     """The path and the module that a compiled method belongs to."""
     shells = recorder.shells
     if shells is not None:
-        for original in [module for module, shell in shells.all() if shell is module]:
+        for original in [module for module, shell, _ in shells.all() if shell is module]:
             for path, module in original.named_modules(prefix=shells.path(original) or ""):
                 if getattr(module, method.name, None) is method:
                     return path, module

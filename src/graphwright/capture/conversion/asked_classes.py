@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from graphwright.source import walk
+
 __all__ = ["Asked", "asked_in"]
 
 
@@ -29,38 +31,39 @@ def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     first = next((arg.arg for arg in (*arguments.posonlyargs, *arguments.args)), "")
     owner = first if first in ("self", "cls") else ""
     every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    given = frozenset(arg.arg for arg in every) & set(_asked_for_none(definition))
-    return Asked(any(_uses_type(definition, owner)), any(_kinds_asked(definition, owner)), given)
+    nodes = [*walk(definition)]
+    given = frozenset(arg.arg for arg in every) & set(_asked_for_none(nodes))
+    return Asked(any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner)), given)
 
 
-def _asked_for_none(definition: ast.AST) -> Iterator[str]:
+def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
     """The variables of which it is asked whether they are None."""
-    for node in ast.walk(definition):
+    for node in nodes:
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and isinstance(node.ops[0], _IS):
             side = node.comparators[0]
             if isinstance(side, ast.Constant) and side.value is None:
                 yield node.left.id
 
 
-def _uses_type(definition: ast.AST, owner: str) -> Iterator[bool]:
+def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
     """Each use of `type` but to make an object, as in `type(self)(...)`, and as a class of classes."""
     harmless: set[int] = set()
-    for node in ast.walk(definition):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name, of_owner = node.func.id, bool(node.args) and _root(node.args[0]) == owner != ""
             is_of_classes = name in ("isinstance", "issubclass")
             parts = node.args[1:] if is_of_classes else [node.func] if name == "type" and of_owner else []
             if is_of_classes and any("Parameter" in ast.unparse(part) for part in parts):
                 yield True  # which a tensor of a call may be, and its stand-in is not
-            harmless.update(id(part) for each in parts for part in ast.walk(each))
-    for node in ast.walk(definition):
+            harmless.update(id(part) for each in parts for part in walk(each))
+    for node in nodes:
         if isinstance(node, ast.Name) and node.id == "type" and id(node) not in harmless:
             yield True
 
 
-def _kinds_asked(definition: ast.AST, owner: str) -> Iterator[bool]:
+def _kinds_asked(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
     """Each question of what kind a value is, other than what `self` holds."""
-    for node in ast.walk(definition):
+    for node in nodes:
         if isinstance(node, ast.MatchClass) or (isinstance(node, ast.Attribute) and node.attr == "__class__"):
             yield not isinstance(node, ast.Attribute) or _root(node.value) != owner or not owner
         elif isinstance(node, ast.Call) and node.args:

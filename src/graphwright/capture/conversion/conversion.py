@@ -14,7 +14,6 @@ line numbers, and reaches the runtime through a constant of its code.
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import linecache
 import opcode
@@ -40,12 +39,14 @@ from graphwright.source import (
     TYPE_PARAMETERS,
     CodeTable,
     compares_identity,
+    copied_tree,
     definition_of,
     is_convertible,
     note_compiled,
     note_made_from_source,
     note_replaced,
     qualname_of,
+    walk,
 )
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
 _codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
+_convertible: CodeTable[bool] = CodeTable()
 _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
 _flagged: CodeTable[bool] = CodeTable()
@@ -133,8 +135,13 @@ def _has_conversion(code: CodeType) -> bool:
     versions = _codes.get(code)
     if versions:
         return None not in versions.values()
-    definition = _definition(code)
-    return definition is not None and is_convertible(definition)
+    known = _convertible.get(code)
+    if known is None:
+        definition = _definition(code)
+        known = definition is not None and is_convertible(definition)
+        if known:  # else its file may yet be what it was compiled from
+            _convertible[code] = True
+    return known
 
 
 def may_ask(code: CodeType) -> bool:
@@ -167,7 +174,7 @@ def asks_identity(code: CodeType) -> bool:
         if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
             definition = definition_of(code)
         known = _identical[code] = definition is not None and any(
-            (isinstance(each, ast.Compare) and compares_identity(each)) or _is_id(each) for each in ast.walk(definition)
+            (isinstance(each, ast.Compare) and compares_identity(each)) or _is_id(each) for each in walk(definition)
         )
     return known
 
@@ -234,7 +241,7 @@ def compares_with_flag(code: CodeType) -> bool:
             and any(
                 isinstance(side, ast.Constant) and type(side.value) is bool for side in (each.left, *each.comparators)
             )
-            for each in ast.walk(definition)
+            for each in walk(definition)
         )
     return known
 
@@ -269,12 +276,12 @@ def _definition(code: CodeType) -> Any:
 
 def _converted_tree(code: CodeType, waiting: frozenset[int] = frozenset()) -> ast.FunctionDef | ast.Lambda | None:
     definition = _definition(code)
-    if definition is None or not is_convertible(definition):
+    if definition is None or not _has_conversion(code):
         return None
     qualname = qualname_of(code).split(".")
     owner = qualname[-2] if len(qualname) > 1 and qualname[-2] != "<locals>" else ""
     first = code.co_varnames[0] if code.co_argcount else ""
-    return Converter(owner, first, waiting).function(with_variables(copy.deepcopy(definition), code, owner))
+    return Converter(owner, first, waiting).function(with_variables(copied_tree(definition), code, owner))
 
 
 def _convert_code(code: CodeType, runtime: Any, waiting: frozenset[int]) -> CodeType | None:

@@ -29,6 +29,7 @@ from graphwright.source import (
     assigned,
     blocks_of,
     bound_in_loops,
+    children,
     compares_identity,
     compares_sizes,
     exit_signal,
@@ -50,6 +51,7 @@ from graphwright.source import (
     private_to,
     template_of,
     texts_of,
+    walk,
     walk_all,
     walk_own,
     with_rest,
@@ -90,7 +92,7 @@ class Converter(ast.NodeTransformer):
 
     def function(self, definition: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
         """Convert the body of a definition; its decorators and defaults were evaluated when it was made."""
-        for child in ast.iter_child_nodes(definition) if self._owner else ():
+        for child in children(definition) if self._owner else ():
             self._mangle_all(child)
         arguments = definition.args
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
@@ -120,8 +122,7 @@ class Converter(ast.NodeTransformer):
         self._uses = names_counted(definition)
         self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
-        parameters = {arg.arg for arg in ast.walk(definition.args) if isinstance(arg, ast.arg)}
-        self._parameters = parameters
+        self._parameters = parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
         start = 1 if ast.get_docstring(definition, clean=False) is not None else 0
         head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
         declared = [name for name in self._bound if name not in parameters | self._free]
@@ -572,8 +573,7 @@ class Converter(ast.NodeTransformer):
         return self._made_of_list(node, placed(ast.ListComp(node.elt, node.generators), node), "as_set")
 
     def _made_of_list(self, node: ast.expr, listed: ast.ListComp, method: str) -> Any:
-        converted = self.visit_ListComp(listed)
-        return self._call(method, node, converted)
+        return self._call(method, node, self.visit_ListComp(listed))
 
     def _decided(self, node: ast.Call) -> Any:
         """`any(f(row) for row in x)`: a loop that ends where that is known."""
@@ -619,7 +619,7 @@ class Converter(ast.NodeTransformer):
                 setattr(node, field, self._mangled(name))
         if isinstance(node, ast.Global | ast.Nonlocal):
             node.names = [self._mangled(name) for name in node.names]
-        for child in ast.iter_child_nodes(node) if not isinstance(node, ast.ClassDef) else node.decorator_list:
+        for child in children(node) if not isinstance(node, ast.ClassDef) else node.decorator_list:
             self._mangle_all(child)
 
     def _mangled(self, name: str) -> str:

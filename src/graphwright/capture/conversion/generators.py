@@ -10,12 +10,11 @@ def rows(x):                        def rows(x, *, gathered):
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 from types import CodeType
 from typing import Any
 
-from graphwright.source import HIDDEN, SCOPES, Definition, definition_of, placed, walk_own
+from graphwright.source import HIDDEN, SCOPES, Definition, copied_tree, definition_of, placed, walk, walk_own
 
 __all__ = ["GATHERED", "GATHERERS", "as_gathering", "gathered_call", "gathers", "is_generator"]
 
@@ -31,7 +30,7 @@ def is_generator(code: CodeType) -> bool:
 def gathers(code: CodeType, name: str) -> bool:
     """Tell whether a function gathers what one of this name gives: `sum(name(x))`; or gives that: `yield from`."""
     definition = definition_of(code) if name in (*code.co_names, *code.co_varnames, *code.co_freevars) else None
-    return definition is not None and any(_name_of(_gathered(part)) == name for part in ast.walk(definition))
+    return definition is not None and any(_name_of(_gathered(part)) == name for part in walk(definition))
 
 
 def gathered_call(node: ast.AST) -> ast.Call | None:
@@ -55,7 +54,7 @@ def as_gathering(definition: Definition) -> Any:
     """The definition of a generator function as one of a function that gathers; None where `yield` has a value."""
     if not isinstance(definition, ast.FunctionDef):
         return None
-    made = copy.deepcopy(definition)
+    made = copied_tree(definition)
     yields = sum(isinstance(node, ast.Yield | ast.YieldFrom) for node in walk_own(made))
     lowered = _Gathering()
     made.body = [*map(lowered.visit, made.body), placed(_result(), made.body[-1])]

@@ -6,7 +6,7 @@ import ast
 from types import CodeType
 from typing import Any
 
-from graphwright.source import RUNTIME_MARK, Definition, assigned, call_of_locals, lambda_of, placed
+from graphwright.source import RUNTIME_MARK, Definition, assigned, call_of_locals, lambda_of, placed, walk
 
 __all__ = ["with_variables"]
 
@@ -17,7 +17,7 @@ def with_variables(definition: Definition, code: CodeType, owner: str) -> Any:
     if found is None:
         return definition
     body = definition.body if isinstance(definition.body, list) else [definition.body]
-    parameters = {arg.arg for arg in ast.walk(definition.args) if isinstance(arg, ast.arg)}
+    parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
     bound = {*parameters, *assigned(body), *code.co_freevars}  # not those of a comprehension, which may be in the code
     private = {f"_{owner.lstrip('_')}{name}" for name in bound if name.startswith("__") and not name.endswith("__")}
     pairs: list[ast.expr] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphwright.source import SCOPES
+from graphwright.source import SCOPES, children, walk
 
 __all__ = ["unshared"]
 
@@ -26,7 +26,7 @@ def unshared(definition: ast.FunctionDef) -> set[str]:
     found: set[str] = set() if arguments.kwarg is None else {arguments.kwarg.arg}
     shared = set(parameters)
 
-    def walk(node: ast.AST, parent: ast.AST, around: ast.AST) -> None:
+    def note(node: ast.AST, parent: ast.AST, around: ast.AST) -> None:
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store) and _is_made(node, parent):
                 found.add(node.id)
@@ -35,13 +35,13 @@ def unshared(definition: ast.FunctionDef) -> set[str]:
         elif isinstance(node, ast.Global | ast.Nonlocal):
             shared.update(node.names)
         elif isinstance(node, SCOPES):
-            shared.update(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
+            shared.update(name.id for name in walk(node) if isinstance(name, ast.Name))
             return
-        for child in ast.iter_child_nodes(node):
-            walk(child, node, parent)
+        for child in children(node):
+            note(child, node, parent)
 
     for statement in definition.body:
-        walk(statement, definition, definition)
+        note(statement, definition, definition)
     return found - shared
 
 

@@ -104,8 +104,6 @@ class Choices:
 
     def at_node(self, target: Target, args: tuple[Any, ...]) -> None:
         """See that a node that is to be made does not change what stands for a chosen object."""
-        if not self.open:
-            return
         if args and target in _CHANGES:
             for choice in self.open:
                 if any(is_growing(value) and getattr(value, "node", None) is args[0] for value in choice.values()):

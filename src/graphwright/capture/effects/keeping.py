@@ -37,7 +37,7 @@ from graphwright.capture.effects.held_tables import (
     put_back,
 )
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, joined
-from graphwright.capture.effects.kept_tables import ABSENT, Table
+from graphwright.capture.effects.kept_tables import ABSENT, Table, touched
 from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import is_growing
@@ -46,7 +46,7 @@ from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.running import refusal
-from graphwright.capture.state.symbols import as_number, symbol_of
+from graphwright.capture.state.symbols import NUMBERS, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
@@ -104,7 +104,9 @@ class _Unreadable:
 
 
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain list"}
-_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter})
+_ATOMS = frozenset({
+    int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
+})  # fmt: skip
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
@@ -144,9 +146,9 @@ class Keeping:
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         try:
-            for module, shell in [] if shells is None else shells.all():
+            for module, shell, path in [] if shells is None else shells.all():
                 if shell is not module:
-                    self._watch_module(module, shell, "" if shells is None else shells.path(module) or "")
+                    self._watch_module(module, shell, path)
         except BaseException:
             self.put_back()
             raise
@@ -155,9 +157,9 @@ class Keeping:
         self._kind_of_module, self._depth, self._shared = type(module), 0, []
         prefix, title = f"{path}." if path else "", type(module).__name__
         first = len(self._tables)
-        attributes, buffers, _ = [
-            self._watch(table, title, prefix, None) for table in (shell.__dict__, shell._buffers, shell._parameters)
-        ]
+        attributes = self._watch(shell.__dict__, title, prefix, None)
+        buffers = self._watch(shell._buffers, title, prefix, None)
+        self._watch(shell._parameters, title, prefix, None)
         buffers.transient = shell._non_persistent_buffers_set
         attributes.aside = aside_of(shell)
         attributes.before.update(attributes.aside)
@@ -175,7 +177,7 @@ class Keeping:
         table = next((table for table in self._tables if table.now is variables), None)
         if table is None:
             table = Table(Variables, variables.title, variables.path, None, variables, {})
-            self._add(table)
+            self._tables.append(table)
         values = variables.read()
         for name in variables.names if names is None else names:
             self._outside[variables.path + name] = variables, name
@@ -194,22 +196,21 @@ class Keeping:
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
-        table = Table(kind, owner, path, keys, container, {})
-        held = dict.copy(held_by(container))
+        held = dict.copy(container if isinstance(container, dict) else held_by(container))
+        table = Table(kind, owner, path, keys, container, held.copy())
         if self._depth:
             self._own.append((container, held))
-        table.before.update(held)
-        are_plain = keys is None and not self._live
+        live = self._live
         for key, value in held.items():
-            if not (are_plain and (type(value) in _ATOMS or key in _OF_TORCH)):
-                self._watch_value(table, key, value)
-        self._add(table)
-        return table
-
-    def _add(self, table: Table) -> None:
+            if keys is None and (
+                key in _OF_TORCH or (type(value) in _ATOMS and (not live or (path + key, ()) not in live))
+            ):
+                continue
+            self._watch_value(table, key, value)
         self._tables.append(table)
-        if table.may_grow and not is_closed(table.now):
+        if keys is not None and table.may_grow and not is_closed(container):
             self._containers.append(table)
+        return table
 
     def _watch_value(self, table: Table, key: Hashable, value: Any) -> None:
         """Put a live value in the place of one, or note what it is."""
@@ -408,7 +409,7 @@ class Keeping:
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
         changed = self._learn_items()
-        for table in self._tables:
+        for table in touched(self._tables):
             for key, before, now in table.changes():
                 if is_closed(table.now):
                     self._refuse_closed(table)
@@ -509,8 +510,12 @@ class Keeping:
         On a side of a branch what is written is written again after it, joined with the other side.
         """
         tables = self._tables
-        if shell is not None:
+        if shell is not None and not dict.__len__(shell.__dict__["_modules"]):
+            tables = self._of_module.get(id(shell), [])
+        elif shell is not None:
             tables = [table for module in shell.modules() for table in self._of_module.get(id(module), ())]
+        if not (tables := touched(tables)):
+            return
         found = [(table, key, now) for table in tables for key, now in table.unwritten()]
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
@@ -533,7 +538,7 @@ class Keeping:
 
     def has_changed(self) -> bool:
         """Tell whether the program has changed what is not written yet."""
-        return any(True for table in self._tables for _ in table.unwritten())
+        return any(True for table in touched(self._tables) for _ in table.unwritten())
 
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""

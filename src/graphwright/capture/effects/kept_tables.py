@@ -13,7 +13,7 @@ from graphwright.capture.effects.kept_kinds import is_same
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["ABSENT", "Table"]
+__all__ = ["ABSENT", "Table", "touched"]
 
 ABSENT: Any = object()
 
@@ -35,8 +35,6 @@ class Table:
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (key, value before, value now) of what is another than before; without one, `ABSENT`."""
         now = held_by(self.now)
-        if self._is_as_before(now):
-            return
         for key, value in now.items():
             before = self.before.get(key, ABSENT)
             if before is not value and not is_same(before, value):
@@ -48,17 +46,10 @@ class Table:
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over (key, value) of what has changed since it was written last."""
         now = held_by(self.now)
-        if not self.written and self._is_as_before(now):
-            return
         for key, value in now.items():
             known = self.written[key] if key in self.written else self.before.get(key, ABSENT)
             if known is not value and not is_same(known, value):
                 yield key, value
-
-    def _is_as_before(self, now: dict[Any, Any]) -> bool:
-        """Tell at a glance whether a table of a module holds the very values that it held, as most do."""
-        is_whole = self.keys is None and dict.__len__(now) == len(self.before) - len(self.aside)
-        return is_whole and all(map(operator.is_, dict.values(now), self.before.values()))
 
     def name(self, key: Hashable) -> str:
         is_attribute = self.keys is None or isinstance(key, Field)
@@ -84,3 +75,16 @@ class Table:
     def may_grow(self) -> bool:
         """Whether it is a list, dict or set in an attribute."""
         return self.keys is not None and isinstance(self.now, list | dict | set)
+
+
+def touched(tables: list[Table]) -> list[Table]:
+    """Those of some tables that may hold or have been written other values: most of modules hold the very same."""
+    return [
+        table
+        for table in tables
+        if table.keys is not None
+        or table.written
+        or not isinstance(now := table.now, dict)
+        or dict.__len__(now) != len(table.before) - len(table.aside)
+        or not all(map(operator.is_, dict.values(now), table.before.values()))
+    ]

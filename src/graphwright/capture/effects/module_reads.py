@@ -75,14 +75,17 @@ class ModuleReads:
         self._recorder = recorder
         self._shells = shells
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
-        for module, shell in shells.all():
+        for module, shell, path in shells.all():
             if shell is not module:  # else TorchScript compiled it: one node, whatever it has
-                self._watch(module, shell, shells.path(module) or "")
+                self._watch(module, shell, path)
 
     def _watch(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         aside: dict[str, Any] = {}
-        for table in _WATCHED:
-            shell.__dict__[table.table] = table(shell, self, path, aside)
+        state, is_kept_by_name = shell.__dict__, isinstance(shell, _KEPT_BY_NAME)
+        for kind in _WATCHED:
+            state[kind.table] = table = kind(state[kind.table])
+            table._state, table._reads, table._path, table._aside = state, self, path, aside
+            table._is_kept_by_name = is_kept_by_name
         prefix = f"{path}." if path else ""
         uses, kept = _uses(type(module)), self._recorder.plan.kept
         for name, value in module.__dict__.items():
@@ -207,8 +210,7 @@ class ModuleReads:
 
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
-        for module, shell in self._shells.all():
-            path = self._shells.path(module) or ""
+        for module, shell, path in self._shells.all():
             if shell is module or self._recorder.is_leaf(module, path):
                 continue
             for name in sorted((_uses(type(module)).methods & attributes) - module.__dict__.keys()):
@@ -234,7 +236,7 @@ class ModuleReads:
             return
         places = [place for place in self._recorder.plan.kept if place[1]]
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
-        kinds = {type(module) for module, _ in self._shells.all()} | {
+        kinds = {type(module) for module, *_ in self._shells.all()} | {
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
         mentioned = mentioned_by(kinds, function) | attributes
@@ -262,10 +264,12 @@ class ModuleReads:
     def _owners(self, graph: Graph) -> Iterator[str]:
         """The modules, leaves aside, that hold what the graph reads and calls: their code may be part of it."""
         found: dict[str, None] = {}
-        for node in graph.all_nodes():
+        for node in graph.all_nodes_now():
             if node.op in ("call_module", "get_attr"):
-                atoms = str(node.target).split(".")
-                found.update(dict.fromkeys(".".join(atoms[:i]) for i in range(1, len(atoms))))
+                path = str(node.target).rpartition(".")[0]
+                while path and path not in found:
+                    found[path] = None
+                    path = path.rpartition(".")[0]
         for path in found:
             module = self._module(path)
             if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):
@@ -288,11 +292,11 @@ class _Watched(dict[str, Any]):
 
     __slots__ = ("_aside", "_is_kept_by_name", "_path", "_reads", "_state")
     table = ""
-
-    def __init__(self, shell: nn.Module, reads: ModuleReads, path: str, aside: dict[str, Any]) -> None:
-        super().__init__(shell.__dict__[self.table])
-        self._state, self._reads, self._path, self._aside = shell.__dict__, reads, path, aside
-        self._is_kept_by_name = isinstance(shell, _KEPT_BY_NAME)
+    _state: dict[str, Any]  # of the shell
+    _reads: ModuleReads
+    _path: str
+    _aside: dict[str, Any]
+    _is_kept_by_name: bool
 
     def _walked(self, frame: FrameType) -> None:
         if self._reads.is_program(frame):

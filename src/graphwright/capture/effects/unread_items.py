@@ -24,11 +24,11 @@ class _Uses:
 def drop_unread_items(graph: Graph) -> bool:
     """Remove the items of lists that are written and never read; return whether there were any."""
     changed = False
-    for inner in list(graph.all_graphs()):
-        for node in list(inner.find_nodes(op="call_function", target=list)):
-            uses = _Uses()
-            if len(node.args) == 1 and isinstance(node.args[0], list) and _collect(node, uses):
-                changed |= _drop(node, uses)
+    for node in [node for node in graph.all_nodes_now() if node._op == "call_function" and node._target is list]:
+        uses = _Uses()
+        is_there = node._position is not None and len(node.args) == 1 and isinstance(node.args[0], list)
+        if is_there and _collect(node, uses):
+            changed |= _drop(node, uses)
     return changed
 
 

@@ -56,6 +56,8 @@ class Attempts(MadeErrors):
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
         self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
         self._without_handlers: dict[int, CodeType] = {}  # functions met on the stack, by id
+        self._frame: FrameType | None = None  # the one that was looked at last, if those around it stay
+        self._trying: list[tuple[FrameType, list[tuple[int, int]]]] = []  # those with handlers among it and these
 
     # ---- statements
 
@@ -263,17 +265,23 @@ class Attempts(MadeErrors):
         """A node is about to be made: see whether the program catches what it may raise."""
         if self._is_noting:
             return
-        if not self._open and not self._has_handler(frame):
+        if frame is not self._frame:
+            self._look_around(frame)
+        if not self._open and not (self._trying and self._recorder.plan.control_flow == "stage"):
             return
         errors = errors_of(op, target, args)
         if errors:
             self._is_noting = True
             try:
                 is_by_data = functools.partial(fails_by_data, self._recorder, target, args)
-                self._convert_handlers(frame, is_by_data)
+                self._convert_handlers(is_by_data)
                 self._may_raise(errors, is_by_data)
             finally:
                 self._is_noting = False
+
+    def forget(self) -> None:
+        """Keep no frame alive."""
+        self._frame, self._trying = None, []
 
     @contextlib.contextmanager
     def quietly(self) -> Iterator[None]:
@@ -293,8 +301,10 @@ class Attempts(MadeErrors):
             return
         self._lazy.append((symbol, self._recorder.region))
         frame = None if self._open else user_frame(sys._getframe(1))
-        if frame is not None and self._has_handler(frame):
-            self._convert_handlers(frame, lambda: True)
+        if frame is not None:
+            self._look_around(frame)
+            if self._recorder.plan.control_flow == "stage":
+                self._convert_handlers(lambda: True)
         if not any(_common(entry.errors, errors) for entry in self._open):
             return
         self._recorder.numbers.node_of_symbol(symbol)
@@ -335,33 +345,31 @@ class Attempts(MadeErrors):
         fix = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
         return refusal(CaptureError(why, at=recorder.where(), fix=fix))
 
-    def _has_handler(self, frame: FrameType) -> bool:
-        """Tell whether a function on the stack has handlers that were not seen to be entered."""
-        if self._recorder.plan.control_flow != "stage":
-            return False
+    def _look_around(self, frame: FrameType) -> None:
+        """Find the functions on the stack that have handlers which were not seen to be entered."""
+        self._frame = None if frame.f_code.co_flags & _GOES_ON else frame
+        self._trying = []
         at: FrameType | None = frame
         plain = self._without_handlers
         while at is not None and at.f_code is not RUN:
             code = at.f_code
             if id(code) not in plain:
-                if _tried_lines(code):
-                    return True
-                plain[id(code)] = code
+                tried = _tried_lines(code)
+                if tried:
+                    self._trying.append((at, tried))
+                else:
+                    plain[id(code)] = code
             at = at.f_back
-        return False
 
-    def _convert_handlers(self, frame: FrameType, is_by_data: Callable[[], bool]) -> None:
+    def _convert_handlers(self, is_by_data: Callable[[], bool]) -> None:
         """Have functions converted that are about to catch what is raised; refuse where that cannot be."""
-        at: FrameType | None = frame
-        while at is not None and at.f_code is not RUN:
-            tried = _tried_lines(at.f_code)
-            if tried and any(first <= at.f_lineno <= last for first, last in tried) and not self.catches_here(at):
+        for at, tried in self._trying:
+            if any(first <= at.f_lineno <= last for first, last in tried) and not self.catches_here(at):
                 codes = self._recorder.questions.staging.convertible(at)
                 if codes:
                     raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
                 if is_by_data():
                     raise self._refused()
-            at = at.f_back
 
     # ---- errors that are caught
 
@@ -411,6 +419,8 @@ class Attempts(MadeErrors):
                 entry.kept.note()
 
 
+_GOES_ON = 0x20 | 0x80 | 0x200  # flags of generators and coroutines: around these are other frames each time
+
 # What no operation raises but for arguments of kinds that the capture knows.
 _OTHERS = frozenset({
     "TypeError", "KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "StopIteration",
@@ -425,11 +435,11 @@ def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
     known: list[tuple[int, int]] | None = _lines.get(code)
     if known is None:
         may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
-        statements = source_behind(code).handlers if may_catch else []
+        statements = source_behind(code).handlers(code.co_firstlineno, _last_line(code)) if may_catch else []
         known = _lines[code] = [
             (node.body[0].lineno, node.body[-1].end_lineno or 0)
             for node in statements
-            if code.co_firstlineno <= node.lineno <= _last_line(code) and any(map(_catches_more, node.handlers))
+            if any(map(_catches_more, node.handlers))
         ]
     return known
 

@@ -147,7 +147,7 @@ def _joined(
 
 
 def _share_modules(sides: list[_Side]) -> bool:
-    one, other = ({n.target for n in side.region.graph.all_nodes() if n.op == "call_module"} for side in sides)
+    one, other = ({n.target for n in side.region.graph.all_nodes_now() if n.op == "call_module"} for side in sides)
     return bool(one & other)
 
 

@@ -60,8 +60,8 @@ def _may_swallow(context: AbstractContextManager[Any]) -> bool:
         code = generator.gi_code
         lines = [line for _, _, line in code.co_lines() if line is not None]
         return any(
-            node.handlers and lines and lines[0] <= node.lineno <= max(lines) and holds(node.body, ast.Yield)
-            for node in source_behind(code).handlers
+            node.handlers and holds(node.body, ast.Yield)
+            for node in (source_behind(code).handlers(lines[0], max(lines)) if lines else ())
         )
     steps = [step for step in dis.get_instructions(leave) if step.opname not in ("RESUME", "NOP", "CACHE")]
     return any(

@@ -43,7 +43,8 @@ def size_of(tensor: TensorProxy, dim: int) -> int | Dim:
     """What is known of a size; `dim` counts from the end."""
     known = tensor.sizes.get(dim)
     if known is None:
-        known = Dim(_shape_of(tensor.example)[dim])
+        with torch._C.DisableTorchFunction():
+            known = Dim(tensor.example.shape[dim])
         tensor.sizes = {**tensor.sizes, dim: known}
     return known
 
@@ -97,28 +98,35 @@ def known_sizes(
 
 
 def _by_dimension(sizes: Sizes, result: torch.Tensor) -> dict[int, int | Dim]:
-    shape = _shape_of(result)
-    if len(sizes) != len(shape):
-        return {}
-    hints = [size.hint if isinstance(size, Dim) else size for size in sizes]
-    return {
-        i - len(sizes): size
-        for i, (size, hint) in enumerate(zip(sizes, hints, strict=True))
-        if size is not None and hint == shape[i]
-    }
+    with torch._C.DisableTorchFunction():
+        shape = result.shape
+    rank = len(shape)
+    found: dict[int, int | Dim] = {}
+    if len(sizes) == rank:
+        for i, size in enumerate(sizes):
+            if size is not None and shape[i] == (size.hint if type(size) is Dim else size):
+                found[i - rank] = size
+    return found
 
 
 def _sizes_of(value: Any) -> Sizes:
-    if isinstance(value, TensorProxy):
-        rank = len(_shape_of(value.example))
-        return [size_of(value, i - rank) for i in range(rank)]
-    return list(_shape_of(value)) if isinstance(value, torch.Tensor) else []  # a parameter or buffer
-
-
-def _shape_of(tensor: torch.Tensor) -> torch.Size:
-    """The shape of a tensor, read without a question of the program's."""
+    if type(value) is TensorProxy:
+        known = value.sizes
+        with torch._C.DisableTorchFunction():
+            shape = value.example.shape
+        rank = len(shape)
+        sizes: Sizes = []
+        for dim in range(-rank, 0):
+            size = known.get(dim)
+            if size is None:
+                known = known if known is not value.sizes else {**known}
+                size = known[dim] = Dim(shape[dim])
+            sizes.append(size)
+        if known is not value.sizes:
+            vars(value)["sizes"] = known
+        return sizes
     with torch._C.DisableTorchFunction():
-        return tensor.shape
+        return list(value.shape) if isinstance(value, torch.Tensor) else []  # a parameter or buffer
 
 
 def _literals(args: Sequence[Any]) -> Sizes:

@@ -79,7 +79,9 @@ class Numbers:
     def training_symbol(self, prefix: str, value: bool) -> Symbol:
         """The symbol of a module's training flag."""
         path = f"{prefix}training"
-        return self._symbol(("training", path), value, "training", (path,))
+        known = self._symbols["training", path] = Symbol(self._recorder, value, "training", (path,), None)
+        known.key = "training", path
+        return known
 
     def attribute_symbol(self, path: str, value: Number, is_dynamic: bool, is_state: bool) -> Symbol:
         """The symbol of a number that a module has, which the graph reads at each call.

@@ -17,7 +17,7 @@ class HeldObjects:
     """What the hooks of modules hold as a pass starts."""
 
     def __init__(self, shells: Shells | None) -> None:
-        hooks = [] if shells is None else [hook for module, _ in shells.all() for hook in hooks_of(module)]
+        hooks = [] if shells is None else [hook for module, *_ in shells.all() for hook in hooks_of(module)]
         self._hooks = HookEffects(hooks, with_modules=False)
 
     def put_back(self) -> bool:

@@ -41,8 +41,11 @@ class PythonDraws:
         held = {**recorder.plan.generators, **recorder.callers.generators}
         self.known = held.keys()  # the ids of those that are looked at
         self._held = [*held.values()]  # the program's own
-        for _, shell in () if recorder.shells is None else recorder.shells.all():
-            self._held += [v for v in shell.__dict__.values() if type(v) not in STATELESS and has_state(v)]
+        for _, shell, _ in () if recorder.shells is None else recorder.shells.all():
+            for value in shell.__dict__.values():
+                kind: Any = type(value)
+                if kind not in STATELESS and _has_state(kind):
+                    self._held.append(value)
         self._put_back = [put_back for value in self._held for put_back in _putting_back(value)]
         if recorder.plan.put_back is None:
             recorder.plan.put_back = _putting_process_back()

@@ -12,7 +12,7 @@ import opcode
 import operator
 from collections.abc import Callable
 from types import FrameType, FunctionType, MethodWrapperType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.overrides
@@ -23,8 +23,8 @@ from graphwright.ir import Target
 
 __all__ = [
     "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS", "PIECES", "PUBLIC",
-    "RESHAPES_IN_PLACE", "TRUTHS", "is_setitem", "is_torch", "module_name", "name_of_target", "operator_call",
-    "property_name", "spoken", "tensor_method_name", "written_argument",
+    "RESHAPES_IN_PLACE", "SEEN", "TRUTHS", "CalledTargets", "is_setitem", "is_torch", "module_name", "name_of_target",
+    "operator_call", "property_name", "spoken", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -121,6 +121,56 @@ _BINARY_OPCODES = frozenset(
 _UNARY_OPCODES = frozenset(code for name, code in opcode.opmap.items() if name.startswith("UNARY_"))
 
 _known_methods: dict[Any, str | None] = {}
+
+
+class Seen(NamedTuple):
+    """What a torch function that a mode sees is: the one that programs call, and which property or method of Tensor."""
+
+    function: Callable[..., Any]
+    prop: str | None
+    method: str | None
+    name: str
+    is_compiled: bool  # by TorchScript
+
+
+class SeenFunctions(dict[Any, Seen]):
+    """The functions that were seen, each looked at once."""
+
+    def __missing__(self, function: Callable[..., Any]) -> Seen:
+        public = PUBLIC.get(function, function)
+        prop, is_compiled = property_name(public), isinstance(public, torch._C.ScriptMethod)
+        method = None if prop is not None or is_compiled else tensor_method_name(public)
+        seen = Seen(public, prop, method, getattr(public, "__name__", ""), is_compiled)
+        if not is_compiled:  # such a method would keep its module
+            self[function] = seen
+        return seen
+
+
+SEEN = SeenFunctions()
+
+
+class Called(NamedTuple):
+    """What the target of a node is: its name, and whether a call of it writes to its first argument."""
+
+    name: str
+    writes: bool
+    writes_item: bool
+    is_operator: bool
+
+
+class CalledTargets(dict[tuple[str, Target], Called]):
+    """The targets that were called, each looked at once."""
+
+    def __missing__(self, key: tuple[str, Target]) -> Called:
+        op, target = key
+        name = target if isinstance(target, str) else getattr(target, "__name__", "")
+        is_in_place = name.endswith("_") and not name.endswith("__")
+        if op != "call_method":
+            is_in_place = target in IN_PLACE_FUNCTIONS or (is_in_place and name not in ("and_", "or_", "not_", "is_"))
+        called = self[key] = Called(
+            name, is_in_place, name in ("setitem", "__setitem__"), getattr(target, "__module__", None) == "_operator"
+        )
+        return called
 
 
 def property_name(function: Callable[..., Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 from typing import Any, TypeAlias
 
 import numpy
@@ -55,6 +56,8 @@ def holds_bytes(value: Any) -> bool:
 
 def content(container: Container) -> Any:
     """A plain copy of what a container holds."""
+    if type(container) is dict:
+        return container.copy()
     if isinstance(container, bytearray | numpy.ndarray):
         return bytes(container) if isinstance(container, bytearray) else container.tobytes()
     if isinstance(container, dict):
@@ -74,7 +77,14 @@ def refill(container: Container, held: Any) -> None:
             container[...] = numpy.frombuffer(held, container.dtype).reshape(container.shape)
         return
     if isinstance(container, dict):
-        now = content(container)  # a table that is read through its own methods may record that
+        # A table that is read through its own methods may record that.
+        now = container if type(container) is dict else content(container)
+        if (
+            len(now) == len(held)
+            and all(map(operator.is_, now, held))
+            and all(map(operator.is_, now.values(), held.values()))
+        ):
+            return
         if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
             return
         methods = _methods(container)

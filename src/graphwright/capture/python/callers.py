@@ -8,7 +8,6 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -59,15 +58,15 @@ class Callers:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
-        self._recorded: Counter[tuple[CodeType, int]] = Counter()
+        self._recorded: dict[tuple[int, int], int] = {}  # by function and instruction
         self._last: FrameType | None = None
         self._globals = Globals()
         self._world = World()
         self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self.closing = self._globals.closing
-        self._uncached: set[CodeType] = set()  # of functions that are behind no cache that the capture could avoid
+        self._uncached: set[int] = set()  # functions that are behind no cache that the capture could avoid, by id
         self._entered: list[Any] = []  # caches that it could not avoid
-        self._looked_at: set[CodeType] = set()
+        self._looked_at: dict[int, CodeType] = {}  # by id: code objects take long to hash
 
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
@@ -87,8 +86,8 @@ class Callers:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
         self._world = world
         shells = self._recorder.shells
-        functions = [function, *([] if shells is None else [shell.forward for _, shell in shells.all()])]
-        plain = dict.fromkeys(getattr(each, "__func__", each) for each in functions)
+        functions = [function, *([] if shells is None else [shell.forward for _, shell, _ in shells.all()])]
+        plain = dict.fromkeys([getattr(each, "__func__", each) for each in functions])
         first = next(iter(plain))
         if type(first) is FunctionType and asks_kind(first.__code__):  # it may record nothing
             self._recorder.ledger.kind_asked()
@@ -106,9 +105,9 @@ class Callers:
 
         Raises CaptureError where one place of the program records so many that it seems to go on without an end.
         """
-        place = frame.f_code, frame.f_lasti
-        self._recorded[place] += 1
-        if self._recorded[place] > MOST_OPERATIONS:
+        place = id(frame.f_code), frame.f_lasti
+        self._recorded[place] = count = self._recorded.get(place, 0) + 1
+        if count > MOST_OPERATIONS:
             raise refusal(
                 CaptureError(
                     NO_END,
@@ -118,6 +117,7 @@ class Callers:
             )
         if frame is not self._last:
             self._last = frame
+            self._recorder.attempts.forget()
             if frame.f_code.co_name.startswith("torch_dynamo_resume_in_"):  # it made this of the program's code
                 self.reached_compiler()
             found = _outermost(frame)
@@ -182,28 +182,28 @@ class Callers:
         Such a cache would keep what the capture computes.
         """
         while frame is not None and id(frame.f_code) not in _ENDS:
-            code = frame.f_code
-            if code not in self._looked_at:
-                self._looked_at.add(code)
-                if user_frame(frame) is frame:
-                    self._look_for_generators(frame)
-                    self._look_for_askers(frame)
-                    given = asked_for_none(code)
-                    if asks_kind(code) or (given and any(map(is_input, map(frame.f_locals.get, given)))):
-                        self._recorder.ledger.kind_asked()
-            if code not in self._uncached:
-                self._world.enter(code, frame.f_globals)
-                is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
-                cache = None if is_avoided else cache_around(frame)
-                codes = (
-                    set() if cache is None else self._recorder.questions.staging.convertible(user_frame(frame.f_back))
-                )
-                if codes:
-                    raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
-                self._uncached.add(code)
-                if cache is not None:
-                    self._entered.append(cache)
+            if id(frame.f_code) not in self._uncached:
+                self._look_at(frame, frame.f_code)
             frame = frame.f_back
+
+    def _look_at(self, frame: FrameType, code: CodeType) -> None:
+        if id(code) not in self._looked_at:
+            self._looked_at[id(code)] = code
+            if user_frame(frame) is frame:
+                self._look_for_generators(frame)
+                self._look_for_askers(frame)
+                given = asked_for_none(code)
+                if asks_kind(code) or (given and any(map(is_input, map(frame.f_locals.get, given)))):
+                    self._recorder.ledger.kind_asked()
+        self._world.enter(code, frame.f_globals)
+        is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
+        cache = None if is_avoided else cache_around(frame)
+        codes = set() if cache is None else self._recorder.questions.staging.convertible(user_frame(frame.f_back))
+        if codes:
+            raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+        self._uncached.add(id(code))
+        if cache is not None:
+            self._entered.append(cache)
 
     def reached_compiler(self) -> None:
         """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
@@ -258,7 +258,7 @@ class Callers:
         )
 
 
-_ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))  # by id: code objects take long to hash
+_ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))
 
 
 def _asks(code: CodeType) -> bool:

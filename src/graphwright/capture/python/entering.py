@@ -20,7 +20,7 @@ __all__ = ["convert_methods", "converted_function", "initializer"]
 
 def convert_methods(shells: Shells, codes: Conversions) -> None:
     """Give shells conversions of those forwards that are to be converted."""
-    for _, shell in shells.all():
+    for _, shell, _ in shells.all() if codes else ():
         forward = shell.forward
         converted = converted_function(forward, codes)
         if converted is not forward:

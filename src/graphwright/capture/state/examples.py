@@ -114,9 +114,12 @@ class Examples:
     ) -> Any:
         """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
         self.replays.is_spoiled |= is_opaque
-        with unmoved() if is_opaque else contextlib.nullcontext():
-            if self.is_real:
+        if self.is_real:
+            with unmoved() if is_opaque else contextlib.nullcontext():
                 return self.run(function, args, kwargs)
+        if not is_opaque:
+            return self.replays.run(function, args, kwargs, self.run)
+        with unmoved():
             return self.replays.run(function, args, kwargs, self.run)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,14 +151,19 @@ class Examples:
         self._originals[id(shadow)] = module
         copy_slots(module, shadow)
         state = shadow.__dict__
-        state.update({name: self._attribute(value) for name, value in module.__dict__.items()})
+        state.update(module.__dict__)
+        for name, value in module.__dict__.items():
+            if type(value) is list or isinstance(value, torch.Tensor):
+                state[name] = self._attribute(value)
         for table in ("_parameters", "_buffers"):
-            state[table] = {
-                name: None if tensor is None else self.of(tensor) for name, tensor in module.__dict__[table].items()
-            }
-        state["_modules"] = {
-            name: None if child is None else self.module(child) for name, child in module._modules.items()
-        }
+            state[table] = stand_ins = {**state[table]}
+            for name, tensor in stand_ins.items():
+                if tensor is not None:
+                    stand_ins[name] = self.of(tensor)
+        state["_modules"] = children = {**module._modules}
+        for name, child in children.items():
+            if child is not None:
+                children[name] = self.module(child)
         state["_compiled_call_impl"] = None
         return shadow
 

@@ -431,6 +431,9 @@ class TypedAttempts(Attempts, Protocol):
     def look(self, frame: FrameType, op: str, target: Target, args: tuple[Any, ...]) -> None:
         """A node is about to be made: see whether the program catches what it may raise."""
 
+    def forget(self) -> None:
+        """Keep no frame alive."""
+
     def computed(self, symbol: Symbol) -> None:
         """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""
 

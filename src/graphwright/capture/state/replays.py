@@ -17,6 +17,8 @@ __all__ = ["Replays"]
 # Not what stands for them while a program is captured.
 _IS_GRAD, _IS_INFERENCE_MODE = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
+_IS_INFERENCE, _VERSION = torch.Tensor.is_inference, torch.Tensor._version.__get__  # type: ignore[attr-defined]
+
 _PLAIN = frozenset({
     int, float, bool, complex, str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format,
 })  # fmt: skip
@@ -51,9 +53,14 @@ class Replays:
         if key is not None and count < len(known):
             return known[count]
         tensors = _tensors(args, kwargs)
-        before = _versions(tensors)
+        with torch._C.DisableTorchFunction():
+            if any(map(_IS_INFERENCE, tensors)):
+                tensors = [tensor for tensor in tensors if not tensor.is_inference()]
+            before = [*map(_VERSION, tensors)]  # how often each was written to
         result = call(function, args, kwargs)
-        if _writes(function) or before != _versions(tensors):
+        with torch._C.DisableTorchFunction():
+            is_written = before != [*map(_VERSION, tensors)]
+        if is_written or _writes(function):
             self.is_spoiled = True
         elif key is not None and count == len(known):
             known.append(result)
@@ -124,9 +131,3 @@ def _tensors(*values: Any) -> list[torch.Tensor]:
         elif isinstance(value, dict):
             waiting.extend(value.values())
     return found
-
-
-def _versions(tensors: list[torch.Tensor]) -> list[int]:
-    """How often each tensor was written to."""
-    with torch._C.DisableTorchFunction():
-        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.source import CallSite
 
-__all__ = ["UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
+__all__ = ["NUMBERS", "UNKNOWN", "Number", "Symbol", "as_first_index", "as_number", "is_symbolic", "symbol_of"]
 
 Number = int | float | bool
 
@@ -80,7 +80,7 @@ class Symbol:
                 keys.append(id(arg))
         self.key: tuple[Any, ...] = tuple(keys)
         # Of numbers of modules: 2 where Python gets the example's, 1 where it gets that unless it asks for the order.
-        self.firmness = _firmness(function, args)
+        self.firmness = 0 if function == "training" else _firmness(function, args)
 
     @property
     def hint(self) -> Number:
@@ -313,6 +313,9 @@ class BoolProxy(_Number, torch.SymBool):
         return bool
 
 
+NUMBERS = frozenset({IntProxy, FloatProxy, BoolProxy})
+
+
 def as_number(symbol: Symbol) -> Any:
     """Wrap a symbol as the torch number that the user's program computes with."""
     if symbol.function == "constant":
@@ -330,7 +333,7 @@ def is_symbolic(value: Any) -> bool:
 
 def symbol_of(value: Any) -> Symbol | None:
     """Return the symbol behind a torch number, or None for any other value."""
-    return value.node if isinstance(value, _Number) else None
+    return value.node if type(value) in NUMBERS else None
 
 
 def as_first_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

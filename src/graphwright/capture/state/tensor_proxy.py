@@ -70,7 +70,11 @@ class TensorProxy(torch.Tensor):
 
     @staticmethod
     def make(
-        recorder: TypedCapture, example: torch.Tensor, node: Node | None, make: Callable[[], Node] | None = None
+        recorder: TypedCapture,
+        example: torch.Tensor,
+        node: Node | None,
+        make: Callable[[], Node] | None = None,
+        sizes: dict[int, int | Dim] = _NOTHING,
     ) -> TensorProxy:
         """Make the proxy of a node, or of one that `make` will make when it is needed."""
         with torch._C.DisableTorchFunction():
@@ -85,7 +89,7 @@ class TensorProxy(torch.Tensor):
                     requires_grad=example.requires_grad,
                 )  # fmt: skip
         vars(proxy).update(
-            recorder=recorder, example=example, _node=node, _make=make, optional=None, is_none=False, sizes=_NOTHING,
+            recorder=recorder, example=example, _node=node, _make=make, optional=None, is_none=False, sizes=sizes,
             loose=_NONE, is_mixed=False, mixed_at=None,
         )  # fmt: skip
         return proxy

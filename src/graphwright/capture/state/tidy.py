@@ -23,7 +23,7 @@ _READ = frozenset({"requires_grad", "is_leaf", "retains_grad", "_version", "outp
 
 def erase_unused(graph: Graph) -> None:
     """Erase what nothing reads and what has no effect, inside regions first, and inputs that no branch reads."""
-    for node in reversed(graph.nodes.now()):
+    for node in reversed(graph._nodes_now()):
         if node._position is None:
             continue
         if graph.has_bodies and node._op == "call_function":

@@ -12,7 +12,7 @@ import torch
 from graphwright.capture.calls.whole_calls import is_whole
 from graphwright.capture.containers.item_kinds import kind_of_item
 from graphwright.capture.containers.joining import are_of_run
-from graphwright.capture.proxies.calls_as_written import is_setitem, written_argument
+from graphwright.capture.proxies.calls_as_written import CalledTargets, written_argument
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.recording import TracerBase
@@ -43,6 +43,7 @@ class UntypedWrites:
     def __init__(self) -> None:
         self.stamp = 0  # tells the data of all tensors from that at other times
         self._stamps: dict[Node, int] = {}
+        self._called = CalledTargets()
 
     def read(self, truth: Node) -> None:
         """Note that a truth is read: as of now."""
@@ -59,7 +60,10 @@ class UntypedWrites:
 
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written."""
-        if is_setitem(target) or written_argument(op, target, args, kwargs) is not None:
+        _, writes, writes_item, _ = self._called[op, target]
+        if not writes and not writes_item and not kwargs:
+            return
+        if writes_item or written_argument(op, target, args, kwargs) is not None:
             self.stamp += 1
 
     def start_loop(self) -> None:

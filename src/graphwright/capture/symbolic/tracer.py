@@ -225,7 +225,7 @@ class Tracer(TracerBase):
         shells = self._shells
         if shells is None:
             return None
-        return {module: shells.path(module) or "" for pair in shells.all() for module in pair}
+        return {module: path for *pair, path in shells.all() for module in pair}
 
     @property
     def node_name_to_scope(self) -> dict[str, tuple[str, Any]]:
@@ -453,11 +453,10 @@ class Tracer(TracerBase):
     def _tensors_in(self, table: str) -> dict[int, str]:
         """Map id -> path for the tensors in one table of every module below the root, the first path of each."""
         paths: dict[int, str] = {}
-        for module, _ in self._shells.all() if self._shells is not None else ():
+        for module, _, path in self._shells.all() if self._shells is not None else ():
             held = module.__dict__ if table == "__dict__" else module.__dict__[table]
             for name, value in held.items():
                 if type(value) not in _NO_TENSORS and isinstance(value, torch.Tensor) and id(value) not in paths:
-                    path = self._shells.path(module)  # type: ignore[union-attr]
                     paths[id(value)] = f"{path}.{name}" if path else name
         return paths
 
@@ -510,7 +509,7 @@ def _module_of(
 
 def _forwards(shells: Shells) -> Iterator[Any]:
     """The functions that the modules of a program run, torch.nn's own left out."""
-    kinds = {type(module): module for module, _ in shells.all()}
+    kinds = {type(module): module for module, *_ in shells.all()}
     for kind, module in kinds.items():
         if not kind.__module__.startswith("torch.nn"):
             yield builtins.getattr(builtins.getattr(module, "forward", None), "__func__", None)

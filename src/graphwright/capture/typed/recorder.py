@@ -48,17 +48,14 @@ from graphwright.capture.proxies.calls_as_written import (
     LOOKS_AT_SIZES,
     NUMBER_METHODS,
     PIECES,
-    PUBLIC,
     RESHAPES_IN_PLACE,
+    SEEN,
     TRUTHS,
-    is_setitem,
+    CalledTargets,
     module_name,
     name_of_target,
     operator_call,
-    property_name,
     spoken,
-    tensor_method_name,
-    written_argument,
 )
 from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
@@ -105,6 +102,7 @@ class Recorder:
         self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
+        self.entered: list[nn.Module] = []  # the modules that are no leaves
         self.reads: ModuleReads | None = None  # what the program reads of its modules
         self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.pending: BaseException | None = None
@@ -121,6 +119,7 @@ class Recorder:
         self.transforms = Transforms(self)
         self.callers = Callers(self)
         self._calls: dict[str, int] = {}
+        self._called = CalledTargets()
         self._tensors = HeldTensors(self)
         self.dtypes = Dtypes(self)
         self.is_running = False
@@ -178,6 +177,7 @@ class Recorder:
         finally:
             self.is_running = False
             self.callers.forget(is_over)
+            self.attempts.forget()
         pending, self.pending = self.pending, None
         if pending is not None:
             raise pending.error.with_traceback(pending.__traceback__) if isinstance(pending, Refusal) else pending
@@ -187,8 +187,7 @@ class Recorder:
         """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
         self.shells = shells
         self.reads = ModuleReads(self, shells)
-        for module, shell in shells.all():
-            path = shells.path(module)
+        for module, shell, path in shells.all():
             prefix = f"{path}." if path else ""
             if shell is module:  # compiled by TorchScript: one node, whatever it has
                 continue
@@ -276,22 +275,20 @@ class Recorder:
             if function is torch._C._set_grad_enabled:  # a context of the program is left
                 return function(*args)
             raise self.pending
-        function = PUBLIC.get(function, function)
-        prop = property_name(function)
+        function, prop, name, plain, is_compiled = SEEN[function]
         if prop is not None:
             return read_property(self, prop, function, args)
-        if isinstance(function, torch._C.ScriptMethod):
-            return record_compiled_method(self, function, args, kwargs)
-        name = tensor_method_name(function)
+        if is_compiled:
+            return record_compiled_method(self, function, args, kwargs)  # type: ignore[arg-type]
         if name is None:
             if function is torch._C._set_grad_enabled:
                 return self.ambient.set_grad_mode(*args)
-            plain = name_of_target(function)
             if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
                 return asked(self, plain, function, "call_function", function, args, kwargs)
-            if not self._mentions_tensor(args, kwargs) and not self._makes_tensor(function, args, kwargs):
+            is_given = bool(args) and isinstance(args[0], torch.Tensor)
+            if not is_given and not _holds_tensors((args, kwargs)) and not self._makes_tensor(function, args, kwargs):
                 return function(*args, **kwargs)
-            return self.record("call_function", function, function, args, spoken(function, kwargs))
+            return self.record("call_function", function, function, args, spoken(function, kwargs) if kwargs else {})
         owner: Any = args[0] if args else None
         if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
             return measure(self, owner, name, args[1:], kwargs)
@@ -338,13 +335,15 @@ class Recorder:
         if self.plan.cached:
             self.questions.refusals.cached_draw(op, target)
         gives_data = gives_data or (self.has_objects and holds_objects(args, kwargs))
-        written = written_argument(op, target, args, kwargs)
-        if written is not None or is_setitem(target):
+        called, writes, writes_item, is_operator = self._called[op, target]
+        writes = writes or bool(kwargs and op != "call_method" and kwargs.get("inplace"))
+        written = kwargs["out"] if "out" in kwargs else args[0] if args and writes else None
+        if written is not None or writes_item:
             self.writes.before(op, target, args, kwargs)
-        example = self._on_examples(run, args, kwargs, gives_data, getattr(target, "__module__", None) != "_operator")
+        example = self._on_examples(run, args, kwargs, gives_data, not is_operator)
         node_args = (*owner, *map(self.argument, args))
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()} if kwargs else {}
-        if self.dtypes.are_there:
+        if self.dtypes.handed:
             node_args, node_kwargs = self.dtypes.put_into(node_args, node_kwargs, op == "call_method")
         name = ""  # a value must not have the name of the function that the code calls for it
         if target == "numpy" or (op == "call_function" and gives_data):
@@ -360,20 +359,20 @@ class Recorder:
                 self.region.written[written.node_of()] = node
             return written
         if isinstance(example, torch.Tensor):
-            if hidden is not None or name_of_target(target) in LOOKS_AT_SIZES:
+            if hidden is not None or called in LOOKS_AT_SIZES:
                 self._note_unforeseen(node, example, hidden is not None)
-            proxy = TensorProxy.make(self, example, node)
-            proxy.is_mixed = is_mixed and not any(isinstance(arg, torch.Tensor) for arg in args[1:])
-            proxy.sizes = known_sizes(name_of_target(target), args, kwargs, example)
+            proxy = TensorProxy.make(self, example, node, sizes=known_sizes(called, args, kwargs, example))
+            if is_mixed:
+                proxy.is_mixed = not any(isinstance(arg, torch.Tensor) for arg in args[1:])
             return proxy
         names = self.unpacked_names()
-        note_count(self, name_of_target(target), args, kwargs)
-        if isinstance(example, tuple | list) and (name_of_target(target) in PIECES or len(names) == len(example)):
+        note_count(self, called, args, kwargs)
+        if isinstance(example, tuple | list) and (called in PIECES or len(names) == len(example)):
             if len(names) != len(example):
-                opened = pieces(self, node, name_of_target(target), args, kwargs, example)
+                opened = pieces(self, node, called, args, kwargs, example)
                 if opened is not None:
                     return opened
-                if not is_count_known(self, name_of_target(target), args, kwargs):
+                if not is_count_known(self, called, args, kwargs):
                     self._expect_count(node, len(example))
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names, gives_data)
@@ -419,7 +418,8 @@ class Recorder:
             return self._create(op, target, args, kwargs, name or part or None)
         self.callers.look(frame)
         self.attempts.look(frame, op, target, args)
-        self.choices.at_node(target, args)
+        if self.choices.open:
+            self.choices.at_node(target, args)
         wish = name or part or place_of(frame.f_code, frame.f_lasti).target
         if not wish and op == "call_module":
             wish = module_name(str(target))
@@ -510,7 +510,9 @@ class Recorder:
         if kind in ATOMS:
             return value
         if kind is TensorProxy:
-            node = self.region.latest(value._node or value.node_of())
+            node = value._node or value.node_of()
+            if self.region.written or self.region.outer is not None:
+                node = self.region.latest(node)
             return node if self.region is self.root else self.transforms.note(node, value.example)
         symbol = symbol_of(value)
         if symbol is not None:
@@ -570,6 +572,8 @@ class Recorder:
             return value
         if kind is TensorProxy:
             return None if value.optional is not None and self.numbers.is_none(value) is True else value.example
+        if kind is tuple:
+            return tuple([item if type(item) in ATOMS else self.to_examples(item, may_be_size) for item in value])
         symbol = symbol_of(value)
         if symbol is not None:
             # Any number does for arithmetic, and for what is no size.
@@ -586,8 +590,7 @@ class Recorder:
         if is_growing(value) and value.is_local:
             return value.example()
         if isinstance(value, tuple):
-            items = [self.to_examples(item, may_be_size) for item in value]
-            return tuple(items) if kind is tuple else sequence(kind, items)
+            return sequence(kind, [self.to_examples(item, may_be_size) for item in value])
         if isinstance(value, list):
             return [self.to_examples(item, may_be_size) for item in list.__iter__(value)]
         if isinstance(value, dict):
@@ -595,10 +598,6 @@ class Recorder:
         if kind is slice:
             return slice(*[self.to_examples(part, may_be_size) for part in (value.start, value.stop, value.step)])
         return value
-
-    def _mentions_tensor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        is_given = any(isinstance(value, torch.Tensor) for value in args)
-        return is_given or any(isinstance(value, torch.Tensor) for value in leaves((args, kwargs)))
 
     def _makes_tensor(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""

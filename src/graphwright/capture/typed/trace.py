@@ -439,7 +439,7 @@ class Program:
         self.held = HeldObjects(recorder.shells)
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
-        self.world.start([program], self._entered(recorder), keeping, plan.leaves)
+        self.world.start([program], recorder.entered, keeping, plan.leaves)
         watch_world()
         watch_random_state()
         watch_process_state()
@@ -502,12 +502,6 @@ class Program:
         self.held.finish()
         return _Run(recorder, inputs)
 
-    def _entered(self, recorder: Recorder) -> list[nn.Module]:
-        """The modules that are no leaves."""
-        shells = recorder.shells
-        every = [] if shells is None else [module for module, _ in shells.all()]
-        return [module for module in every if shells is None or not self.is_leaf(module, shells.path(module) or "")]
-
     def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
         """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""
         recorder.has_objects = True
@@ -538,10 +532,18 @@ class Program:
             return self.subject.root, signature
         shells = Shells(self.subject.root_module, recorder.call_module)
         recorder.own_tensors(shells)
-        for module, shell in shells.all():
-            if not self.is_leaf(module, shells.path(module) or ""):
-                recorder.questions.staging.anticipate(shell.forward)
-            recorder.callers.anticipate(shell.forward)
+        seen: set[Any] = set()
+        for module, shell, path in shells.all():
+            forward, is_leaf = shell.forward, self.is_leaf(module, path)
+            if not is_leaf:
+                recorder.entered.append(module)
+            key = getattr(forward, "__func__", forward), type(shell), is_leaf
+            if key in seen:
+                continue
+            seen.add(key)
+            if not is_leaf:
+                recorder.questions.staging.anticipate(forward)
+            recorder.callers.anticipate(forward)
         convert_methods(shells, recorder.plan.converted)
         # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
         return self.subject.function(shells.root, self.method), signature

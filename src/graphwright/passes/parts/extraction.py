@@ -78,8 +78,7 @@ def extract_from(
 def with_notes(model: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> nn.Module:
     """A second tree of the same modules, in the capture of which it is noted what each entered module gives."""
     shells = Shells(model)
-    for original, shell in shells.all():
-        path = shells.path(shell)
+    for original, shell, path in shells.all():
         if path and shell is not original and not is_leaf(shell, path):
             note_output(shell, path)
     return shells.root

@@ -46,12 +46,14 @@ class Shells:
         self._paths: dict[int, str] = {}  # of originals and shells alike
         self.root_module = root
         self.root = self._shell(root, "", root_class)
-        for original, shell in self.all():
+        of, paths = self._of, self._paths
+        self._all = [(each, of[id(each)], paths[id(each)]) for each in self._original.values()]
+        for original, shell, path in self._all:
             if shell is original:
                 continue
             self._fill(original, shell)
             if prepare is not None:
-                prepare(original, shell, self._paths[id(original)])
+                prepare(original, shell, path)
 
     def path(self, module: nn.Module) -> str | None:
         """The dotted path of a module or shell of this tree, None for a module outside of it."""
@@ -65,9 +67,9 @@ class Shells:
         """The module behind a shell; other modules are answered as they are."""
         return self._original.get(id(shell), shell)
 
-    def all(self) -> list[tuple[nn.Module, nn.Module]]:
-        """List (original, shell), parents before children, in the order of `named_modules`."""
-        return [(original, self._of[id(original)]) for original in self._original.values()]
+    def all(self) -> list[tuple[nn.Module, nn.Module, str]]:
+        """List (original, shell, path), parents before children, in the order of `named_modules`."""
+        return self._all
 
     def _shell(self, module: nn.Module, path: str, kind: type[nn.Module] | None = None) -> nn.Module:
         """Make the shell of a module and of everything below it, its plain attributes not yet its own.
@@ -87,13 +89,14 @@ class Shells:
         state.update(module.__dict__)
         known = self._of
         prefix = f"{path}." if path else ""
-        state["_modules"] = {
-            name: child if child is None else known.get(id(child)) or self._shell(child, prefix + name)
-            for name, child in module._modules.items()
-        }
-        for table in _COPIED:
-            if table in state:
-                state[table] = state[table].copy()
+        state["_modules"] = children = {**module._modules}
+        for name, child in children.items():
+            if child is not None:
+                children[name] = known.get(id(child)) or self._shell(child, prefix + name)
+        for name in _COPIED:
+            table = state.get(name)
+            if table is not None:
+                state[name] = table.copy() if table else type(table)()
         if self._call is not None:
             state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
         return shell
