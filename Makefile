@@ -43,13 +43,18 @@ zoo: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.zoo $(ZOO_ARGS)
 
 # What goes to other systems of torch and comes back: goals, values, pass or miss. SECTIONS= names some of them; without
-# it, ONNX models of whole models are judged, too. ZOO= names the folder of the models.
+# it, ONNX models are judged, too, in a second process beside the first. ZOO= names the folder of the models.
+IN_INTEROP := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m
 interop: $(VENV)/installed-dev
-	@status=0; \
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.interop.judge $(SECTIONS) || status=$$?; \
-	if [ -z "$(SECTIONS)" ]; then \
-	    OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.onnx.zoo $(if $(ZOO),,--if-there) || status=$$?; \
-	fi; exit $$status
+ifdef SECTIONS
+	@$(IN_INTEROP) tests.interop.judge $(SECTIONS)
+else
+	@said=$$(mktemp); status=0; \
+	{ $(IN_INTEROP) tests.onnx.zoo --torch $(if $(ZOO),,--if-there); first=$$?; \
+	  $(IN_INTEROP) tests.interop.judge && exit $$first; } >"$$said" 2>&1 & others=$$!; \
+	$(IN_INTEROP) tests.onnx.zoo --sampled --torch $(if $(ZOO),,--if-there) || status=$$?; \
+	wait $$others || status=$$?; cat "$$said"; rm "$$said"; exit $$status
+endif
 
 lint: style types
 
