@@ -193,6 +193,12 @@ def lengths(x: Tensor) -> Tensor:
     return total
 
 
+def doubled(x: Tensor) -> Tensor:
+    while x.abs().sum() < 100:
+        x = x * 2
+    return x
+
+
 # A program, the sizes of its example, sizes of 0 at which the model is right, and those at which a call is refused
 EMPTY = [
     pytest.param(lengths, [(4, 3)], [[(0, 3)]], [], id="no iteration"),
@@ -201,6 +207,7 @@ EMPTY = [
     pytest.param(lambda x: x.amax(1), [(4, 3)], [[(0, 3)]], [[(4, 0)]], id="a program that refuses, too"),
     pytest.param(torch.nn.LSTM(3, 2), [(5, 2, 3)], [], [[(5, 0, 3)], [(0, 2, 3)]], id="what ends the process"),
     pytest.param(lambda x: torch.nn.functional.dropout(x, 0.5, True), [(4, 3)], [], [[(0, 3)]], id="not tried"),
+    pytest.param(doubled, [(4, 3)], [], [[(0, 3)]], id="an endless loop"),
 ]
 
 

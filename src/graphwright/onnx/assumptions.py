@@ -125,6 +125,9 @@ class _Trying:
 
     def without_items(self) -> None:
         """Try size 0 of each symbol: the program refuses to run the model where it has not been right there."""
+        if self._original.has_while:
+            self.found.conditions.append("no size is 0, not tried: a `while` may go on for ever there")
+            return
         tried = []
         for symbol, place in self._places.items():
             sizes = self._sizes_at({symbol: 0})
