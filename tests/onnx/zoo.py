@@ -16,6 +16,7 @@ import copy
 import dataclasses
 import functools
 import gc
+import inspect
 import math
 import random
 import sys
@@ -162,11 +163,11 @@ def by_torch(model: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
     if not isinstance(model, nn.Module):
         function, model = model, nn.Module()
         model.forward = function
-    shapes = pytree.tree_map(sizes, (args, kwargs)) if not kwargs else None
-    with torch.no_grad():
-        program = torch.onnx.export(
-            model, args, kwargs=kwargs, dynamo=True, verbose=False, dynamic_shapes=shapes[0] if shapes else None
-        )
+    bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    shapes = pytree.tree_map(sizes, dict(bound))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(model, args, kwargs=kwargs, dynamo=True, verbose=False, dynamic_shapes=shapes)
     return run
 
 
