@@ -44,17 +44,19 @@ zoo: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.zoo $(ZOO_ARGS)
 
 # What goes to other systems of torch and comes back: goals, values, pass or miss. SECTIONS= names some of them; without
-# it, ONNX models are judged, too, in a second process beside the first. ZOO= names the folder of the models.
+# it, all are judged, in $(JOBS) processes, and so are ONNX models. ZOO= names the folder of the models.
 IN_INTEROP := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m
+ONNX_ARGS := --torch --jobs $(JOBS) $(if $(ZOO),,--if-there)
 interop: $(VENV)/installed-dev
 ifdef SECTIONS
 	@$(IN_INTEROP) tests.interop.judge $(SECTIONS)
 else
 	@said=$$(mktemp); status=0; \
-	{ $(IN_INTEROP) tests.onnx.zoo --torch $(if $(ZOO),,--if-there); first=$$?; \
-	  $(IN_INTEROP) tests.interop.judge && exit $$first; } >"$$said" 2>&1 & others=$$!; \
-	$(IN_INTEROP) tests.onnx.zoo --sampled --torch $(if $(ZOO),,--if-there) || status=$$?; \
-	wait $$others || status=$$?; cat "$$said"; rm "$$said"; exit $$status
+	$(IN_INTEROP) tests.interop.judge fx compile >"$$said" 2>&1 & others=$$!; \
+	$(IN_INTEROP) tests.interop.judge export back || status=$$?; \
+	wait $$others || status=$$?; cat "$$said"; rm "$$said"; \
+	$(IN_INTEROP) tests.onnx.zoo $(ONNX_ARGS) || status=$$?; \
+	$(IN_INTEROP) tests.onnx.zoo --sampled $(ONNX_ARGS) || status=$$?; exit $$status
 endif
 
 # RELEASES= names others.

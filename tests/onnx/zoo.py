@@ -1,6 +1,6 @@
 """Judge `graphwright.onnx.export` on whole models: each in ONNX Runtime on all of its inputs, beside the model itself.
 
-    python -m tests.onnx.zoo [--sampled] [--only NAME] [--torch] [--if-there]
+    python -m tests.onnx.zoo [--sampled] [--only NAME] [--torch] [--jobs N] [--if-there]
 
 The hand-written models are those of the zoo, with other values, another batch size, another length and the other sides
 of their branches as inputs, and the programs of the tests here and of interop, with sizes that take other ways through
@@ -12,18 +12,23 @@ shapes without an error, and refused where the export says no or ONNX Runtime fa
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import dataclasses
 import functools
 import gc
 import inspect
+import io
+import logging
 import math
+import multiprocessing
 import random
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -171,12 +176,51 @@ def by_torch(model: Any, args: Any, kwargs: Any) -> Callable[..., Any]:
     return run
 
 
+TOOLS: dict[str, Callable[[Any, Any, Any], Callable[..., Any]]] = {
+    "graphwright": by_graphwright,
+    "torch.onnx": by_torch,
+}
+Task = tuple[bool, str, tuple[str, str], str]  # sampled or hand-written, the names asked for, the model, the tool
+
+
 def models(is_sampled: bool, only: str) -> list[Model]:
     """The models to judge, those of the zoo first."""
     if not is_sampled:
         return [each for each in (*zoo_models({"classic"}), *test_programs()) if only in each.name]
     chosen = [each for each in zoo_models({"torchvision", "timm", "transformers"}) if only in each.name]
     return chosen if only else random.Random(0).sample(chosen, SAMPLE)
+
+
+def verdicts(tasks: Sequence[Task], jobs: int) -> Iterator[Verdict]:
+    """Judge in this process, or in several."""
+    if jobs == 1:
+        yield from map(verdict_of, tasks)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(verdict_of, tasks)
+
+
+def verdict_of(task: Task) -> Verdict:
+    """Judge one model, whatever is printed meanwhile left out."""
+    is_sampled, only, key, tool = task
+    gc.collect()
+    logging.disable(logging.CRITICAL)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return judge_model(known(is_sampled, only)[key], judge_of_the_zoo(), TOOLS[tool])
+
+
+@functools.cache
+def known(is_sampled: bool, only: str) -> dict[tuple[str, str], Model]:
+    """The models to judge, by where they are from and their names."""
+    return {(each.source, each.name): each for each in models(is_sampled, only)}
+
+
+def judge_of_the_zoo() -> Any:
+    """The module that compares results."""
+    sys.path.insert(0, str(JUDGE.parent))
+    import judge
+
+    return judge
 
 
 def meets(goal: Goal, found: Counter[str]) -> bool:
@@ -196,23 +240,19 @@ def main() -> int:
     parser.add_argument("--sampled", action="store_true", help="40 models of torchvision, timm and transformers")
     parser.add_argument("--only", default="", help="models whose names hold this")
     parser.add_argument("--torch", action="store_true", help="torch.onnx.export of the original, too")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes")
     parser.add_argument("--if-there", action="store_true", help="without the models, say so and judge none")
     options = parser.parse_args()
     if not JUDGE.exists():
         print(f"there is no {JUDGE}: the models and their judge are not in this repository; ZOO= names their folder")
         return 0 if options.if_there else 2
-    sys.path.insert(0, str(JUDGE.parent))
-    import judge
-
-    tools = {"graphwright": by_graphwright, **({"torch.onnx": by_torch} if options.torch else {})}
+    keys = [(each.source, each.name) for each in models(options.sampled, options.only)]
+    tasks = [(options.sampled, options.only, key, tool) for key in keys for tool in [*TOOLS][: 1 + options.torch]]
     counts: dict[tuple[str, str], Counter[str]] = {}
-    for each in models(options.sampled, options.only):
-        for tool, export in tools.items():
-            verdict = judge_model(each, judge, export)
-            counts.setdefault((each.source, tool), Counter())[verdict.verdict] += 1
-            if verdict.verdict != "right" or options.only:
-                print(f"    {tool:12} {verdict}", flush=True)
-            gc.collect()
+    for (*_, (source, _), tool), verdict in zip(tasks, verdicts(tasks, options.jobs), strict=True):
+        counts.setdefault((source, tool), Counter())[verdict.verdict] += 1
+        if verdict.verdict != "right" or options.only:
+            print(f"    {tool:12} {verdict}", flush=True)
     print("| models | exported by | right | refused | wrong |\n| --- | --- | --- | --- | --- |")
     for (source, tool), found in counts.items():
         print(f"| {source} | {tool} | {found['right']} | {found['refused']} | {found['wrong']} |")

@@ -177,6 +177,7 @@ class OnnxProgram:
         if self._session is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4  # an error is raised, and need not be printed, too
+            options.intra_op_num_threads = torch.get_num_threads()
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.onnx"
                 self.save(path)

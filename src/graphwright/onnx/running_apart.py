@@ -14,7 +14,7 @@ import onnxruntime  # type: ignore[import-untyped]
 def main(folder: str, numbers: list[str]) -> None:
     """Run the model on the inputs of each number."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
     session = onnxruntime.InferenceSession(f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"])
     for number in numbers:
         with numpy.load(f"{folder}/{number}.in.npz") as inputs:
