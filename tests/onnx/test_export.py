@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.passes.zoo_models import zoo_model
+from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 
 pytest.importorskip("onnxruntime")
@@ -289,3 +291,16 @@ def test_a_missing_package_names_the_extra() -> None:
     text = "import sys; sys.modules['onnxruntime'] = None\nimport graphwright\ngraphwright.onnx"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert "pip install graphwright[onnx]" in found.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "layer"), [("bert", "BertLayer"), ("llama", "LlamaDecoderLayer")])
+@pytest.mark.filterwarnings("ignore:the model and the program differ:UserWarning")  # at sizes that no caller has
+def test_layers_of_language_models_are_one_function(name: str, layer: str) -> None:
+    declare_torchvision()
+    module, ids = zoo_model("transformers", name)
+    program = graphwright.onnx.export(module.eval(), ids, modules_as_functions=[layer], verify=True)
+    assert [kind for _, kind, _ in program.model.functions] == [layer]
+    layers = [each for each in module.modules() if type(each).__name__ == layer]
+    assert program.report.operators[layer] == len(layers)
+    assert {*dict(module.named_parameters())} <= {*program.model.graph.initializers}
