@@ -6,8 +6,10 @@ the zoo lie beside the checkout (ZOO= names their folder); without them, section
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
+import io
 import logging
 import os
 import sys
@@ -92,7 +94,8 @@ def result_of(function: Callable[..., Any], call: Call) -> Any:
     """What a call gives, and the tensors that it was given, as it leaves them; every call draws the same numbers."""
     args, kwargs = copy.deepcopy(call)
     torch.manual_seed(0)
-    result = function(*args, **kwargs)
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = function(*args, **kwargs)
     return result, [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
 
 
