@@ -7,6 +7,7 @@
 #   make lint       style and types
 #   make format     let ruff mend what it can
 #   make interop    the ways in and out of torch.fx, torch.export and torch.compile, and to ONNX, judged on many programs
+#   make interop-releases  the tests of both with the other releases of torch that graphwright.onnx takes, gigabytes each
 #   make bench      the five headline ratios to torch.fx
 #   make bench-inference  a call of captured and inlined modules against the models themselves
 #   make docs       the documentation as HTML, in site/
@@ -26,7 +27,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all zoo interop lint style types format bench bench-inference docs clean
+.PHONY: demo test test-all zoo interop interop-releases lint style types format bench bench-inference docs clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -43,13 +44,25 @@ zoo: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.zoo $(ZOO_ARGS)
 
 # What goes to other systems of torch and comes back: goals, values, pass or miss. SECTIONS= names some of them; without
-# it, ONNX models of whole models are judged, too. ZOO= names the folder of the models.
+# it, all are judged, in $(JOBS) processes, and so are ONNX models. ZOO= names the folder of the models.
+IN_INTEROP := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m
+ONNX_ARGS := --torch --jobs $(JOBS) $(if $(ZOO),,--if-there)
 interop: $(VENV)/installed-dev
-	@status=0; \
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.interop.judge $(SECTIONS) || status=$$?; \
-	if [ -z "$(SECTIONS)" ]; then \
-	    OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m tests.onnx.zoo $(if $(ZOO),,--if-there) || status=$$?; \
-	fi; exit $$status
+ifdef SECTIONS
+	@$(IN_INTEROP) tests.interop.judge $(SECTIONS)
+else
+	@said=$$(mktemp); status=0; \
+	$(IN_INTEROP) tests.interop.judge fx compile >"$$said" 2>&1 & others=$$!; \
+	$(IN_INTEROP) tests.interop.judge export back || status=$$?; \
+	wait $$others || status=$$?; cat "$$said"; rm "$$said"; \
+	$(IN_INTEROP) tests.onnx.zoo $(ONNX_ARGS) || status=$$?; \
+	$(IN_INTEROP) tests.onnx.zoo --sampled $(ONNX_ARGS) || status=$$?; exit $$status
+endif
+
+# RELEASES= names others.
+RELEASES ?= 2.14.1 2.15.0
+interop-releases: $(VENV)/installed-dev
+	$(BIN)/python -m tests.interop.releases $(RELEASES)
 
 lint: style types
 

@@ -6,8 +6,10 @@ the zoo lie beside the checkout (ZOO= names their folder); without them, section
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
+import io
 import logging
 import os
 import sys
@@ -89,10 +91,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def result_of(function: Callable[..., Any], call: Call) -> Any:
-    """What a call gives, on copies of what it is given; numbers are drawn as in every other one."""
+    """What a call gives, and the tensors that it was given, as it leaves them; every call draws the same numbers."""
     args, kwargs = copy.deepcopy(call)
     torch.manual_seed(0)
-    return function(*args, **kwargs)
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = function(*args, **kwargs)
+    return result, [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
 
 
 # ---- sections
@@ -224,7 +228,7 @@ def judge_fx() -> bool:
 
 def models() -> Iterator[Program]:
     """Models of libraries, small ones first."""
-    for kind, limit in (("torchvision", 12), ("timm", 40), ("transformers", 73)):
+    for kind, limit in (("torchvision", 16), ("timm", 50), ("transformers", 73)):
         yield from zoo_programs(kind, limit)
     if not JUDGE.exists():
         for program in own_programs():

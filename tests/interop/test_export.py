@@ -388,6 +388,20 @@ def test_a_module_that_is_called_in_two_ways() -> None:
     torch.testing.assert_close(from_export(exported)(x), exported.module()(x))
 
 
+class Zeroed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * torch.tensor([1.0, 2.0, 3.0])
+        x[:, 0] = 0
+        return x
+
+
+def test_constants_of_the_program_and_of_its_modules_come_back() -> None:
+    x = torch.randn(4, 3)
+    for model in (Zeroed(), nn.Sequential(nn.Linear(3, 3), nn.Sequential(Zeroed(), Zeroed()))):
+        gm = from_export(torch.export.export(model, (x,)))
+        torch.testing.assert_close(copy.deepcopy(gm)(x), model(x))
+
+
 class Checkpointed(nn.Module):
     def __init__(self) -> None:
         super().__init__()

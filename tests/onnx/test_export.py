@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.passes.zoo_models import zoo_model
+from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 
 pytest.importorskip("onnxruntime")
 
+import numpy
 import onnx_ir
 
 import graphwright
@@ -48,6 +51,52 @@ def test_names_sizes_weights_and_files(tmp_path: Path) -> None:
     x = torch.randn(4, 4)  # of another batch size than the one row of the example
     for one, other in zip(program(x), module(x), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_weights_of_equal_values_stay_apart_and_shared_ones_are_one() -> None:
+    module = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 4, bias=False)).eval()
+    module[3].weight = module[1].weight
+    state = module.state_dict()
+    for functions in ([], [nn.LayerNorm]):
+        program = graphwright.onnx.export(module, torch.randn(2, 3, 4), modules_as_functions=functions, verify=True)
+        weights = program.model.graph.initializers
+        assert {name for name in weights if name in state} == {*state} - {"3.weight"}
+        for name in {*state} - {"3.weight"}:
+            assert weights[name].const_value is not None
+            assert numpy.array_equal(weights[name].const_value.numpy(), state[name].numpy())
+
+
+def test_batch_norm_and_what_is_computed_of_weights_leave_them_as_they_are() -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Flatten(2), nn.Linear(9, 2)).eval()
+    program = graphwright.onnx.export(module, torch.randn(2, 3, 5, 5), verify=True)
+    names = {*module.state_dict()} - {"1.num_batches_tracked"}
+    assert names <= {*program.model.graph.initializers}
+
+
+def test_weights_above_the_limit_of_one_file_get_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = graphwright.onnx.export(nn.Linear(4, 3).eval(), torch.randn(2, 4))
+    assert not program.is_large
+    program.save(tmp_path / "small.onnx")
+    monkeypatch.setattr("graphwright.onnx.program.LARGEST", 4 * 4 * 3)
+    assert program.is_large
+    program.save(tmp_path / "large.onnx")
+    assert {each.name for each in tmp_path.iterdir()} == {"small.onnx", "large.onnx", "large.onnx.data"}
+    assert numpy.array_equal(
+        *[
+            onnx_ir.load(tmp_path / f"{name}.onnx").graph.initializers["weight"].const_value.numpy()
+            for name in ("small", "large")
+        ]
+    )
+    monkeypatch.undo()
+    weights = program.model.graph.initializers  # of 4 GB, as its shape says: nothing of it is there
+    weights["weight"].const_value = onnx_ir.LazyTensor(
+        _never, dtype=onnx_ir.DataType.FLOAT, shape=onnx_ir.Shape([2**15, 2**15])
+    )
+    assert program.is_large
+
+
+def _never() -> Any:
+    raise AssertionError("the weights are read")
 
 
 def test_equal_sizes_of_the_example_are_not_one_size() -> None:
@@ -242,3 +291,16 @@ def test_a_missing_package_names_the_extra() -> None:
     text = "import sys; sys.modules['onnxruntime'] = None\nimport graphwright\ngraphwright.onnx"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert "pip install graphwright[onnx]" in found.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "layer"), [("bert", "BertLayer"), ("llama", "LlamaDecoderLayer")])
+@pytest.mark.filterwarnings("ignore:the model and the program differ:UserWarning")  # at sizes that no caller has
+def test_layers_of_language_models_are_one_function(name: str, layer: str) -> None:
+    declare_torchvision()
+    module, ids = zoo_model("transformers", name)
+    program = graphwright.onnx.export(module.eval(), ids, modules_as_functions=[layer], verify=True)
+    assert [kind for _, kind, _ in program.model.functions] == [layer]
+    layers = [each for each in module.modules() if type(each).__name__ == layer]
+    assert program.report.operators[layer] == len(layers)
+    assert {*dict(module.named_parameters())} <= {*program.model.graph.initializers}

@@ -14,6 +14,7 @@ from torch import Tensor
 pytest.importorskip("onnxruntime")
 
 import graphwright
+from graphwright.errors import ExportError
 from graphwright.onnx import OnnxProgram, assumptions
 
 OWN, IDLE = "takes no other sizes that were tried", "the model is right without"
@@ -183,3 +184,39 @@ def test_what_a_strict_zip_goes_over_is_equally_long() -> None:
     assert torch.equal(program(torch.ones(2, 3), torch.ones(2, 3)), torch.full((3,), 2.0))
     with pytest.raises(Exception, match="INVALID_ARGUMENT"):
         program(torch.ones(2, 3), torch.ones(5, 3))
+
+
+def lengths(x: Tensor) -> Tensor:
+    total = torch.zeros(3)
+    for row in x:
+        total = total + row
+    return total
+
+
+def doubled(x: Tensor) -> Tensor:
+    while x.abs().sum() < 100:
+        x = x * 2
+    return x
+
+
+# A program, the sizes of its example, sizes of 0 at which the model is right, and those at which a call is refused
+EMPTY = [
+    pytest.param(lengths, [(4, 3)], [[(0, 3)]], [], id="no iteration"),
+    pytest.param(plus, [(4, 6), (4, 6)], [[(0, 6), (0, 6)], [(4, 0), (4, 0)]], [[(0, 0), (0, 0)]], id="both at once"),
+    pytest.param(lambda x: x.mean(1), [(4, 3)], [[(0, 3)]], [[(4, 0)]], id="a mean of nothing"),
+    pytest.param(lambda x: x.amax(1), [(4, 3)], [[(0, 3)]], [[(4, 0)]], id="a program that refuses, too"),
+    pytest.param(torch.nn.LSTM(3, 2), [(5, 2, 3)], [], [[(5, 0, 3)], [(0, 2, 3)]], id="what ends the process"),
+    pytest.param(lambda x: torch.nn.functional.dropout(x, 0.5, True), [(4, 3)], [], [[(0, 3)]], id="not tried"),
+    pytest.param(doubled, [(4, 3)], [], [[(0, 3)]], id="an endless loop"),
+]
+
+
+@pytest.mark.parametrize(("function", "sizes", "right", "refused"), EMPTY)
+def test_no_items_are_right_or_refused(function: Any, sizes: Any, right: Any, refused: Any) -> None:
+    program, _ = exported(function, *sizes)
+    for given in right:
+        args = [torch.randn(size) for size in given]
+        torch.testing.assert_close(program(*args), function(*args), equal_nan=True)
+    for given in refused:
+        with pytest.raises(ExportError, match=r"\.shape\[\d\] is 0, and the model is not known to be right there"):
+            program(*[torch.randn(size) for size in given])

@@ -151,6 +151,10 @@ def _captured(module: nn.Module, name: str, wanted: frozenset[str] = frozenset()
             child = _captured(child, kind, inside)
         if child._parameters or child._buffers or any(f"{each}.".startswith(f"{path}.") for each in named):
             made._modules[path] = child  # and not the body of a branch, which is in the graph now
+    for read in graph.find_nodes(op="get_attr"):
+        constant = str(read.target)
+        if "." not in constant and not hasattr(made, constant):
+            setattr(made, constant, getattr(module, constant))
     made.graph = graph
     return made
 

@@ -6,6 +6,8 @@ first.
     export.py         the export of one program
     assumptions.py    what torch.export assumes of open sizes, tried out
     checking.py       a model beside its program
+    apart.py          a model in a process of its own, which it may end
+    running_apart.py  what that process runs
     original.py       the program, run at sizes of its inputs
     program.py        a model, how arguments become its inputs, and what is known of it
     sizes.py          example sizes that leave sizes open, and which sizes stay so
@@ -14,6 +16,7 @@ first.
     python_calls.py   Python's functions of tensors, and texts of values
     layers.py         layers as what they come to
     translation.py    our operators as If and Loop
+    optimizing.py     onnxscript's optimizer, weights left as they are
     module_functions.py  modules as functions of a model
     regions.py        branches and loops as operators of tensors and sizes
     values.py         what bodies give and take, as tensors
@@ -40,6 +43,8 @@ __all__ = ["ExportError", "OnnxProgram", "OnnxReport", "export"]
 FLOORS = (
     "export",
     "assumptions",
+    "apart",
+    "running_apart",
     "checking",
     "program",
     "original",
@@ -49,6 +54,7 @@ FLOORS = (
     "python_calls",
     "layers",
     "translation",
+    "optimizing",
     "module_functions",
     "regions",
     "values",

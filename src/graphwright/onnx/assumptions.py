@@ -18,11 +18,12 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.utils import _pytree as pytree
 
-from graphwright.onnx.checking import difference, written
+from graphwright.onnx.apart import run_apart
+from graphwright.onnx.checking import difference, difference_of, written
 from graphwright.onnx.inputs import Input
 from graphwright.onnx.original import Original
 from graphwright.onnx.program import OnnxProgram
-from graphwright.onnx.sizes import Place, Sizes, facts_of
+from graphwright.onnx.sizes import Place, Sizes, at_sizes, empty_places, facts_of
 from graphwright.onnx.torch_private import as_python, assumed_of
 
 __all__ = ["Assumed", "try_assumptions"]
@@ -64,6 +65,7 @@ def try_assumptions(
         trying.found.is_off_at_example = True
     for kind, text, ways in trying.all():
         trying.say(kind, text, ways)
+    trying.without_items()
     if trying.idle:
         more = f" and {len(trying.idle) - 1} more" if trying.idle[1:] else ""
         trying.found.conditions.append(f"{trying.idle[0]}{more}, and the model is right without, too")
@@ -120,6 +122,29 @@ class _Trying:
         if seen:
             self.found.conditions.append(f"{text}, and the program takes no other sizes that were tried")
             self._own.append(condition)
+
+    def without_items(self) -> None:
+        """Try size 0 of each symbol: the program refuses to run the model where it has not been right there."""
+        if self._original.has_while:
+            self.found.conditions.append("no size is 0, not tried: a `while` may go on for ever there")
+            return
+        tried = []
+        for symbol, place in self._places.items():
+            sizes = self._sizes_at({symbol: 0})
+            if sizes is None:
+                continue
+            try:
+                tried.append((place, sizes, self._original.at(sizes)))
+            except Exception:
+                continue  # the program does not take it either
+        inputs = [at_sizes(self._program.arguments, sizes) for _, sizes, _ in tried]
+        for (place, sizes, wanted), outputs in zip(tried, run_apart(self._program, inputs), strict=True):
+            said = difference_of(self._program, outputs, wanted)
+            if said:
+                text = _name(self._inputs, place)
+                self.found.conditions.append(f"{text} > 0, and the program takes 0, where {said}: a call refuses it")
+            else:
+                self._program.empty.add(empty_places(sizes))
 
     def untried(self, why: str) -> Assumed:
         """Say every condition as one that nothing is known of."""
@@ -206,10 +231,10 @@ def _with(sizes: Sizes, place: Place, size: int) -> Sizes:
 
 
 def _holds(condition: Any, values: Mapping[Any, int]) -> bool:
-    """Tell whether a condition holds; one that divides by 0 does not."""
+    """Tell whether a condition holds; one that divides by 0, or of a size below 0, does not."""
     try:
         return bool(condition.xreplace({symbol: sympy.Integer(size) for symbol, size in values.items()}) != sympy.false)
-    except ZeroDivisionError:
+    except (ZeroDivisionError, AssertionError):  # torch's Mod asserts that no size is below 0
         return False
 
 

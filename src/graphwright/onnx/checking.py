@@ -13,7 +13,7 @@ from graphwright.onnx.original import Original
 from graphwright.onnx.program import OnnxProgram
 from graphwright.onnx.sizes import Sizes, at_sizes
 
-__all__ = ["check", "difference", "written"]
+__all__ = ["check", "difference", "difference_of", "written"]
 
 TOLERANCE = 1e-3  # of the largest value, and the least that counts is 1
 
@@ -37,11 +37,18 @@ def check(program: OnnxProgram, original: Original) -> list[Sizes]:
 
 def difference(program: OnnxProgram, wanted: Any, sizes: Sizes) -> str:
     """Say what a model gives at these sizes that is not what its program gives; nothing where they agree."""
-    args, kwargs = program.arguments.call(at_sizes(program.arguments, sizes))
     try:
-        given, names = program.named_result(*args, **kwargs)
+        outputs: Any = program.run(at_sizes(program.arguments, sizes))
     except Exception as error:
-        return f"ONNX Runtime cannot run the model: {(str(error).splitlines() or [type(error).__name__])[0]}"
+        outputs = (str(error).splitlines() or [type(error).__name__])[0]
+    return difference_of(program, outputs, wanted)
+
+
+def difference_of(program: OnnxProgram, outputs: Sequence[torch.Tensor] | str, wanted: Any) -> str:
+    """Say what there is in these outputs, or the words of ONNX Runtime, that is not what the program gives."""
+    if isinstance(outputs, str):
+        return f"ONNX Runtime cannot run the model: {outputs}"
+    given, names = program.result_of(outputs)
     return _compared(pytree.tree_leaves(given), pytree.tree_leaves(wanted), names)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes import PassError
 from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
@@ -27,6 +28,7 @@ from graphwright.onnx.assumptions import try_assumptions
 from graphwright.onnx.checking import check
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.module_functions import check_asked_for, is_asked_for, keep_functions
+from graphwright.onnx.optimizing import optimized
 from graphwright.onnx.original import Original
 from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.python_calls import Text
@@ -174,35 +176,35 @@ class _Exporting:
         external_data: bool | None,
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
-        made, notes, bodies = None, list(notes), dict[Any, ir.Function]()
+        notes, bodies = list(notes), dict[Any, ir.Function]()
         written = dict.fromkeys([*self._written, *exported.graph_signature.buffers_to_mutate.values()])
         kinds = {name: "buffer" for name, _ in self._module.named_buffers(remove_duplicate=False)}
         notes += [
             f"what is written to {kinds.get(name, 'parameter')} {name!r} is not kept from call to call"
             for name in written
         ]
-        for is_optimized in (True, False) if not self._functions else (False,):
-            try:
-                with _calmly():
-                    made = torch.onnx.export(
-                        exported,
-                        dynamo=True,
-                        opset_version=opset_version,
-                        custom_translation_table={**translations(bodies), **(table or {})},
-                        optimize=is_optimized,
-                        verbose=False,
-                    )
-                break
-            except Exception as error:
-                if not is_optimized or "PassError" not in type(error).__name__:
-                    raise _said_by_torch("torch.onnx.export", error, None) from error
-                notes.append("not optimized: onnxscript's optimizer has failed on it")
+        try:
+            with _calmly():
+                made = torch.onnx.export(
+                    exported,
+                    dynamo=True,
+                    opset_version=opset_version,
+                    custom_translation_table={**translations(bodies), **(table or {})},
+                    optimize=False,
+                    verbose=False,
+                )
+        except Exception as error:
+            raise _said_by_torch("torch.onnx.export", error, None) from error
         assert made is not None
         model = made.model
         _tie(model, self._module)
         if self._functions:
+            keep_functions(model, bodies)
+        try:
             with _calmly():
-                keep_functions(model, bodies)
+                model = optimized(model, _named_tensors(self._module), inline=not self._functions)
+        except PassError:
+            notes.append("not optimized: onnxscript's optimizer has failed on it")
         sizes = _rename(model, self._arguments, output_names)
         counts = Counter(node.op_type for node in model.graph.all_nodes())
         report = OnnxReport(tuple(self._parts.values()), dict(counts), sizes, tuple(notes))
@@ -275,12 +277,19 @@ class _Exporting:
         self._parts[id(node), became] = Part(node.name, became, detail, str(node.origin or ""))
 
 
+def _named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by each of their names."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
 def _tie(model: ir.Model, module: nn.Module) -> None:
     """Have a weight that the module has under several names once, under the first of them."""
     first: dict[int, str] = {}
     weights = model.graph.initializers
-    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
-    for name, weight in named:
+    for name, weight in _named_tensors(module).items():
         known = first.setdefault(id(weight), name)
         if known == name or name not in weights:
             continue

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
-import onnxscript.optimizer
 import torch
 from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 from torch import nn
@@ -80,7 +79,7 @@ def call_as_function(node: Node, name: str, module: Callable[..., Any], around: 
 
 
 def keep_functions(model: ir.Model, bodies: Mapping[Any, ir.Function]) -> None:
-    """Inline every function but those of modules, make one of those that are alike, and optimize what is there."""
+    """Inline every function but those of modules, and make one of those that are alike."""
     opset = model.opset_imports[""]
     for identifier, function in bodies.items():  # torch.onnx has inlined them, where it saw that they are called
         function.opset_imports.setdefault("", opset)
@@ -106,7 +105,6 @@ def keep_functions(model: ir.Model, bodies: Mapping[Any, ir.Function]) -> None:
         model.functions[function.identifier()] = function
     model.opset_imports[DOMAIN] = 1
     RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
-    onnxscript.optimizer.optimize_ir(model, inline=False)
 
 
 def _form(function: ir.Function) -> Any:

@@ -14,8 +14,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from graphwright.analysis import ModuleState
+from graphwright.interop import collecting_while
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.sizes import Sizes, at_sizes
+from graphwright.ops import while_loop
+from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["Original"]
 
@@ -35,6 +38,12 @@ class Original:
     def _copied(self) -> tuple[nn.Module, ModuleState]:
         twin = copy.deepcopy(self._module)
         return twin, ModuleState(twin)
+
+    @property
+    def has_while(self) -> bool:
+        """Whether it may go on for ever: `while x.sum() < 1` does, of no items."""
+        nodes = graph_of(self._module).all_nodes() if isinstance(self._module, GraphModule) else ()
+        return any(node.target in (while_loop, collecting_while) for node in nodes)
 
     def at(self, sizes: Sizes) -> Any:
         """What the program gives. Raises what it raises."""

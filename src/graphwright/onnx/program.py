@@ -14,8 +14,10 @@ import onnxruntime  # type: ignore[import-untyped]
 import torch
 from torch.utils import _pytree as pytree
 
+from graphwright.errors import ExportError
 from graphwright.interop import Collected, is_filled
 from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.sizes import Place, empty_places
 
 __all__ = ["Leaf", "OnnxProgram", "OnnxReport", "Outputs", "Part"]
 
@@ -99,6 +101,8 @@ class OnnxProgram:
     """A model in ONNX: `model` of onnx_ir, and `report` on what became of the program.
 
     A call runs it in ONNX Runtime on arguments of the program, and gives the program's result: its numbers are tensors.
+    It refuses tensors without items, but for those of which the export has seen that the model is right: `empty` has
+    their places.
     """
 
     def __init__(
@@ -108,6 +112,7 @@ class OnnxProgram:
         self.arguments, self._outputs = arguments, outputs
         self._external_data = external_data
         self._session: Any = None
+        self.empty: set[frozenset[Place]] = set()
 
     @property
     def input_names(self) -> list[str]:
@@ -135,28 +140,44 @@ class OnnxProgram:
         return sum(value.const_value.nbytes for value in values if value.const_value is not None) > LARGEST
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model in ONNX Runtime."""
+        """Run the model in ONNX Runtime. Raises ExportError for sizes of 0 at which it is not known to be right."""
+        places = empty_places([tensor.shape for tensor in self.arguments.tensors(args, kwargs)])
+        fixed = [
+            (i, dim) for i, one in enumerate(self.report.sizes.values()) for dim, size in enumerate(one) if size == 0
+        ]
+        if places.difference(fixed) and places.difference(fixed) not in self.empty:
+            i, dim = min(places.difference(fixed))
+            raise ExportError(
+                f"{self.input_names[i]}.shape[{dim}] is 0, and the model is not known to be right there",
+                fix="see program.report, and call the program itself for what has no items",
+            )
         return self.named_result(*args, **kwargs)[0]
 
     def named_result(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
         """Run the model, and say of each tensor of the result which output it comes from."""
-        tensors = self.run(self.arguments.tensors(args, kwargs))
+        return self.result_of(self.run(self.arguments.tensors(args, kwargs)))
+
+    def result_of(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[str]]:
+        """The program's result that these outputs stand for, and of each tensor of it which output it comes from."""
         return self._outputs.nested(tensors), self._outputs.names(self.output_names, tensors)
+
+    def feeds(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+        """Arrays of numpy by the names of the inputs, one for each."""
+        pairs = zip(self.input_names, tensors, strict=True)
+        return {name: each.detach().cpu().contiguous().numpy() for name, each in pairs}
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the model in ONNX Runtime on its inputs, one tensor for each, and give its outputs."""
         session = self._opened()
-        feeds = {
-            name: each.detach().cpu().contiguous().numpy() for name, each in zip(self.input_names, tensors, strict=True)
-        }
         wanted = {value.name for value in session.get_inputs()}
-        given = session.run(None, {name: value for name, value in feeds.items() if name in wanted})
+        given = session.run(None, {name: value for name, value in self.feeds(tensors).items() if name in wanted})
         return [torch.from_numpy(value) if hasattr(value, "dtype") else torch.tensor(value) for value in given]
 
     def _opened(self) -> Any:
         if self._session is None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4  # an error is raised, and need not be printed, too
+            options.intra_op_num_threads = torch.get_num_threads()
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.onnx"
                 self.save(path)

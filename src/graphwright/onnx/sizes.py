@@ -11,7 +11,7 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.onnx.inputs import Arguments, Input, resized
 
-__all__ = ["Facts", "Sizes", "at_sizes", "export_at_example", "export_open", "facts_of"]
+__all__ = ["Facts", "Sizes", "at_sizes", "empty_places", "export_at_example", "export_open", "facts_of"]
 
 Place = tuple[int, int]  # an input, and a dimension of it
 Sizes = list[list[int]]  # of each input
@@ -165,3 +165,12 @@ def _said(inputs: Sequence[Input], sizes: Sizes, facts: Facts, accepts: Callable
 def at_sizes(arguments: Arguments, sizes: Sizes) -> list[torch.Tensor]:
     """The example's tensors at other sizes."""
     return [resized(each.example, size) for each, size in zip(arguments.inputs, sizes, strict=True)]
+
+
+def empty_places(sizes: Sequence[Sequence[int]]) -> frozenset[Place]:
+    """Where sizes are 0.
+
+    >>> sorted(empty_places([[2, 0], [0]]))
+    [(0, 1), (1, 0)]
+    """
+    return frozenset([(i, dim) for i, one in enumerate(sizes) for dim, size in enumerate(one) if size == 0])

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # The releases of torch whose private names are as this file expects: the tests ran with each of them.
-SUPPORTED = ("2.13",)
+SUPPORTED = ("2.13", "2.14", "2.15")
 
 RELEASE = ".".join(re.findall(r"\d+", torch.__version__)[:2])
 
@@ -47,7 +47,7 @@ def check_release(release: str = RELEASE) -> None:
 
     >>> check_release("2.1")
     Traceback (most recent call last):
-    graphwright.errors.ExportError: graphwright.onnx is tested with torch 2.13, and this is torch 2.1
+    graphwright.errors.ExportError: graphwright.onnx is tested with torch 2.13, 2.14, 2.15, and this is torch 2.1
       fix: install one of these releases of torch
     """
     if release not in SUPPORTED:
