@@ -9,8 +9,11 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
 
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
+from graphwright.engines.optimized import packed_for
+from graphwright.engines.optimizing import optimize_for_inference
+from graphwright.engines.regions import run_region
 
-__all__ = ["Inlined", "inline", "tensors_of"]
+__all__ = ["Inlined", "inline", "optimize_for_inference", "packed_for", "run_region", "tensors_of"]
 
 # Files, the top floor first: a file imports from those after it.
 FLOORS = ("inlining", "kernels", "bound_tensors")
