@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Linear", "Site", "itself", "kernels_of"]
+from graphwright.engines.pack import itself
+
+__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Linear", "Site", "kernels_of"]
 
 _mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 
@@ -22,7 +24,7 @@ _mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 class Calls(Protocol):
     """How the calls of a kernel are made."""
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function."""
 
     def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Any:
@@ -38,23 +40,22 @@ class Activation:
     algorithm: str = ""
     scalars: tuple[float, ...] = ()
     arguments: tuple[Any, ...] = ()  # of the function, after the value
+    options: tuple[tuple[str, Any], ...] = ()
 
 
-def _gelu(x: Tensor, approximate: str) -> Tensor:
-    return F.gelu(x, approximate=approximate)
-
-
-ACTIVATIONS: Mapping[str, Activation] = MappingProxyType({
-    "relu": Activation(torch.relu, "relu"),
-    "gelu": Activation(F.gelu, "gelu", "none"),
-    "gelu_tanh": Activation(_gelu, "gelu", "tanh", arguments=("tanh",)),
-    "silu": Activation(torch._C._nn.silu, "swish"),
-    "hardswish": Activation(torch._C._nn.hardswish, "hardswish"),
-    "hardsigmoid": Activation(torch._C._nn.hardsigmoid, "hardsigmoid"),
-    "sigmoid": Activation(torch.sigmoid, "sigmoid"),
-    "tanh": Activation(torch.tanh, "tanh"),
-    "relu6": Activation(torch._C._nn.hardtanh, "hardtanh", scalars=(0.0, 6.0), arguments=(0.0, 6.0)),
-})
+ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
+    {
+        "relu": Activation(torch.relu, "relu"),
+        "gelu": Activation(F.gelu, "gelu", "none"),
+        "gelu_tanh": Activation(F.gelu, "gelu", "tanh", options=(("approximate", "tanh"),)),
+        "silu": Activation(torch._C._nn.silu, "swish"),
+        "hardswish": Activation(torch._C._nn.hardswish, "hardswish"),
+        "hardsigmoid": Activation(torch._C._nn.hardsigmoid, "hardsigmoid"),
+        "sigmoid": Activation(torch.sigmoid, "sigmoid"),
+        "tanh": Activation(torch.tanh, "tanh"),
+        "relu6": Activation(torch._C._nn.hardtanh, "hardtanh", scalars=(0.0, 6.0), arguments=(0.0, 6.0)),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +134,13 @@ def kernels_of(site: Site) -> dict[str, Callable[..., Any]]:
     The first is what the program itself calls.
     """
     if isinstance(site, Linear):
-        kernels: dict[str, Callable[..., Any]] = {"torch": _linear, "addmm": _addmm, "oneDNN": _linear_onednn}
-        if site.activation == "relu" and site.biases:
-            kernels["addmm with relu"] = _addmm_relu
+        kernels: dict[str, Callable[..., Any]] = {
+            "torch": _linear, "torch transposed": _linear_transposed, "oneDNN": _linear_onednn
+        }  # fmt: skip
+        if len(site.shape) == 2:
+            kernels["addmm"] = _addmm
+            if site.activation == "relu" and site.biases:
+                kernels["addmm with relu"] = _addmm_relu
         if torch.backends.mkl.is_available():
             kernels["MKL packed"] = _linear_mkl
         return kernels
@@ -148,14 +153,14 @@ def kernels_of(site: Site) -> dict[str, Callable[..., Any]]:
 # ---- what is packed
 
 
-def itself(*tensors: Tensor) -> Tensor:
-    """A tensor as it is; several in one."""
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-
-
 def _transposed(*weights: Tensor) -> Tensor:
     """A weight (out, in) as (in, out) in memory."""
     return itself(*weights).detach().t().contiguous()
+
+
+def _of_transposed(*weights: Tensor) -> Tensor:
+    """A weight (out, in) as a view on (in, out) in memory."""
+    return _transposed(*weights).t()
 
 
 def _for_linear(*args: Any) -> Tensor:
@@ -213,7 +218,7 @@ def _activated(calls: Calls, name: str | None, value: Any) -> Any:
     if name is None:
         return value
     activation = ACTIVATIONS[name]
-    return calls.call(activation.function, value, *activation.arguments)
+    return calls.call(activation.function, value, *activation.arguments, **dict(activation.options))
 
 
 def _bias(calls: Calls, site: Linear) -> Any:
@@ -225,27 +230,20 @@ def _linear(calls: Calls, site: Linear, x: Any) -> Any:
     return _activated(calls, site.activation, value)
 
 
-def _flat(calls: Calls, site: Linear, x: Any) -> Any:
-    return x if len(site.shape) == 2 else calls.call(torch.reshape, x, (site.rows, site.shape[-1]))
-
-
-def _shaped(calls: Calls, site: Linear, value: Any) -> Any:
-    return value if len(site.shape) == 2 else calls.call(torch.reshape, value, (*site.shape[:-1], site.outputs))
+def _linear_transposed(calls: Calls, site: Linear, x: Any) -> Any:
+    value = calls.call(F.linear, x, calls.packed(_of_transposed, site.weights), _bias(calls, site))
+    return _activated(calls, site.activation, value)
 
 
 def _addmm(calls: Calls, site: Linear, x: Any) -> Any:
-    x, weight = _flat(calls, site, x), calls.packed(_transposed, site.weights)
+    weight = calls.packed(_transposed, site.weights)
     if not site.biases:
-        value = calls.call(torch.mm, x, weight)
-    else:
-        value = calls.call(torch.addmm, _bias(calls, site), x, weight)
-    return _shaped(calls, site, _activated(calls, site.activation, value))
+        return _activated(calls, site.activation, calls.call(torch.mm, x, weight))
+    return _activated(calls, site.activation, calls.call(torch.addmm, _bias(calls, site), x, weight))
 
 
 def _addmm_relu(calls: Calls, site: Linear, x: Any) -> Any:
-    weight = calls.packed(_transposed, site.weights)
-    value = calls.call(torch._addmm_activation, _bias(calls, site), _flat(calls, site, x), weight)
-    return _shaped(calls, site, value)
+    return calls.call(torch._addmm_activation, _bias(calls, site), x, calls.packed(_transposed, site.weights))
 
 
 def _linear_mkl(calls: Calls, site: Linear, x: Any) -> Any:

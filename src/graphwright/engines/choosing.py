@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines.alternatives import Linear, Site, itself, kernels_of
+from graphwright.engines.alternatives import Linear, Site, kernels_of
 from graphwright.engines.measure import fastest
-from graphwright.engines.pack import Recipe
+from graphwright.engines.pack import Recipe, itself
 from graphwright.engines.sites import Found
 from graphwright.ir import Node
 from graphwright.passes import substitute
@@ -40,9 +40,9 @@ class _Now:
         self._tensors = tensors
         self._made: dict[Recipe, Any] = {}
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function."""
-        return function(*args)
+        return function(*args, **kwargs)
 
     def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Any:
         """What is made of tensors of the program."""
@@ -133,11 +133,11 @@ class Writing:
         """Write before this node, as part of its line."""
         self._at, self._origin = node, node.origin
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Node:
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
         """Write a call."""
         assert self._at is not None
         with self._at.graph.inserting_before(self._at):
-            made = self._at.graph.call_function(function, args)
+            made = self._at.graph.call_function(function, args, kwargs)
         made.origin = self._origin
         return made
 
@@ -154,9 +154,11 @@ class Writing:
         """Put a value in the place of the last of some nodes, and erase all of them."""
         nodes = list(nodes)
         self.stands_for[nodes[-1]] = value
+        name = nodes[-1].name
         substitute(nodes[-1], value)
         for node in reversed(nodes):
             node.graph.erase_node(node)
+        value.name = name
 
     def name(self, recipe: Recipe) -> str:
         """The name of what a recipe makes: the path of a tensor that is as it is."""

@@ -1,4 +1,4 @@
-"""Whether a call is one that code for given sizes may answer: inputs like the example's, inference, nothing watching."""
+"""Whether code for given sizes may answer a call: inputs like the example's, no gradients, nothing that watches."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ def is_watched() -> bool:
         or _len_function() > 0
         or _len_dispatch() > 0
         or _transforms() is not None
-        or torch.jit.is_tracing()
+        or torch._C._get_tracing_state() is not None
     )

@@ -6,7 +6,6 @@ Times are the processor's, of this thread, where torch computes in one; with sev
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ _HOPELESS = 1.25  # in each of the first rounds this much slower than the best
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured: the name of what to use, and of each call its median time in microseconds."""
+    """What was measured: the name of what to use, and of each call its typical time in microseconds."""
 
     best: str
     times_us: Mapping[str, float]
@@ -33,7 +32,7 @@ class Measured:
 def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float, margin: float = MARGIN) -> Measured:
     """Measure calls against the first of them, for about so many seconds.
 
-    The first is kept, unless another one takes less than `1 - margin` of its time, by more than the noise of the rounds.
+    The first is kept, unless another one takes less than `1 - margin` of its time, in its typical and its best rounds.
 
     >>> import math
     >>> fastest({"slow": lambda: sum(range(20000)), "fast": lambda: 0}, 0.05).best
@@ -53,14 +52,12 @@ def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float, margin: floa
         turn += 1
         if turn == _ROUNDS_AT_LEAST:
             names = _hopeful(names, samples)
-    baseline = samples[next(iter(calls))]
-    found = {name: _bound_and_ratio(samples[name], baseline) for name in names}
-    best = next(iter(calls))
-    for name in names:
-        bound, ratio = found[name]
-        if name != best and bound < 1 - margin and ratio < found[best][1]:
-            best = name
-    return Measured(best, {name: statistics.median(each) * 1e6 for name, each in samples.items()})
+    first = next(iter(calls))
+    typical = {name: _typical(samples[name]) for name in names}
+    least = {name: min(samples[name]) for name in names}
+    winners = [name for name in names if all(each[name] < (1 - margin) * each[first] for each in (typical, least))]
+    best = min(winners, key=typical.__getitem__, default=first)
+    return Measured(best, {name: _typical(each) * 1e6 for name, each in samples.items()})
 
 
 def _hopeful(names: list[str], samples: dict[str, list[float]]) -> list[str]:
@@ -69,12 +66,9 @@ def _hopeful(names: list[str], samples: dict[str, list[float]]) -> list[str]:
     return [name for i, name in enumerate(names) if i == 0 or min(samples[name]) <= best * _HOPELESS]
 
 
-def _bound_and_ratio(times: list[float], baseline: list[float]) -> tuple[float, float]:
-    """The ratio to the baseline of the same round, with its noise added and without."""
-    ratios = [own / base for own, base in zip(times, baseline, strict=False)]
-    middle = statistics.median(ratios)
-    spread = statistics.median(abs(ratio - middle) for ratio in ratios)
-    return middle + 2 * spread / math.sqrt(len(ratios)), middle
+def _typical(times: list[float]) -> float:
+    """The lower quartile: what else runs on the machine makes times longer, and never shorter."""
+    return sorted(times)[len(times) // 4]
 
 
 def _sample(clock: Callable[[], float], call: Callable[[], Any], count: int) -> float:

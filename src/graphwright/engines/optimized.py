@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import Shapes
 from graphwright.codegen import PythonCode, graph_to_readable_source
-from graphwright.engines.alternatives import itself
 from graphwright.engines.bound_tensors import Binding, tensors_of
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
-from graphwright.engines.pack import Packs, Recipe, is_trained
+from graphwright.engines.pack import Packs, Recipe, is_trained, itself
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Found, find_sites
 from graphwright.engines.specializing import specialized
@@ -81,8 +79,8 @@ class Prepared:
         self, program: Program, beside: str, inputs: tuple[Any, ...], recipes: Mapping[Recipe, str], attributes: Any
     ) -> None:
         self.graph, self.beside, self.inputs = program.gm.graph, beside, inputs
-        self.names = list(recipes.values())
         self.packs = Packs(program.paths, list(recipes))
+        self.names = [recipes[recipe] for recipe in self.packs.recipes]
         self.flags = len(program.paths)  # after so many tensors come training flags
         self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
         self.regions = [setting for recipe in recipes for setting in recipe.settings if isinstance(setting, Region)]
@@ -121,7 +119,9 @@ class Program:
         put_regions(pieces, self.shapes, writing)
         self._put_kernels(plan, [site for site in found if elsewhere.isdisjoint(_nodes(site))], writing)
         for node in list(self.gm.graph.all_nodes()):
-            if node.op == "get_attr" and node.target in self.paths:
+            if node.op == "get_attr" and not node.users:
+                node.graph.erase_node(node)
+            elif node.op == "get_attr" and node.target in self.paths:
                 node.target = writing.name(Recipe(itself, (str(node.target),)))
         used = {str(node.target) for node in self.gm.graph.all_nodes() if node.op == "get_attr"}
         recipes = {recipe: name for recipe, name in writing.recipes.items() if name in used}

@@ -130,9 +130,7 @@ class _Optimizing:
                 choices[key] = choose(found.site, program.tensors, self._tolerance, _SECONDS_A_SITE)
         groups = {found.site.key: found for found in sites if found.members}
         merged = {
-            key
-            for key, found in groups.items()
-            if choose_merged(found, choices, program.tensors, _SECONDS_A_SITE)
+            key for key, found in groups.items() if choose_merged(found, choices, program.tensors, _SECONDS_A_SITE)
         }
         counts = Counter(found.site.key for found in sites)
         parts = [
@@ -185,7 +183,7 @@ _INLINED = "forward_inlined"
 
 
 def _staged(gm: GraphModule) -> GraphModule:
-    """Copy an inlined module, with the inlined program as an entry point beside, and `report` of an optimized module."""
+    """Copy an inlined module, with the inlined program as an entry point beside, and the `report` of optimized ones."""
     entries = entry_points_of(gm)
     entry = entries["forward"]
     entries[_INLINED] = Entry(_INLINED, entry.graph)
@@ -244,4 +242,3 @@ def _compared(expected: Any, given: Any, tolerance: float) -> tuple[str, float]:
         if not difference <= tolerance:
             return f"it is off by {difference:.1e} of the largest value", largest
     return "", largest
-

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Recipe", "Packs", "is_trained"]
+__all__ = ["Packs", "Recipe", "is_trained", "itself"]
 
 _VERSION, _POINTER, _TRAINED = operator.attrgetter("_version"), Tensor.data_ptr, operator.attrgetter("requires_grad")
 _forks = [0]  # how many forks lie between the first process and this one
@@ -36,11 +36,16 @@ class Recipe:
     settings: tuple[Any, ...] = ()
 
 
+def itself(*tensors: Tensor) -> Tensor:
+    """A tensor as it is; several in one."""
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """What was made, of which tensors."""
 
-    tensors: list[Tensor]
+    tensors: tuple[Tensor, ...]
     versions: list[int]
     pointers: list[int]
     kept: list[Tensor]  # keep the memory of the tensors, so that no other gets its address
@@ -49,47 +54,60 @@ class _Held:
 
 
 class Packs:
-    """What some recipes make of tensors that are given at each call, in the order of `paths`.
+    """What some recipes make of tensors that are given at each call: first those that are as they are, then the others.
 
     `count` says how many things were made so far.
 
-    >>> packs = Packs(["weight"], [Recipe(torch.neg, ("weight",))])
-    >>> weight = torch.ones(2)
-    >>> packs.of([weight]), packs.of([weight]), packs.count
-    ([tensor([-1., -1.])], [tensor([-1., -1.])], 1)
+    >>> packs = Packs(["weight", "bias"], [Recipe(torch.neg, ("weight",)), Recipe(itself, ("bias",))])
+    >>> weight, bias = torch.ones(2), torch.zeros(1)
+    >>> packs.of([weight, bias]), packs.of([weight, bias]), packs.count
+    ([tensor([0.]), tensor([-1., -1.])], [tensor([0.]), tensor([-1., -1.])], 1)
     >>> _ = weight.add_(1)
-    >>> packs.of([weight]), packs.count
-    ([tensor([-2., -2.])], 2)
+    >>> packs.of([weight, bias]), packs.count
+    ([tensor([0.]), tensor([-2., -2.])], 2)
     """
 
     def __init__(self, paths: Sequence[str], recipes: Sequence[Recipe]) -> None:
         places = {path: i for i, path in enumerate(paths)}
-        self._sources = [[places[path] for path in recipe.sources] for recipe in recipes]
-        self._recipes = list(recipes)
+        plain = [recipe for recipe in recipes if _is_plain(recipe)]
+        others = [recipe for recipe in recipes if not _is_plain(recipe)]
+        self.recipes = [*plain, *others]
+        looked_at = list(dict.fromkeys(path for recipe in others for path in recipe.sources))
+        rows = {path: row for row, path in enumerate(looked_at)}
+        self._read = _getter([places[recipe.sources[0]] for recipe in plain])
+        self._look_at = _getter([places[path] for path in looked_at])
+        self._sources = [[rows[path] for path in recipe.sources] for recipe in others]
+        self._others = others
         self._held: _Held | None = None
         self._lock = threading.Lock()
         self.count = 0
 
     def of(self, tensors: list[Tensor]) -> list[Any] | None:
-        """What is made of these tensors; None where they do not say when they are
-        written to, as inference tensors do not, or are of classes of their own."""
-        held = self._held
+        """What is made of these tensors.
+
+        None where they do not say when they are written to, as inference tensors do not, or are of classes of their
+        own.
+        """
+        if not self._others:
+            return [*self._read(tensors)]
+        held, looked_at = self._held, self._look_at(tensors)
         try:
             if (
                 held is not None
                 and held.forks == _forks[0]
-                and all(map(operator.is_, tensors, held.tensors))
-                and [*map(_VERSION, tensors)] == held.versions
-                and [*map(_POINTER, tensors)] == held.pointers
+                and all(map(operator.is_, looked_at, held.tensors))
+                and [*map(_VERSION, looked_at)] == held.versions
+                and [*map(_POINTER, looked_at)] == held.pointers
             ):
-                return held.made
-            return self._renewed(tensors)
+                return [*self._read(tensors), *held.made]
+            made = self._renewed(looked_at)
         except RuntimeError:
-            if any(map(torch.is_inference, tensors)):
+            if any(map(torch.is_inference, looked_at)):
                 return None
             raise
+        return None if made is None else [*self._read(tensors), *made]
 
-    def _renewed(self, tensors: list[Tensor]) -> list[Any] | None:
+    def _renewed(self, tensors: tuple[Tensor, ...]) -> list[Any] | None:
         if not all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors):
             return None
         if self._held is not None and self._held.forks != _forks[0]:
@@ -109,15 +127,29 @@ class Packs:
                 self._make(recipe, [tensors[i] for i in sources])
                 if before is None or not changed.isdisjoint(sources)
                 else before.made[k]
-                for k, (recipe, sources) in enumerate(zip(self._recipes, self._sources, strict=True))
+                for k, (recipe, sources) in enumerate(zip(self._others, self._sources, strict=True))
             ]
             kept = [tensor.detach() for tensor in tensors]
-            self._held = _Held(list(tensors), versions, pointers, kept, made, _forks[0])
+            self._held = _Held(tensors, versions, pointers, kept, made, _forks[0])
             return made
 
     def _make(self, recipe: Recipe, tensors: list[Tensor]) -> Any:
         self.count += 1
         return recipe.make(*tensors, *recipe.settings)
+
+
+def _is_plain(recipe: Recipe) -> bool:
+    return recipe.make is itself and len(recipe.sources) == 1
+
+
+def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Takes the items at some places."""
+    if not places:
+        return lambda items: ()
+    if len(places) == 1:
+        (place,) = places
+        return lambda items: (items[place],)
+    return operator.itemgetter(*places)
 
 
 def is_trained(tensors: Sequence[Tensor]) -> bool:

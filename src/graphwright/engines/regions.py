@@ -25,7 +25,7 @@ from graphwright.analysis import Shapes
 from graphwright.engines.choosing import Writing
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
-from graphwright.ops import is_impure, is_inplace, is_random, is_region
+from graphwright.ops import is_impure, is_inplace, is_random, is_region, unpack
 from graphwright.passes import substitute
 from graphwright.runtime import GraphModule, is_guard
 
@@ -61,17 +61,21 @@ class Engine:
         return opened
 
 
-ENGINES: Mapping[str, Engine] = MappingProxyType({
-    "onnxruntime": Engine(
-        "graphwright.onnx.onnxruntime_engine", ("onnx", "onnxscript", "onnxruntime"), "pip install graphwright[onnx]"
-    ),
-    "openvino": Engine(
-        "graphwright.onnx.openvino_engine",
-        ("onnx", "onnxscript", "onnxruntime", "openvino"),
-        "pip install graphwright[onnx] openvino",
-    ),
-    "inductor": Engine("graphwright.engines.inductor", (), "pip install torch"),
-})
+ENGINES: Mapping[str, Engine] = MappingProxyType(
+    {
+        "onnxruntime": Engine(
+            "graphwright.onnx.onnxruntime_engine",
+            ("onnx", "onnxscript", "onnxruntime"),
+            "pip install graphwright[onnx]",
+        ),
+        "openvino": Engine(
+            "graphwright.onnx.openvino_engine",
+            ("onnx", "onnxscript", "onnxruntime", "openvino"),
+            "pip install graphwright[onnx] openvino",
+        ),
+        "inductor": Engine("graphwright.engines.inductor", (), "pip install torch"),
+    }
+)
 
 
 def installed(names: Collection[str]) -> list[str]:
@@ -141,7 +145,7 @@ def _is_plain(node: Node, shapes: Shapes, tensors: Mapping[str, Tensor]) -> bool
     """Tell whether an engine may run a node."""
     if node.op not in ("call_function", "call_method") or is_region(node) or is_guard(node) or is_random(node):
         return False
-    if is_impure(node) and not is_inplace(node):
+    if is_impure(node) and not is_inplace(node) and node.target is not unpack:
         return False
     if any(used.op == "get_attr" and str(used.target) not in tensors for used in node.all_input_nodes):
         return False
@@ -195,7 +199,9 @@ def _writes_inside(piece: list[Node], writers: list[Node]) -> bool:
 
 def put_regions(pieces: Sequence[tuple[list[Node], str]], shapes: Shapes, writing: Writing) -> None:
     """Put one call of an engine in the place of each of these pieces of a graph."""
-    facts = {used: shapes.value(used) for piece, _ in pieces for node in piece for used in (node, *node.all_input_nodes)}
+    facts = {
+        used: shapes.value(used) for piece, _ in pieces for node in piece for used in (node, *node.all_input_nodes)
+    }
     for piece, engine in pieces:
         inside = set(piece)
         inputs = list(dict.fromkeys(
@@ -216,9 +222,7 @@ def put_regions(pieces: Sequence[tuple[list[Node], str]], shapes: Shapes, writin
             node.graph.erase_node(node)
 
 
-def _graph_of(
-    piece: list[Node], inputs: list[Node], outputs: list[Node]
-) -> tuple[Graph, tuple[str, ...]]:
+def _graph_of(piece: list[Node], inputs: list[Node], outputs: list[Node]) -> tuple[Graph, tuple[str, ...]]:
     """A graph of its own for a piece, and the paths of the tensors that it reads."""
     graph = Graph()
     copies = {used: graph.placeholder(f"input_{i}") for i, used in enumerate(inputs)}
@@ -233,4 +237,3 @@ def _graph_of(
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple([copies[node] for node in outputs]))
     return graph, tuple(paths)
-

@@ -97,7 +97,9 @@ class _Finding:
         given = _given(node, names)
         paths = tuple([self._path(given[name]) for name in names[1:5]])
         is_known = paths[0] is not None and paths[1] is not None
-        is_known = is_known and all((path is None) is (given[name] is None) for path, name in zip(paths, names[1:5], strict=True))
+        is_known = is_known and all(
+            (path is None) is (given[name] is None) for path, name in zip(paths, names[1:5], strict=True)
+        )
         epsilon = 1e-5 if given["eps"] is None else given["eps"]
         if not is_known or given["training"] not in (None, False) or type(epsilon) is not float:
             return found

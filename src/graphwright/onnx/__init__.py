@@ -3,6 +3,7 @@
 A captured module, or one that is captured first, and example inputs come in; an `OnnxProgram` goes out. Read export.py
 first.
 
+    onnxruntime_engine.py, openvino_engine.py  pieces of programs for `graphwright.engines`
     export.py         the export of one program
     assumptions.py    what torch.export assumes of open sizes, tried out
     checking.py       a model beside its program
@@ -38,6 +39,8 @@ __all__ = ["ExportError", "OnnxProgram", "OnnxReport", "export"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
+    "openvino_engine",
+    "onnxruntime_engine",
     "export",
     "assumptions",
     "checking",
