@@ -9,6 +9,7 @@ import copy
 import io
 import os
 import pickle
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -138,12 +139,12 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv and linear": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.Flatten(), nn.Linear(8, 4)), (2, 6, 3, 3)),
 }  # fmt: skip
 KERNELS = {
-    "torch transposed": "linear(",
-    "oneDNN": "torch.ops.mkldnn._",
-    "addmm": "torch.addmm(",
-    "addmm with relu": "torch._addmm_activation(",
+    "torch transposed": r"linear\(",
+    "oneDNN": "torch.ops.mkldnn._.*_pointwise",
+    "addmm": "torch.addmm|torch.mm",
+    "addmm with relu": "torch._addmm_activation",
     "MKL packed": "_mkl_linear",
-    "torch channels last": "torch.conv2d(",
+    "torch channels last": "torch.conv2d",
 }
 
 
@@ -159,7 +160,7 @@ def test_each_kernel_computes_the_layer(name: str, kernel: str, prefer: Callable
     report = gm.report
     assert isinstance(report, OptimizedReport)
     if any(part.runs_on == kernel for part in report.parts):
-        assert KERNELS[kernel] in gm.code.partition("def forward_calling_modules")[0]
+        assert re.search(KERNELS[kernel], gm.code.partition("def forward_calling_modules")[0])
         assert counts(gm)[0] > 0
     assert gm(x).stride() == layer(x).stride()
 
@@ -189,7 +190,7 @@ def test_linear_layers_that_read_the_same_are_one(prefer: Callable[..., None]) -
 def test_numbers_that_come_of_sizes_are_literals(prefer: Callable[..., None]) -> None:
     prefer("torch")
     code = own(Mixed().eval()).code.partition("def forward_calling_modules")[0]
-    assert "size" not in code and "(2, 5, 2, 4)" in code and "dropout" not in code
+    assert "size(" not in code and "(2, 5, 2, 4)" in code and "dropout" not in code
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_numbers_that_come_of_sizes_are_literals(prefer: Callable[..., None]) ->
         lambda self, x: (y := self.conv1(x), self.act(y))[1] + y,  # the value is read again
         lambda self, x: self.act(self.conv1(x)) + self.conv1(x),
         lambda self, x: self.conv1(x).add_(1).view(2, -1),  # a view of an image
-        lambda self, x: (self.conv1(x), x.mul_(2))[0] + x,  # what the layer read is written to
+        lambda self, x: (self.conv1(x), x.mul_(2))[0] + x.sum(),  # what the layer read is written to
         lambda self, x: self.conv1(x) + torch.ones(1),  # not of the same size
         lambda self, x: self.conv1(x) + self.conv1(x).transpose(2, 3),
         lambda self, x: self.conv2(self.conv1(x)) + self.conv2(self.conv1(x)),
@@ -364,18 +365,21 @@ def test_dropout_follows_its_flag(prefer: Callable[..., None]) -> None:
         torch.testing.assert_close(gm(W), expected)
 
 
-def test_hooks_are_called(model: nn.Module, prefer: Callable[..., None]) -> None:
+def test_hooks_are_called(prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
-    gm, x, seen = own(model), example(model), []
-    name = "head" if isinstance(model, Block) else "q"
-    handle = gm.get_submodule(name).register_forward_hook(lambda *args: seen.append(1))
-    assert_same(gm, model, x)
+    model, seen = Block().eval(), list[int]()
+    gm = own(model)
+    handle = gm.get_submodule("head").register_forward_hook(lambda *args: seen.append(1))
+    assert_same(gm, model, X)
     handle.remove()
+    assert_same(gm, model, X)
     assert len(seen) == 1
-    everywhere = register_module_forward_hook(lambda *args: seen.append(1))
-    assert_same(gm, model, x)
-    everywhere.remove()
-    assert len(seen) > 2
+    handle = register_module_forward_hook(lambda *args: seen.append(1))
+    try:
+        assert_same(gm, model, X)
+    finally:
+        handle.remove()
+    assert len(seen) > 10
 
 
 def test_modes_and_transforms_see_the_general_program(prefer: Callable[..., None]) -> None:
@@ -570,7 +574,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "precision": (
         lambda: optimize_for_inference(Block().eval(), X, precision="int8"), PassError, "no precision 'int8'"  # type: ignore[arg-type]
     ),
-    "no module": (lambda: optimize_for_inference(3, X), CaptureError, ""),  # type: ignore[arg-type]
+    "no module": (lambda: optimize_for_inference(3, X), CaptureError, "int"),  # type: ignore[arg-type]
     "wrong keyword": (lambda: optimize_for_inference(Block().eval(), X, {"y": 1}), CaptureError, "y"),
     "wrong keyword of a captured module": (
         lambda: optimize_for_inference(trace(Block().eval(), X), X, {"y": 1}), PassError, "unexpected keyword argument 'y'"

@@ -84,12 +84,14 @@ class Linear:
 class Convolution:
     """A convolution of two dimensions, with a batch norm, a value that is added and an activation after it.
 
-    norm: the paths of running mean and variance, weight and bias of the batch norm, and its epsilon.
+    norm: the paths of running mean and variance, weight and bias of the batch norm, and its epsilon. counters: those of
+    what tells when the statistics are written to.
     """
 
     weight: str
     bias: str | None
     norm: tuple[str | None, ...]
+    counters: tuple[str, ...]
     epsilon: float
     shape: tuple[int, ...]
     weight_shape: tuple[int, ...]
@@ -103,7 +105,7 @@ class Convolution:
     @property
     def sources(self) -> tuple[str, ...]:
         """The paths of all tensors that the weight and bias come of."""
-        return tuple([path for path in (self.weight, self.bias, *self.norm) if path is not None])
+        return tuple([path for path in (self.weight, self.bias, *self.norm, *self.counters) if path is not None])
 
     @property
     def given(self) -> tuple[bool, ...]:
@@ -128,26 +130,31 @@ class Convolution:
 Site = Linear | Convolution
 
 
-def kernels_of(site: Site) -> dict[str, Callable[..., Any]]:
+def kernels_of(site: Site, is_exact: bool = False) -> dict[str, Callable[..., Any]]:
     """The kernels of a site by name: each is called with how to make its calls, the site, and what it reads.
 
-    The first is what the program itself calls.
+    The first is what the program itself calls. With `is_exact`, those of half precision are left out.
     """
-    if isinstance(site, Linear):
-        kernels: dict[str, Callable[..., Any]] = {
-            "torch": _linear, "torch transposed": _linear_transposed, "oneDNN": _linear_onednn
-        }  # fmt: skip
-        if len(site.shape) == 2:
-            kernels["addmm"] = _addmm
-            if site.activation == "relu" and site.biases:
-                kernels["addmm with relu"] = _addmm_relu
-        if torch.backends.mkl.is_available():
-            kernels["MKL packed"] = _linear_mkl
-        return kernels
+    kernels = _kernels_of_linear(site) if isinstance(site, Linear) else _kernels_of_convolution(site)
+    return {name: kernel for name, kernel in kernels.items() if not (is_exact and name.startswith("bf16"))}
+
+
+def _kernels_of_linear(site: Linear) -> dict[str, Callable[..., Any]]:
+    kernels = {"torch": _linear, "torch transposed": _linear_transposed, "oneDNN": _linear_onednn}
+    if len(site.shape) == 2:
+        kernels["addmm"] = _addmm
+        if site.activation == "relu" and site.biases:
+            kernels["addmm with relu"] = _addmm_relu
+    if torch.backends.mkl.is_available():
+        kernels["MKL packed"] = _linear_mkl
+    return {**kernels, "bf16 oneDNN": _linear_half}
+
+
+def _kernels_of_convolution(site: Convolution) -> dict[str, Callable[..., Any]]:
     kernels = {"torch": _conv, "torch channels last": _conv_channels_last, "oneDNN": _conv_onednn}
     if site.is_plain:
         kernels["addmm"] = _conv_addmm
-    return kernels
+    return {**kernels, "bf16 oneDNN": _conv_half}
 
 
 # ---- what is packed
@@ -174,7 +181,7 @@ def _for_mkl(*args: Any) -> Tensor:
 
 
 def _folded(tensors: tuple[Tensor, ...], given: tuple[bool, ...], epsilon: float) -> tuple[Tensor, Tensor | None]:
-    left = iter(tensors)
+    left = iter(tensors)  # counters are left over
     weight, bias, mean, variance, scale, shift = [next(left) if is_given else None for is_given in given]
     assert weight is not None
     if mean is None or variance is None:
@@ -205,10 +212,24 @@ def _weight_plain(*args: Any) -> Tensor:
 
 def _weight_onednn(*args: Any) -> Tensor:
     *folded, padding, stride, dilation, groups, shape = args
-    weight = _conv_weight(*folded).contiguous()
+    return _reordered(_conv_weight(*folded), padding, stride, dilation, groups, shape)
+
+
+def _reordered(weight: Tensor, padding: Any, stride: Any, dilation: Any, groups: int, shape: Any) -> Tensor:
     return _mkldnn._reorder_convolution_weight(  # type: ignore[no-any-return]
-        weight, list(padding), list(stride), list(dilation), groups, list(shape)
+        weight.contiguous(), list(padding), list(stride), list(dilation), groups, list(shape)
     )
+
+
+def _weight_half(*args: Any) -> Tensor:
+    *folded, padding, stride, dilation, groups, shape = args
+    return _reordered(_half(_conv_weight(*folded)), padding, stride, dilation, groups, shape)
+
+
+def _conv_bias_half(*args: Any) -> Tensor:
+    bias = _conv_bias(*args)
+    assert bias is not None
+    return _half(bias)
 
 
 # ---- linear layers
@@ -256,6 +277,28 @@ def _linear_onednn(calls: Calls, site: Linear, x: Any) -> Any:
     attribute, algorithm, _ = _how(site.activation)
     packed = calls.packed(_for_linear, site.weights, site.rows)
     return calls.call(_mkldnn._linear_pointwise.default, x, packed, _bias(calls, site), attribute, [], algorithm)
+
+
+def _half(tensor: Tensor) -> Tensor:
+    return tensor.detach().bfloat16()
+
+
+def _for_linear_half(*args: Any) -> Tensor:
+    *weights, rows = args
+    return _for_linear(_half(itself(*weights)), rows)
+
+
+def _bias_half(*biases: Tensor) -> Tensor:
+    return _half(itself(*biases))
+
+
+def _linear_half(calls: Calls, site: Linear, x: Any) -> Any:
+    attribute, algorithm, _ = _how(site.activation)
+    packed = calls.packed(_for_linear_half, site.weights, site.rows)
+    bias = calls.packed(_bias_half, site.biases) if site.biases else None
+    x = calls.call(torch.Tensor.bfloat16, x)
+    value = calls.call(_mkldnn._linear_pointwise.default, x, packed, bias, attribute, [], algorithm)
+    return calls.call(torch.Tensor.float, value)
 
 
 def _how(name: str | None) -> tuple[str, str, list[float]]:
@@ -308,6 +351,22 @@ def _conv_onednn(calls: Calls, site: Convolution, x: Any, other: Any = None) -> 
         return _activated(calls, site.activation, value)
     unary = site.activation
     return calls.call(function, x, other, weight, bias, *numbers, "add", None, unary, [], None)
+
+
+def _conv_half(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    places = site.padding, site.stride, site.dilation
+    weight, _ = _tensors(calls, site, _weight_half, *places, site.groups, site.shape)
+    has_bias = site.bias is not None or bool(site.norm)
+    bias = calls.packed(_conv_bias_half, site.sources, site.given, site.epsilon) if has_bias else None
+    name = None if site.is_added else site.activation
+    attribute, algorithm, scalars = _how(name)
+    numbers = [*map(list, places), site.groups]
+    function = _mkldnn._convolution_pointwise.default
+    value = calls.call(
+        function, calls.call(torch.Tensor.bfloat16, x), weight, bias, *numbers, attribute, scalars, algorithm
+    )
+    value = calls.call(torch.Tensor.float, value)
+    return _ended(calls, site, value, other) if site.is_added else value
 
 
 def _conv_addmm(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:

@@ -52,13 +52,18 @@ class _Now:
         return self._made[recipe]
 
 
-def choose(site: Site, tensors: Mapping[str, Tensor], tolerance: float, seconds: float) -> Choice:
+def choose(
+    site: Site, tensors: Mapping[str, Tensor], tolerance: float, seconds: float, is_exact: bool = True
+) -> Choice:
     """Measure the kernels of a site on random inputs; those that are off by more than the tolerance are dropped.
 
-    tolerance: of the largest difference, relative to the largest value.
+    tolerance: of the largest difference, relative to the largest value. Kernels of half precision are asked where it
+    need not be exact.
     """
     inputs, calls = _inputs(site), _Now(tensors)
-    kernels = {name: functools.partial(kernel, calls, site, *inputs) for name, kernel in kernels_of(site).items()}
+    kernels = {
+        name: functools.partial(kernel, calls, site, *inputs) for name, kernel in kernels_of(site, is_exact).items()
+    }
     expected = kernels["torch"]()
     dropped = []
     for name in list(kernels)[1:]:

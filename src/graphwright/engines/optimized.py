@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,13 +75,17 @@ class Optimized:
 class Prepared:
     """What the calls of optimized code look at: what fits, and what is packed."""
 
-    __slots__ = ("attributes", "beside", "flags", "graph", "inputs", "names", "packs", "regions")
+    __slots__ = ("attributes", "beside", "counters", "facts", "flags", "graph", "inputs", "names", "packs", "regions")
 
     def __init__(
         self, program: Program, beside: str, inputs: tuple[Any, ...], recipes: Mapping[Recipe, str], attributes: Any
     ) -> None:
         self.graph, self.beside, self.inputs = program.gm.graph, beside, inputs
-        self.packs = Packs(program.paths, list(recipes))
+        used = {path for recipe in recipes for path in recipe.sources}
+        counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
+        self.packs = Packs([*program.paths, *counters], list(recipes))
+        self.counters = [path.rpartition(".")[0].split(".") for path in counters]
+        self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
         self.names = [recipes[recipe] for recipe in self.packs.recipes]
         self.flags = len(program.paths)  # after so many tensors come training flags
         self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
@@ -96,19 +102,20 @@ class Program:
         binding: Binding = entry.held
         places = [place for place in binding.places if place.table != "__dict__"]
         self.paths = [f"{place.owner}.{place.name}".lstrip(".") for place in places]
+        self.counters = _counters(module, binding, self.paths)
         self.beside, self.inputs = beside, tuple(inputs)
         args = [_example(fact) for fact in inputs]
         self.gm, self.shapes = specialized(module, graph, binding, args)
         self.attributes = _take_attributes(self.gm, module, self.paths)
-        self.tensors = _plain_tensors(module, self.paths)
+        self.tensors = _plain_tensors(module, [*self.paths, *self.counters.values()])
 
     def sites(self) -> list[Found]:
         """Where other kernels may compute."""
-        return find_sites(self.gm, self.shapes, self.tensors)
+        return find_sites(self.gm, self.shapes, self.tensors, self.counters)
 
     def pieces(self) -> list[list[Node]]:
         """What engines may run."""
-        return find_regions(self.gm, self.shapes, self.tensors)
+        return find_regions(self.gm, self.shapes, self.tensors, self.counters)
 
     def prepare(self, plan: Plan) -> Prepared:
         """Put kernels and engines into the graph, as planned."""
@@ -116,7 +123,7 @@ class Program:
         pieces = [(piece, engine) for piece, engine in zip(self.pieces(), plan.engines, strict=False) if engine]
         elsewhere = {node for piece, _ in pieces for node in piece}
         self._keep_layouts(plan)
-        put_regions(pieces, self.shapes, writing)
+        put_regions(pieces, self.shapes, self.counters, writing)
         self._put_kernels(plan, [site for site in found if elsewhere.isdisjoint(_nodes(site))], writing)
         for node in list(self.gm.graph.all_nodes()):
             if node.op == "get_attr" and not node.users:
@@ -177,7 +184,41 @@ def packed_for(module: Any, *given: Any) -> list[Any] | None:
         del tensors[prepared.flags :]
     if is_trained(tensors) or not all(_is_as_it_was(module, *each) for each in prepared.attributes):
         return None
+    if prepared.counters:
+        try:
+            tensors += [*map(_COUNTER, _tables_of_counters(module, prepared))]
+        except KeyError:
+            return None
     return prepared.packs.of(tensors)
+
+
+# ---- counters of batches
+
+# In training, the kernels of batch norms write to running statistics, and torch does not count that as a write. The
+# module counts its batches, which it does.
+_COUNTER = operator.itemgetter("num_batches_tracked")
+
+
+def _counters(module: nn.Module, binding: Binding, paths: Sequence[str]) -> dict[str, str]:
+    """By the path of a running statistic, the path of the number of batches that went into it."""
+    known = set(paths)
+    counters = {}
+    for leaf in binding.leaves:
+        norm = module.get_submodule(leaf.path)
+        if isinstance(norm, nn.modules.batchnorm._BatchNorm) and isinstance(norm.num_batches_tracked, Tensor):
+            for name in ("running_mean", "running_var"):
+                if f"{leaf.path}.{name}" in known:
+                    counters[f"{leaf.path}.{name}"] = f"{leaf.path}.num_batches_tracked"
+    return counters
+
+
+def _tables_of_counters(module: nn.Module, prepared: Prepared) -> list[dict[str, Any]]:
+    """The tables of buffers that have the counters, of the modules that inlined code knows now."""
+    facts = module.__dict__[STATE].entries[prepared.beside].held.facts
+    if prepared.facts[0] is not facts:
+        norms = [functools.reduce(lambda owner, name: owner._modules[name], path, module) for path in prepared.counters]
+        prepared.facts = facts, [norm.__dict__ for norm in norms]
+    return [state["_buffers"] for state in prepared.facts[1]]
 
 
 # ---- attributes that are no tensors

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from graphwright.analysis import tensors_in
 from graphwright.capture import trace
+from graphwright.engines.alternatives import Site
 from graphwright.engines.choosing import Choice, choose, choose_merged
 from graphwright.engines.fitting import facts_of
 from graphwright.engines.inlining import inline
@@ -21,10 +22,12 @@ from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, Plan, Program
 from graphwright.engines.regions import ENGINES, installed
 from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
+from graphwright.errors import PassError
 from graphwright.runtime import Entry, GraphModule, entry_points_of
 
 __all__ = ["optimize_for_inference"]
 
+_PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.1, 2.0
 
 
@@ -48,7 +51,7 @@ def optimize_for_inference(
     engines: "torch" is what PyTorch has; "onnxruntime", "openvino" and "inductor" run pieces of the program where they
     are faster. "auto" is torch, ONNX Runtime and OpenVINO, as far as they are installed. examples: more arguments, to
     check on. tolerance: of the largest difference to the program, relative to its largest value; what is off by more is
-    not used.
+    not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least.
 
     Raises PassError for an engine that is not known or not installed, and CaptureError as `trace` does.
 
@@ -58,10 +61,14 @@ def optimize_for_inference(
     >>> torch.testing.assert_close(fast(x), model(x), atol=1e-4, rtol=1e-4)
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if precision not in _PRECISIONS:
+        raise PassError(f"there is no precision {precision!r}", fix=f"precisions are {', '.join(_PRECISIONS)}")
+    if isinstance(engines, str) and engines != "auto":
+        raise PassError(f"engines is {engines!r}", fix=f'give "auto" or a tuple of names: ({engines!r},)')
     names = installed(_auto() if engines == "auto" else engines)
     gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
     with torch.no_grad():
-        return _Optimizing(gm, given, named, names, tolerance, examples or ()).result()
+        return _Optimizing(gm, given, named, names, precision, tolerance, examples or ()).result()
 
 
 def _auto() -> list[str]:
@@ -77,12 +84,14 @@ class _Optimizing:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         engines: list[str],
+        precision: str,
         tolerance: float,
         examples: Sequence[tuple[Any, ...]],
     ) -> None:
         self._staged = _staged(inline(gm))
         self._args, self._kwargs, self._examples = args, kwargs, examples
-        self._engines, self._tolerance = engines, tolerance
+        self._engines, self._precision = engines, precision
+        self._tolerance = max(tolerance, _PRECISIONS[precision])
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
 
@@ -90,7 +99,7 @@ class _Optimizing:
         """The fastest."""
         staged = self._staged
         forms: dict[str, GraphModule] = {"inlined": staged}
-        plan, parts = None, []
+        parts: list[RunsOn] = []
         try:
             inputs = self._inputs()
         except TypeError as error:
@@ -127,7 +136,7 @@ class _Optimizing:
         for found in sites:
             key = found.site.key
             if key not in choices:
-                choices[key] = choose(found.site, program.tensors, self._tolerance, _SECONDS_A_SITE)
+                choices[key] = self._choice(found.site, program)
         groups = {found.site.key: found for found in sites if found.members}
         merged = {
             key for key, found in groups.items() if choose_merged(found, choices, program.tensors, _SECONDS_A_SITE)
@@ -139,6 +148,10 @@ class _Optimizing:
             if key not in groups or key in merged
         ]
         return Plan(inputs, choices, frozenset(merged)), parts
+
+    def _choice(self, site: Site, program: Program) -> Choice:
+        is_exact = self._precision == "fp32"
+        return choose(site, program.tensors, self._tolerance, _SECONDS_A_SITE, is_exact)
 
     def _program(self, inputs: tuple[Any, ...]) -> Program:
         entries = entry_points_of(self._staged)
@@ -206,7 +219,10 @@ def _plain(plan: Plan) -> dict[str, Choice]:
 
 def _bound(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """The value of each parameter of a program."""
-    given = inspect.signature(module.forward).bind(*args, **kwargs)
+    try:
+        given = inspect.signature(module.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise PassError(f"the arguments are not those of the module: {error}", fix="give those of a call") from error
     given.apply_defaults()
     names = [str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder")]
     return [given.arguments[name] for name in names]

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from graphwright.analysis import Shapes
@@ -101,9 +102,9 @@ class Region:
     opened: list[int] = field(default_factory=lambda: [0])  # how often
 
     def open(self, *tensors: Tensor) -> Opened:
-        """Open the region with these weights."""
+        """Open the region with these weights, and more tensors that only tell when they were written to."""
         self.opened[0] += 1
-        gm = GraphModule(dict(zip(self.paths, tensors, strict=True)), self.graph)
+        gm = GraphModule(dict(zip(self.paths, tensors, strict=False)), self.graph)
         args = [torch.zeros(shape, dtype=dtype) for shape, dtype in self.inputs]
         return ENGINES[self.engine].open(gm.eval(), args, torch.get_num_threads())
 
@@ -124,14 +125,16 @@ def run_region(opened: Opened, *tensors: Tensor) -> Any:
 # ---- where they are
 
 
-def find_regions(gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor]) -> list[list[Node]]:
-    """Pieces of a specialized program that only compute tensors of tensors, the longest first."""
+def find_regions(
+    gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
+) -> list[list[Node]]:
+    """Pieces of a specialized program that only compute tensors of tensors, the longest first; see `find_sites`."""
     graph = gm.graph
     pieces: list[list[Node]] = [[]]
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             continue
-        if _is_plain(node, shapes, tensors):
+        if _is_plain(node, shapes, tensors) and _is_counted(node, counters):
             pieces[-1].append(node)
         elif not is_guard(node) or node.users:
             pieces.append([])
@@ -152,6 +155,17 @@ def _is_plain(node: Node, shapes: Shapes, tensors: Mapping[str, Tensor]) -> bool
     return _is_computed(shapes.value(node)) and all(
         _is_computed(shapes.value(used)) for used in node.all_input_nodes if used.op != "get_attr"
     )
+
+
+def _is_counted(node: Node, counters: Mapping[str, str]) -> bool:
+    """Tell whether it is known when the running statistics that a node reads are written to."""
+    if node.target not in (F.batch_norm, F.instance_norm, torch.batch_norm, torch.instance_norm):
+        return True
+    return all(used.target in counters for used in (*node.args[1:3], *_statistics(node)) if type(used) is Node)
+
+
+def _statistics(node: Node) -> list[Any]:
+    return [node.kwargs.get(name) for name in ("running_mean", "running_var")]
 
 
 def _is_computed(value: Any) -> bool:
@@ -197,7 +211,9 @@ def _writes_inside(piece: list[Node], writers: list[Node]) -> bool:
 # ---- put into a graph
 
 
-def put_regions(pieces: Sequence[tuple[list[Node], str]], shapes: Shapes, writing: Writing) -> None:
+def put_regions(
+    pieces: Sequence[tuple[list[Node], str]], shapes: Shapes, counters: Mapping[str, str], writing: Writing
+) -> None:
     """Put one call of an engine in the place of each of these pieces of a graph."""
     facts = {
         used: shapes.value(used) for piece, _ in pieces for node in piece for used in (node, *node.all_input_nodes)
@@ -211,7 +227,8 @@ def put_regions(pieces: Sequence[tuple[list[Node], str]], shapes: Shapes, writin
         graph, paths = _graph_of(piece, inputs, outputs)
         kinds = tuple([(tuple(facts[used].shape), facts[used].dtype) for used in inputs])
         writing.before(piece[-1])
-        opened = writing.packed(open_region, paths, Region(graph, paths, kinds, engine, len(piece)))
+        watched = dict.fromkeys(counters[path] for path in paths if path in counters)
+        opened = writing.packed(open_region, (*paths, *watched), Region(graph, paths, kinds, engine, len(piece)))
         value = writing.call(run_region, opened, *inputs)
         for i, node in enumerate(outputs):
             item = value if len(outputs) == 1 else writing.call(operator.getitem, value, i)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from torch import nn
-
 from graphwright.runtime import CaptureReport, GraphModule
 
 __all__ = ["OptimizedReport", "ReportOfOptimized", "RunsOn"]
@@ -53,7 +51,7 @@ class OptimizedReport(CaptureReport):
 class ReportOfOptimized:
     """In the class of an optimized module, what `report` gives."""
 
-    def __get__(self, module: nn.Module | None, owner: type) -> Any:
+    def __get__(self, module: Any, owner: type) -> Any:
         if module is None:
             return self
         report = GraphModule.report.__get__(module, owner)

@@ -38,9 +38,15 @@ class Found:
         return self.nodes[-1]
 
 
-def find_sites(gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor]) -> list[Found]:
-    """The sites of a specialized program: `tensors` are those that may be packed, by path."""
-    finding = _Finding(gm, shapes, tensors)
+def find_sites(
+    gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
+) -> list[Found]:
+    """The sites of a specialized program.
+
+    tensors: those that may be packed, by path. counters: by the path of a running statistic, that of what tells when it
+    is written to.
+    """
+    finding = _Finding(gm, shapes, tensors, counters)
     found = [site for node in gm.graph.all_nodes() for site in [finding.site(node)] if site is not None]
     return found + finding.merged(found)
 
@@ -48,8 +54,10 @@ def find_sites(gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor]) -
 class _Finding:
     """Looks for sites in one program."""
 
-    def __init__(self, gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor]) -> None:
-        self._shapes, self._tensors = shapes, tensors
+    def __init__(
+        self, gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
+    ) -> None:
+        self._shapes, self._tensors, self._counters = shapes, tensors, counters
         self._calls = Calls(gm)
         self._effects: dict[Any, GraphEffects] = {}
 
@@ -84,7 +92,7 @@ class _Finding:
             return None
         stride, padding, dilation = (number or () for number in numbers)
         sizes = tuple(self._tensors[weight].shape)
-        site = Convolution(weight, bias, (), 0.0, shape, sizes, stride, padding, dilation, groups)
+        site = Convolution(weight, bias, (), (), 0.0, shape, sizes, stride, padding, dilation, groups)
         return self._with_sum(self._with_norm(Found(site, (node,), (given["input"],))))
 
     # ---- what it goes on with
@@ -103,9 +111,12 @@ class _Finding:
         epsilon = 1e-5 if given["eps"] is None else given["eps"]
         if not is_known or given["training"] not in (None, False) or type(epsilon) is not float:
             return found
-        if given["input"] is not found.last:
+        counters = tuple(dict.fromkeys(self._counters.get(str(path), "") for path in paths[:2]))
+        if given["input"] is not found.last or "" in counters:
             return found
-        return replace(found, site=replace(found.site, norm=paths, epsilon=epsilon), nodes=(*found.nodes, node))
+        assert isinstance(found.site, Convolution)
+        site = replace(found.site, norm=paths, counters=counters, epsilon=epsilon)
+        return replace(found, site=site, nodes=(*found.nodes, node))
 
     def _with_sum(self, found: Found) -> Found:
         node = _only_user(found.last)
@@ -121,6 +132,7 @@ class _Finding:
         first = found.nodes[0]
         if effects.writer_of(found.inputs[0], between=(first, node)) or not effects.are_together(first, node):
             return found
+        assert isinstance(found.site, Convolution)
         site = replace(found.site, is_added=True)
         return replace(found, site=site, nodes=(*found.nodes, node), inputs=(*found.inputs, other))
 
