@@ -11,7 +11,7 @@ import os
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -93,9 +93,10 @@ def prefer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture(params=[Block, Mixed])
-def model(request: pytest.FixtureRequest) -> Iterator[nn.Module]:
+def model(request: pytest.FixtureRequest) -> nn.Module:
     torch.manual_seed(0)
-    yield request.param().eval()
+    made: nn.Module = request.param().eval()
+    return made
 
 
 def example(model: nn.Module) -> Tensor:
@@ -131,11 +132,15 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv in groups": (lambda: nn.Conv2d(6, 6, 3, padding=(1, 0), groups=6, bias=False), (1, 6, 9, 9)),
     "conv of pixels": (lambda: nn.Conv2d(6, 8, 1), (2, 6, 9, 7)),
     "conv and norm": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8)), (2, 6, 9, 9)),
-    "conv, norm and hardswish": (lambda: nn.Sequential(nn.Conv2d(6, 8, 1), nn.BatchNorm2d(8), nn.Hardswish()), (2, 6, 9, 9)),
+    "conv, norm and hardswish": (
+        lambda: nn.Sequential(nn.Conv2d(6, 8, 1), nn.BatchNorm2d(8), nn.Hardswish()), (2, 6, 9, 9)
+    ),
     "conv and hardsigmoid": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.Hardsigmoid()), (2, 6, 9, 9)),
     "conv and relu6": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.ReLU6()), (2, 6, 9, 9)),
     "conv and sigmoid": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.Sigmoid()), (2, 6, 9, 9)),
-    "conv, norm without scale": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8, affine=False)), (2, 6, 9, 9)),
+    "conv, norm without scale": (
+        lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8, affine=False)), (2, 6, 9, 9)
+    ),
     "conv and linear": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.Flatten(), nn.Linear(8, 4)), (2, 6, 3, 3)),
 }  # fmt: skip
 KERNELS = {
@@ -514,13 +519,19 @@ def test_no_file_holds_it(prefer: Callable[..., None], tmp_path: Any) -> None:
 needs_onnxruntime = pytest.mark.skipif(not ENGINES["onnxruntime"].is_installed, reason="without ONNX Runtime")
 
 
+def regions_in(code: str) -> list[str]:
+    """The calls of engines in some code."""
+    return [found[0] for found in re.finditer(r"run_region(_\d+)?\(", code)]
+
+
 @needs_onnxruntime
 def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")
     model = Block().eval()
     gm = optimize_for_inference(model, X)
     code = gm.code.partition("def forward_calling_modules")[0]
-    assert code.count("run_region(") == 1 and "conv2d" not in code
+    assert len(regions_in(code)) == 1
+    assert "conv2d" not in code
     assert_same(gm, model, X)
     assert counts(gm)[1] == 1
     assert gm.report.program.runs_on == "onnxruntime"
@@ -539,7 +550,8 @@ def test_control_flow_stays_between_regions(prefer: Callable[..., None]) -> None
     model = Mixed().eval()
     gm = optimize_for_inference(model, W)
     code = gm.code.partition("def forward_calling_modules")[0]
-    assert code.count("run_region(") == 1 and "if " in code.partition("run_region(")[2]
+    assert len(regions_in(code)) == 1
+    assert "    if " in code.partition(regions_in(code)[0])[2]
     for scale in (1, -1, 3):
         assert_same(gm, model, W * scale)
 
@@ -577,7 +589,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no module": (lambda: optimize_for_inference(3, X), CaptureError, "int"),  # type: ignore[arg-type]
     "wrong keyword": (lambda: optimize_for_inference(Block().eval(), X, {"y": 1}), CaptureError, "y"),
     "wrong keyword of a captured module": (
-        lambda: optimize_for_inference(trace(Block().eval(), X), X, {"y": 1}), PassError, "unexpected keyword argument 'y'"
+        lambda: optimize_for_inference(trace(Block().eval(), X), X, {"y": 1}), PassError, "argument 'y'"
     ),
     "optimized already": (
         lambda: optimize_for_inference(own(Block().eval()), X), PassError, "has a form already"

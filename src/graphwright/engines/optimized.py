@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import operator
 from collections.abc import Mapping, Sequence
@@ -84,7 +83,7 @@ class Prepared:
         used = {path for recipe in recipes for path in recipe.sources}
         counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
         self.packs = Packs([*program.paths, *counters], list(recipes))
-        self.counters = [path.rpartition(".")[0].split(".") for path in counters]
+        self.counters = [path.rpartition(".")[0] for path in counters]
         self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
         self.names = [recipes[recipe] for recipe in self.packs.recipes]
         self.flags = len(program.paths)  # after so many tensors come training flags
@@ -216,7 +215,7 @@ def _tables_of_counters(module: nn.Module, prepared: Prepared) -> list[dict[str,
     """The tables of buffers that have the counters, of the modules that inlined code knows now."""
     facts = module.__dict__[STATE].entries[prepared.beside].held.facts
     if prepared.facts[0] is not facts:
-        norms = [functools.reduce(lambda owner, name: owner._modules[name], path, module) for path in prepared.counters]
+        norms = [module.get_submodule(path) for path in prepared.counters]
         prepared.facts = facts, [norm.__dict__ for norm in norms]
     return [state["_buffers"] for state in prepared.facts[1]]
 

@@ -107,7 +107,7 @@ class _Optimizing:
         else:
             plan, parts = self._kernels(inputs)
             self._add(forms, "torch", plan)
-            self._add(forms, "torch, as it was", dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset()))
+            self._add(forms, "torch, unpacked", dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset()))
             self._add_engines(forms, plan)
         calls = {name: self._call(form) for name, form in forms.items()}
         measured = fastest(calls, _SECONDS_A_PROGRAM)

@@ -230,13 +230,18 @@ def put_regions(
         watched = dict.fromkeys(counters[path] for path in paths if path in counters)
         opened = writing.packed(open_region, (*paths, *watched), Region(graph, paths, kinds, engine, len(piece)))
         value = writing.call(run_region, opened, *inputs)
-        for i, node in enumerate(outputs):
-            item = value if len(outputs) == 1 else writing.call(operator.getitem, value, i)
+        items = (
+            [value] if len(outputs) == 1 else [writing.call(operator.getitem, value, i) for i in range(len(outputs))]
+        )
+        for node, item in zip(outputs, items, strict=True):
             writing.stands_for[node] = item
             facts[item] = facts[node]
             substitute(node, item)
+        names = [node.name for node in outputs]
         for node in reversed(piece):
             node.graph.erase_node(node)
+        for name, node in zip(names, outputs, strict=True):
+            writing.stands_for[node].name = name
 
 
 def _graph_of(piece: list[Node], inputs: list[Node], outputs: list[Node]) -> tuple[Graph, tuple[str, ...]]:
