@@ -610,3 +610,70 @@ def test_an_engine_that_is_not_installed_says_how_to_install_it(monkeypatch: pyt
     with pytest.raises(PassError, match=r"'onnxruntime' is not installed\s+fix: pip install graphwright\[onnx\]"):
         optimize_for_inference(Block().eval(), X, engines=("torch", "onnxruntime"))
     assert "onnxruntime" not in optimize_for_inference(Block().eval(), X).code
+
+
+# ---- decisions
+
+
+def test_decisions_are_kept(prefer: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    prefer("oneDNN", "torch")
+    model = Block().eval()
+    assert not list(tmp_path.iterdir())
+    optimize_for_inference(model, X, engines=("torch",), keep_decisions=True)
+    folder = tmp_path / ".cache" / "graphwright"
+    (path,) = folder.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700 and path.stat().st_mode & 0o777 == 0o600
+
+    def only_programs(calls: Mapping[str, Any], seconds: float) -> Measured:
+        assert "inlined" in calls
+        return Measured("torch", {})
+
+    for module in (choosing, optimizing):
+        monkeypatch.setattr(module, "fastest", only_programs)
+    gm = optimize_for_inference(model, X, engines=("torch",), keep_decisions=True)
+    assert {part.runs_on for part in gm.report.parts} == {"oneDNN"}
+    assert_same(gm, model, X)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"about": 1}', '{"kernels": {"linear": ["rm"]}}', "\x00"])
+def test_what_cannot_be_read_is_measured(
+    text: str, prefer: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    prefer("oneDNN", "torch")
+    model = Block().eval()
+    optimize_for_inference(model, X, engines=("torch",), keep_decisions=True)
+    (path,) = (tmp_path / ".cache" / "graphwright").iterdir()
+    path.write_text(text)
+    assert_same(optimize_for_inference(model, X, engines=("torch",), keep_decisions=True), model, X)
+    assert "oneDNN" in path.read_text()
+
+
+def test_a_folder_that_others_can_enter_is_not_used(
+    prefer: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    prefer("oneDNN", "torch")
+    folder = tmp_path / ".cache" / "graphwright"
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    optimize_for_inference(Block().eval(), X, engines=("torch",), keep_decisions=True)
+    assert not list(folder.iterdir())
+
+
+class Written(nn.Module):
+    """Attention that is written out."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return ((q @ k.transpose(-2, -1)) / 2.0).softmax(-1) @ v
+
+
+def test_attention_is_one_operation(prefer: Callable[..., None]) -> None:
+    prefer("torch")
+    q, k, v = torch.randn(3, 2, 4, 5, 4).unbind()
+    gm = optimize_for_inference(Written().eval(), (q, k, v), engines=("torch",))
+    code = gm.code.partition("def forward_calling_modules")[0]
+    assert "scaled_dot_product_attention" in code and "softmax" not in code
+    assert_same(gm, Written(), q, k, v)
+    assert_same(gm, Written(), q[:1], k[:1], v[:1])

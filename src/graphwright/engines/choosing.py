@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +53,17 @@ class _Now:
 
 
 def choose(
-    site: Site, tensors: Mapping[str, Tensor], tolerance: float, seconds: float, is_exact: bool = True
+    site: Site,
+    tensors: Mapping[str, Tensor],
+    tolerance: float,
+    seconds: float,
+    is_exact: bool = True,
+    only: Sequence[str] = (),
 ) -> Choice:
     """Measure the kernels of a site on random inputs; those that are off by more than the tolerance are dropped.
 
     tolerance: of the largest difference, relative to the largest value. Kernels of half precision are asked where it
-    need not be exact.
+    need not be exact. only: the kernels to ask, where it is known before which is the fastest.
     """
     inputs, calls = _inputs(site), _Now(tensors)
     kernels = {
@@ -66,11 +71,15 @@ def choose(
     }
     expected = kernels["torch"]()
     dropped = []
+    if only and all(name in kernels for name in only):
+        kernels = {name: kernel for name, kernel in kernels.items() if name in ("torch", *only)}
     for name in list(kernels)[1:]:
         reason = _reason_against(kernels[name], expected, tolerance)
         if reason:
             dropped.append(f"{name}: {reason}")
             del kernels[name]
+    if only and len(kernels) <= 2:
+        return Choice(list(kernels)[-1], (), (*dropped, "as it was measured before"))
     measured = fastest(kernels, seconds)
     return Choice(measured.best, tuple(measured.times_us.items()), tuple(dropped))
 

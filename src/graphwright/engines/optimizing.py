@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from graphwright.analysis import tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
+from graphwright.engines.cache import Decisions
 from graphwright.engines.choosing import Choice, choose, choose_merged
 from graphwright.engines.fitting import facts_of
 from graphwright.engines.inlining import inline
@@ -40,6 +41,7 @@ def optimize_for_inference(
     precision: Literal["fp32", "bf16"] = "fp32",
     examples: Sequence[tuple[Any, ...]] | None = None,
     tolerance: float = 1e-4,
+    keep_decisions: bool = False,
 ) -> GraphModule:
     """Capture a module, if it is none yet, and give a copy that is faster on inputs like these, for inference.
 
@@ -51,7 +53,8 @@ def optimize_for_inference(
     engines: "torch" is what PyTorch has; "onnxruntime", "openvino" and "inductor" run pieces of the program where they
     are faster. "auto" is torch, ONNX Runtime and OpenVINO, as far as they are installed. examples: more arguments, to
     check on. tolerance: of the largest difference to the program, relative to its largest value; what is off by more is
-    not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least.
+    not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least. keep_decisions: note
+    in the user's cache folder which kernels are the fastest, so that the next module with such layers is ready sooner.
 
     Raises PassError for an engine that is not known or not installed, and CaptureError as `trace` does.
 
@@ -68,7 +71,8 @@ def optimize_for_inference(
     names = installed(_auto() if engines == "auto" else engines)
     gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
     with torch.no_grad():
-        return _Optimizing(gm, given, named, names, precision, tolerance, examples or ()).result()
+        decisions = Decisions() if keep_decisions else None
+        return _Optimizing(gm, given, named, names, precision, tolerance, examples or (), decisions).result()
 
 
 def _auto() -> list[str]:
@@ -87,11 +91,13 @@ class _Optimizing:
         precision: str,
         tolerance: float,
         examples: Sequence[tuple[Any, ...]],
+        decisions: Decisions | None = None,
     ) -> None:
         self._staged = _staged(inline(gm))
         self._args, self._kwargs, self._examples = args, kwargs, examples
         self._engines, self._precision = engines, precision
         self._tolerance = max(tolerance, _PRECISIONS[precision])
+        self._decisions = decisions
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
 
@@ -137,6 +143,8 @@ class _Optimizing:
             key = found.site.key
             if key not in choices:
                 choices[key] = self._choice(found.site, program)
+        if self._decisions is not None:
+            self._decisions.keep({f"{self._precision} {key}": choice.kernel for key, choice in choices.items()})
         groups = {found.site.key: found for found in sites if found.members}
         merged = {
             key for key, found in groups.items() if choose_merged(found, choices, program.tensors, _SECONDS_A_SITE)
@@ -151,7 +159,9 @@ class _Optimizing:
 
     def _choice(self, site: Site, program: Program) -> Choice:
         is_exact = self._precision == "fp32"
-        return choose(site, program.tensors, self._tolerance, _SECONDS_A_SITE, is_exact)
+        kept = None if self._decisions is None else self._decisions.known.get(f"{self._precision} {site.key}")
+        only = () if kept is None else (kept,)
+        return choose(site, program.tensors, self._tolerance, _SECONDS_A_SITE, is_exact, only)
 
     def _program(self, inputs: tuple[Any, ...]) -> Program:
         entries = entry_points_of(self._staged)

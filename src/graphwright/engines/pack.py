@@ -95,7 +95,7 @@ class Packs:
             if (
                 held is not None
                 and held.forks == _forks[0]
-                and all(map(operator.is_, looked_at, held.tensors))
+                and _are_same(looked_at, held.tensors)
                 and [*map(_VERSION, looked_at)] == held.versions
                 and [*map(_POINTER, looked_at)] == held.pointers
             ):
@@ -136,6 +136,18 @@ class Packs:
     def _make(self, recipe: Recipe, tensors: list[Tensor]) -> Any:
         self.count += 1
         return recipe.make(*tensors, *recipe.settings)
+
+
+def _are_same(tensors: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
+    """Tell whether tensors are the same objects, or as good as that where versions and addresses are the same, too.
+
+    Python compares items by identity first; tensors that are not the same have no truth but where they have one
+    element, and that of an equal one at the same address has the same bytes.
+    """
+    try:
+        return tensors == others
+    except RuntimeError:
+        return False
 
 
 def _is_plain(recipe: Recipe) -> bool:

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graphwright.analysis import Shapes
+from graphwright.analysis import Shapes, infer_tensor_metadata
 from graphwright.engines.bound_tensors import Binding
 from graphwright.engines.kernels import use_kernel
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure
-from graphwright.passes import FoldConditions, put_in_place, substitute, use_function
+from graphwright.passes import FoldConditions, UseScaledDotProductAttention, put_in_place, substitute, use_function
 from graphwright.runtime import GraphModule, is_guard
 
 __all__ = ["specialized"]
@@ -60,6 +60,9 @@ def specialized(module: nn.Module, graph: Graph, binding: Binding, args: Sequenc
     shapes = Shapes(gm, *positional[0], **positional[1])
     _fold_sizes(gm.graph, shapes, args)
     FoldConditions().run(gm)
+    if any("softmax" in str(node.target) for node in gm.graph.all_nodes()):
+        infer_tensor_metadata(gm, *positional[0], **positional[1])
+        UseScaledDotProductAttention(fill=False).run(gm)
     _erase_unused(gm.graph)
     return gm, shapes
 
