@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graphwright.analysis import Shapes, infer_tensor_metadata
+from graphwright.analysis import Shapes
 from graphwright.engines.bound_tensors import Binding
 from graphwright.engines.kernels import use_kernel
 from graphwright.ir import Graph, Node
@@ -61,7 +61,9 @@ def specialized(module: nn.Module, graph: Graph, binding: Binding, args: Sequenc
     _fold_sizes(gm.graph, shapes, args)
     FoldConditions().run(gm)
     if any("softmax" in str(node.target) for node in gm.graph.all_nodes()):
-        infer_tensor_metadata(gm, *positional[0], **positional[1])
+        for node in gm.graph.all_nodes():
+            if isinstance(shapes.value(node), torch.Tensor):
+                node.meta["tensor_meta"] = shapes[node]
         UseScaledDotProductAttention(fill=False).run(gm)
     _erase_unused(gm.graph)
     return gm, shapes
