@@ -15,7 +15,7 @@ from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.bound_tensors import Binding, tensors_of
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
-from graphwright.engines.pack import Packs, Recipe, is_trained, itself
+from graphwright.engines.pack import Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Found, find_sites
 from graphwright.engines.specializing import specialized
@@ -82,7 +82,8 @@ class Prepared:
         self.graph, self.beside, self.inputs = program.gm.graph, beside, inputs
         used = {path for recipe in recipes for path in recipe.sources}
         counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
-        self.packs = Packs([*program.paths, *counters], list(recipes))
+        kinds = {path: kind_of(tensor) for path, tensor in program.tensors.items()}
+        self.packs = Packs([*program.paths, *counters], list(recipes), kinds)
         self.counters = [path.rpartition(".")[0] for path in counters]
         self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
         self.names = [recipes[recipe] for recipe in self.packs.recipes]

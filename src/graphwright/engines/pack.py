@@ -10,14 +10,15 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Packs", "Recipe", "is_trained", "itself"]
+__all__ = ["Packs", "Recipe", "is_trained", "itself", "kind_of"]
 
 _VERSION, _POINTER, _TRAINED = operator.attrgetter("_version"), Tensor.data_ptr, operator.attrgetter("requires_grad")
 _forks = [0]  # how many forks lie between the first process and this one
@@ -50,6 +51,7 @@ class _Held:
     pointers: list[int]
     kept: list[Tensor]  # keep the memory of the tensors, so that no other gets its address
     made: list[Any]
+    given: list[Any]  # the tensors that are as they are, and what was made
     forks: int
 
 
@@ -67,16 +69,21 @@ class Packs:
     ([tensor([0.]), tensor([-2., -2.])], 2)
     """
 
-    def __init__(self, paths: Sequence[str], recipes: Sequence[Recipe]) -> None:
+    def __init__(
+        self, paths: Sequence[str], recipes: Sequence[Recipe], kinds: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         places = {path: i for i, path in enumerate(paths)}
         plain = [recipe for recipe in recipes if _is_plain(recipe)]
         others = [recipe for recipe in recipes if not _is_plain(recipe)]
         self.recipes = [*plain, *others]
-        looked_at = list(dict.fromkeys(path for recipe in others for path in recipe.sources))
-        rows = {path: row for row, path in enumerate(looked_at)}
-        self._read = _getter([places[recipe.sources[0]] for recipe in plain])
-        self._look_at = _getter([places[path] for path in looked_at])
+        made_of = list(dict.fromkeys(path for recipe in others for path in recipe.sources))
+        self._count = len(made_of)
+        seen = list(dict.fromkeys([*made_of, *(recipe.sources[0] for recipe in plain)]))
+        rows = {path: row for row, path in enumerate(seen)}
+        self._look_at = _getter([places[path] for path in seen])
+        self._kinds = [kinds.get(path) for path in seen]
         self._sources = [[rows[path] for path in recipe.sources] for recipe in others]
+        self._plain = [rows[recipe.sources[0]] for recipe in plain]
         self._others = others
         self._held: _Held | None = None
         self._lock = threading.Lock()
@@ -85,42 +92,39 @@ class Packs:
     def of(self, tensors: list[Tensor]) -> list[Any] | None:
         """What is made of these tensors.
 
-        None where they do not say when they are written to, as inference tensors do not, or are of classes of their
-        own.
+        None where they do not say when they are written to, as inference tensors do not, are of classes of their own,
+        or of other kinds than they were: `kinds` has what `kind_of` gives, by path.
         """
-        if not self._others:
-            return [*self._read(tensors)]
-        held, looked_at = self._held, self._look_at(tensors)
+        held, seen = self._held, self._look_at(tensors)
         try:
             if (
                 held is not None
                 and held.forks == _forks[0]
-                and _are_same(looked_at, held.tensors)
-                and [*map(_VERSION, looked_at)] == held.versions
-                and [*map(_POINTER, looked_at)] == held.pointers
+                and _are_same(seen, held.tensors)
+                and [*map(_POINTER, seen)] == held.pointers
+                and [*map(_VERSION, seen[: self._count])] == held.versions
             ):
-                return [*self._read(tensors), *held.made]
-            made = self._renewed(looked_at)
+                return held.given
+            return self._renewed(seen)
         except RuntimeError:
-            if any(map(torch.is_inference, looked_at)):
+            if any(map(torch.is_inference, seen)):
                 return None
             raise
-        return None if made is None else [*self._read(tensors), *made]
 
     def _renewed(self, tensors: tuple[Tensor, ...]) -> list[Any] | None:
-        if not all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors):
+        if not all(map(_is_of_kind, tensors, self._kinds)):
             return None
         if self._held is not None and self._held.forks != _forks[0]:
             self._lock = threading.Lock()  # another thread of the first process may have had it
         with self._lock, torch.no_grad():
             before = self._held if self._held is not None and self._held.forks == _forks[0] else None
-            versions, pointers = [*map(_VERSION, tensors)], [*map(_POINTER, tensors)]
+            versions, pointers = [*map(_VERSION, tensors[: self._count])], [*map(_POINTER, tensors)]
             changed = {
                 i
-                for i, tensor in enumerate(tensors)
+                for i, version in enumerate(versions)
                 if before is None
-                or tensor is not before.tensors[i]
-                or versions[i] != before.versions[i]
+                or tensors[i] is not before.tensors[i]
+                or version != before.versions[i]
                 or pointers[i] != before.pointers[i]
             }
             made = [
@@ -130,8 +134,9 @@ class Packs:
                 for k, (recipe, sources) in enumerate(zip(self._others, self._sources, strict=True))
             ]
             kept = [tensor.detach() for tensor in tensors]
-            self._held = _Held(tensors, versions, pointers, kept, made, _forks[0])
-            return made
+            given = [*[tensors[row] for row in self._plain], *made]
+            self._held = _Held(tensors, versions, pointers, kept, made, given, _forks[0])
+            return given
 
     def _make(self, recipe: Recipe, tensors: list[Tensor]) -> Any:
         self.count += 1
@@ -148,6 +153,15 @@ def _are_same(tensors: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
         return tensors == others
     except RuntimeError:
         return False
+
+
+def kind_of(tensor: Tensor) -> tuple[Any, ...]:
+    """What kernels are chosen by: the sizes of a tensor, its dtype, device and layout."""
+    return tuple(tensor.shape), tensor.dtype, tensor.device, tensor.layout
+
+
+def _is_of_kind(tensor: Tensor, kind: tuple[Any, ...] | None) -> bool:
+    return type(tensor) in (Tensor, torch.nn.Parameter) and kind in (None, kind_of(tensor))
 
 
 def _is_plain(recipe: Recipe) -> bool:
