@@ -33,7 +33,7 @@ class Calls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A function of one value, and how the oneDNN kernels call it."""
+    """A function that may write to the value that it is given, and how the oneDNN kernels call it."""
 
     function: Callable[..., Any]
     attribute: str
@@ -45,15 +45,15 @@ class Activation:
 
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
-        "relu": Activation(torch.relu, "relu"),
+        "relu": Activation(torch.relu_, "relu"),
         "gelu": Activation(F.gelu, "gelu", "none"),
         "gelu_tanh": Activation(F.gelu, "gelu", "tanh", options=(("approximate", "tanh"),)),
-        "silu": Activation(torch._C._nn.silu, "swish"),
-        "hardswish": Activation(torch._C._nn.hardswish, "hardswish"),
-        "hardsigmoid": Activation(torch._C._nn.hardsigmoid, "hardsigmoid"),
-        "sigmoid": Activation(torch.sigmoid, "sigmoid"),
-        "tanh": Activation(torch.tanh, "tanh"),
-        "relu6": Activation(torch._C._nn.hardtanh, "hardtanh", scalars=(0.0, 6.0), arguments=(0.0, 6.0)),
+        "silu": Activation(torch._C._nn.silu_, "swish"),
+        "hardswish": Activation(torch._C._nn.hardswish_, "hardswish"),
+        "hardsigmoid": Activation(torch._C._nn.hardsigmoid_, "hardsigmoid"),
+        "sigmoid": Activation(torch.sigmoid_, "sigmoid"),
+        "tanh": Activation(torch.tanh_, "tanh"),
+        "relu6": Activation(torch._C._nn.hardtanh_, "hardtanh", scalars=(0.0, 6.0), arguments=(0.0, 6.0)),
     }
 )
 
@@ -321,7 +321,7 @@ def _tensors(calls: Calls, site: Convolution, make: Callable[..., Tensor], *sett
 
 def _ended(calls: Calls, site: Convolution, value: Any, other: Any) -> Any:
     if site.is_added:
-        value = calls.call(torch.add, value, other)
+        value = calls.call(torch.Tensor.add_, value, other)
     return _activated(calls, site.activation, value)
 
 

@@ -3,7 +3,8 @@
 A captured module, or one that is captured first, and example inputs come in; an `OnnxProgram` goes out. Read export.py
 first.
 
-    onnxruntime_engine.py, openvino_engine.py  pieces of programs for `graphwright.engines`
+    onnxruntime_engine.py  pieces of programs that ONNX Runtime runs for `graphwright.engines`
+    openvino_engine.py     the same for OpenVINO
     export.py         the export of one program
     assumptions.py    what torch.export assumes of open sizes, tried out
     checking.py       a model beside its program
