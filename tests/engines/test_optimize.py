@@ -384,6 +384,41 @@ def test_training_runs_the_general_program(prefer: Callable[..., None]) -> None:
     assert_same(gm, twin, X)
 
 
+class OwnNorm(nn.BatchNorm2d):
+    """A batch norm of the user's own, which does not count its batches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, 0.5, self.eps
+        )
+
+
+class CountingNorm(OwnNorm):
+    """One that counts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.num_batches_tracked.add_(1)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, 0.5, self.eps
+        )
+
+
+@pytest.mark.parametrize("engines", [("torch",), "auto"])
+@pytest.mark.parametrize(("norm", "is_folded"), [(OwnNorm, False), (CountingNorm, True), (nn.BatchNorm2d, True)])
+def test_statistics_that_training_writes_are_seen(
+    norm: Callable[[int], nn.Module], is_folded: bool, engines: Any, prefer: Callable[..., None]
+) -> None:
+    prefer("onnxruntime", "oneDNN", "torch")
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), norm(8), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.Tanh()).eval()
+    gm = optimize_for_inference(model, X, engines=engines)
+    assert ("batch_norm" in gm.code.partition("def forward_calling_modules")[0]) is not is_folded
+    assert_same(gm, model, X)
+    model.train()(X)
+    model.eval()
+    assert_same(gm, model, X)
+
+
 def test_dropout_follows_its_flag(prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     model = Mixed().eval()

@@ -8,7 +8,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     specializing.py    a program for inputs of given sizes, in evaluation
     regions.py         pieces of a program that another engine runs
     inductor.py        one of them: torch.compile
-    cache.py           decisions that were measured before
+    decisions.py       decisions that were measured before
     choosing.py        the kernel of each layer, measured and put into the graph
     sites.py           where layers are in a graph, with what belongs to them
     alternatives.py    the kernels that may compute a layer
@@ -50,7 +50,7 @@ FLOORS = (
     "specializing",
     "regions",
     "inductor",
-    "cache",
+    "decisions",
     "choosing",
     "sites",
     "alternatives",

@@ -102,7 +102,7 @@ class Program:
         binding: Binding = entry.held
         places = [place for place in binding.places if place.table != "__dict__"]
         self.paths = [f"{place.owner}.{place.name}".lstrip(".") for place in places]
-        self.counters = _counters(module, binding, self.paths)
+        self.counters = _counters(module, self.paths)
         self.beside, self.inputs = beside, tuple(inputs)
         args = [_example(fact) for fact in inputs]
         self.gm, self.shapes = specialized(module, graph, binding, args)
@@ -199,17 +199,24 @@ def packed_for(module: Any, *given: Any) -> list[Any] | None:
 _COUNTER = operator.itemgetter("num_batches_tracked")
 
 
-def _counters(module: nn.Module, binding: Binding, paths: Sequence[str]) -> dict[str, str]:
+def _counters(module: nn.Module, paths: Sequence[str]) -> dict[str, str]:
     """By the path of a running statistic, the path of the number of batches that went into it."""
-    known = set(paths)
     counters = {}
-    for leaf in binding.leaves:
-        norm = module.get_submodule(leaf.path)
-        if isinstance(norm, nn.modules.batchnorm._BatchNorm) and isinstance(norm.num_batches_tracked, Tensor):
-            for name in ("running_mean", "running_var"):
-                if f"{leaf.path}.{name}" in known:
-                    counters[f"{leaf.path}.{name}"] = f"{leaf.path}.num_batches_tracked"
+    for path in paths:
+        owner, _, name = path.rpartition(".")
+        norm = module.get_submodule(owner)
+        if name in ("running_mean", "running_var") and _counts_batches(norm):
+            counters[path] = f"{owner}.num_batches_tracked".lstrip(".")
     return counters
+
+
+def _counts_batches(norm: nn.Module) -> bool:
+    """Tell whether a norm counts its batches in training: as torch's do, or in a `forward` that names the counter."""
+    if not isinstance(norm, nn.modules.batchnorm._NormBase) or not isinstance(norm.num_batches_tracked, Tensor):
+        return False
+    forward = type(norm).forward
+    is_known = isinstance(norm, nn.modules.batchnorm._BatchNorm) and forward is nn.modules.batchnorm._BatchNorm.forward
+    return is_known or "num_batches_tracked" in getattr(getattr(forward, "__code__", None), "co_names", ())
 
 
 def _tables_of_counters(module: nn.Module, prepared: Prepared) -> list[dict[str, Any]]:

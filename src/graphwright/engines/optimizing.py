@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from graphwright.analysis import tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
-from graphwright.engines.cache import Decisions
 from graphwright.engines.choosing import Choice, choose, choose_merged
+from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
 from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
