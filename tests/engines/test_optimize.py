@@ -487,6 +487,41 @@ def test_an_edit_of_the_graph_is_optimized(prefer: Callable[..., None]) -> None:
         torch.testing.assert_close(gm(X), -model(X), rtol=1e-4, atol=1e-5)
 
 
+class Counter(nn.Module):
+    """Writes to its weight, through a view, and counts its calls; and to its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(1))
+        self.steps = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.steps = self.steps + 1
+        y = torch.relu(self.layer(x) + x)
+        self.layer.weight.view(-1).mul_(0.5)
+        x.mul_(2)
+        return self.layer(y) + self.calls
+
+
+@pytest.mark.parametrize("names", [("oneDNN",), ("addmm",), ("onnxruntime",)])
+def test_what_the_program_writes_is_as_it_was(names: tuple[str, ...], prefer: Callable[..., None]) -> None:
+    prefer(*names, "torch")
+    model, x = Counter().eval().requires_grad_(False), torch.randn(3, 4)
+    twin, given = copy.deepcopy(model), x.clone()
+    random = torch.get_rng_state()
+    gm = optimize_for_inference(model, x)
+    assert torch.equal(x, given) and torch.equal(random, torch.get_rng_state())
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    for _ in range(3):
+        one = torch.randn(3, 4)
+        other = one.clone()
+        torch.testing.assert_close(gm(one), twin(other), rtol=1e-4, atol=1e-5)
+        assert torch.equal(one, other)
+    torch.testing.assert_close(gm.state_dict(), twin.state_dict())
+
+
 # ---- copies, processes, threads
 
 

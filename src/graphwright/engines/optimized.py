@@ -22,6 +22,7 @@ from graphwright.engines.specializing import specialized
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace
 from graphwright.passes import substitute
+from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import STATE, Entry, GraphModule, entry_points_of
 
 __all__ = ["Optimized", "Plan", "Prepared", "Program", "packed_for"]
@@ -107,7 +108,9 @@ class Program:
         args = [_example(fact) for fact in inputs]
         self.gm, self.shapes = specialized(module, graph, binding, args)
         self.attributes = _take_attributes(self.gm, module, self.paths)
-        self.tensors = _plain_tensors(module, [*self.paths, *self.counters.values()])
+        written = _written(self.gm, self.paths)
+        packable = [path for path in (*self.paths, *self.counters.values()) if path not in written]
+        self.tensors = _plain_tensors(module, packable)
 
     def sites(self) -> list[Found]:
         """Where other kernels may compute."""
@@ -260,6 +263,17 @@ def _plain_tensors(module: nn.Module, paths: Sequence[str]) -> dict[str, Tensor]
     """The tensors at some paths that may be packed."""
     found = {path: _tensor(module, path) for path in paths}
     return {path: tensor for path, tensor in found.items() if type(tensor) in (Tensor, nn.Parameter)}
+
+
+def _written(gm: GraphModule, paths: Sequence[str]) -> set[str]:
+    """The paths of tensors that the program itself writes to in place."""
+    written: set[str] = set()
+    for graph in gm.graph.all_graphs():
+        if any(is_inplace(node) for node in graph.nodes):
+            effects = GraphEffects(graph, Calls(gm))
+            read = [node for node in graph.nodes if node.op == "get_attr" and node.target in paths]
+            written |= {str(node.target) for node in read if effects.writer_of(node) is not None}
+    return written
 
 
 def _tensor(module: nn.Module, path: str) -> Any:

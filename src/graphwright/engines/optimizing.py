@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import tensors_in
+from graphwright.analysis import ModuleState, tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
 from graphwright.engines.choosing import Choice, choose, choose_merged
@@ -24,12 +25,13 @@ from graphwright.engines.optimized import Optimized, Plan, Program
 from graphwright.engines.regions import ENGINES, installed
 from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
 from graphwright.errors import PassError
-from graphwright.runtime import Entry, GraphModule, entry_points_of
+from graphwright.ops import is_impure, written_attributes
+from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
 __all__ = ["optimize_for_inference"]
 
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
-_SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.1, 2.0
+_SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
 
 
 def optimize_for_inference(
@@ -70,9 +72,10 @@ def optimize_for_inference(
         raise PassError(f"engines is {engines!r}", fix=f'give "auto" or a tuple of names: ({engines!r},)')
     names = installed(_auto() if engines == "auto" else engines)
     gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
-    with torch.no_grad():
-        decisions = Decisions() if keep_decisions else None
-        return _Optimizing(gm, given, named, names, precision, tolerance, examples or (), decisions).result()
+    decisions = Decisions() if keep_decisions else None
+    search = _Optimizing(gm, given, named, names, precision, tolerance, examples or (), decisions)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), search.keeping_state():
+        return search.result()
 
 
 def _auto() -> list[str]:
@@ -100,6 +103,16 @@ class _Optimizing:
         self._decisions = decisions
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def keeping_state(self) -> Iterator[None]:
+        """Leave the state of the program as it is, which runs many times."""
+        state = ModuleState(self._staged) if _writes_state(self._staged) else None
+        try:
+            yield
+        finally:
+            if state is not None:
+                state.restore()
 
     def result(self) -> GraphModule:
         """The fastest."""
@@ -198,7 +211,7 @@ class _Optimizing:
         return ""
 
     def _call(self, module: GraphModule) -> Callable[[], Any]:
-        args, kwargs = self._args, self._kwargs
+        args, kwargs = copy.deepcopy((self._args, self._kwargs))
         return (lambda: module(*args, **kwargs)) if kwargs else (lambda: module(*args))
 
 
@@ -223,6 +236,17 @@ def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
     return made
 
 
+def _writes_state(module: GraphModule) -> bool:
+    """Tell whether a call of a program may leave something behind in its modules."""
+    graph = entry_points_of(module)["forward"].graph
+    if written_attributes(graph):
+        return True
+    calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
+    return any(
+        is_impure(node, module.get_submodule(str(node.target)) if node.op == "call_module" else None) for node in calls
+    )
+
+
 def _plain(plan: Plan) -> dict[str, Choice]:
     return {key: Choice("torch") for key in plan.kernels}
 
@@ -242,7 +266,7 @@ def _bound(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping
 
 
 def _run(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Run a module on copies, and leave its state and that of the random numbers as they were."""
+    """Run a module on copies of its arguments, always with the same random numbers."""
     args, kwargs = copy.deepcopy((args, dict(kwargs)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
