@@ -19,8 +19,9 @@ from graphwright.engines.pack import Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Found, find_sites
 from graphwright.engines.specializing import specialized
+from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
-from graphwright.ops import is_inplace
+from graphwright.ops import is_inplace, written_attributes
 from graphwright.passes import substitute
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import STATE, Entry, GraphModule, entry_points_of
@@ -138,19 +139,31 @@ class Program:
         return Prepared(self, self.beside, plan.inputs, recipes, self.attributes)
 
     def _keep_layouts(self, plan: Plan) -> None:
-        """Have results and views be as they are where kernels give images whose channels come last."""
-        if all(choice.kernel == "torch" for choice in plan.kernels.values()):
+        """Have results and views be as they are where kernels give images whose channels come last.
+
+        Raises PassError where the program could tell the difference.
+        """
+        if all(choice.kernel == "torch" or key.startswith("linear") for key, choice in plan.kernels.items()):
             return
-        nodes = [node for node in self.gm.graph.nodes if _is_contiguous_image(self.shapes.value(node))]
+        for node in list(self.gm.graph.all_nodes()):
+            if node.op == "call_method" and node.target in _OF_LAYOUTS:
+                raise PassError(f"{node.name} asks how a value lies in memory", at=node.origin)
+            if node.op == "call_method" and node.target == "view":
+                if self._is_written(node):
+                    raise PassError(f"the view {node.name} is written to", at=node.origin)
+                node.target = "reshape"
         output = next(iter(self.gm.graph.find_nodes(op="output")))
-        for node in nodes:
-            for user in list(node.users):
-                if user.op == "call_method" and user.target == "view" and not is_inplace(node):
-                    user.target = "reshape"
-            if output in node.users:
+        for node in output.all_input_nodes:
+            if _is_contiguous_image(self.shapes.value(node)):
                 with self.gm.graph.inserting_before(output):
                     made = self.gm.graph.call_method("contiguous", (node,))
                 output.replace_input_with(node, made)
+
+    def _is_written(self, node: Node) -> bool:
+        """Tell whether a value, or what it is a view of, is written to in place."""
+        if not any(is_inplace(each) for each in node.graph.nodes):
+            return False
+        return GraphEffects(node.graph, Calls(self.gm)).writer_of(node) is not None
 
     def _put_kernels(self, plan: Plan, found: list[Found], writing: Writing) -> None:
         merged = [site for site in found if site.members and site.site.key in plan.merged]
@@ -159,6 +172,9 @@ class Program:
             if site.site.key in plan.kernels and taken.isdisjoint(_nodes(site)):
                 taken |= _nodes(site)
                 put_kernel(site, plan.kernels[site.site.key].kernel, writing)
+
+
+_OF_LAYOUTS = frozenset({"as_strided", "stride", "is_contiguous", "view_as", "data_ptr", "storage_offset"})
 
 
 def _is_contiguous_image(value: Any) -> bool:
@@ -235,10 +251,11 @@ def _tables_of_counters(module: nn.Module, prepared: Prepared) -> list[dict[str,
 
 
 def _take_attributes(gm: GraphModule, module: nn.Module, paths: Sequence[str]) -> list[tuple[tuple[str, ...], Any]]:
-    """Write plain attributes of modules as literals; gives where each is, and what."""
+    """Write plain attributes of modules that the program does not write as literals; gives where each is, and what."""
     taken: dict[tuple[str, ...], Any] = {}
+    others = {*paths, *written_attributes(gm.graph)}
     for node in list(gm.graph.all_nodes()):
-        if node.op == "get_attr" and node.target not in paths:
+        if node.op == "get_attr" and node.target not in others:
             place = tuple(str(node.target).split("."))
             found = _plain_attribute(module, place)
             if type(found) in (int, float, bool, str):

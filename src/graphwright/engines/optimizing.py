@@ -21,7 +21,7 @@ from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
 from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
-from graphwright.engines.optimized import Optimized, Plan, Program
+from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
 from graphwright.engines.regions import ENGINES, installed
 from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
 from graphwright.errors import PassError
@@ -74,7 +74,7 @@ def optimize_for_inference(
     gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
     decisions = Decisions() if keep_decisions else None
     search = _Optimizing(gm, given, named, names, precision, tolerance, examples or (), decisions)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), search.keeping_state():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         return search.result()
 
 
@@ -97,6 +97,7 @@ class _Optimizing:
         decisions: Decisions | None = None,
     ) -> None:
         self._staged = _staged(inline(gm))
+        self._writes_state = _writes_state(self._staged)
         self._args, self._kwargs, self._examples = args, kwargs, examples
         self._engines, self._precision = engines, precision
         self._tolerance = max(tolerance, _PRECISIONS[precision])
@@ -105,13 +106,13 @@ class _Optimizing:
         self._error: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def keeping_state(self) -> Iterator[None]:
-        """Leave the state of the program as it is, which runs many times."""
-        state = ModuleState(self._staged) if _writes_state(self._staged) else None
+    def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
+        """Leave the state of modules as it is, whatever runs."""
+        states = [ModuleState(module) for module in modules] if self._writes_state else []
         try:
             yield
         finally:
-            if state is not None:
+            for state in states:
                 state.restore()
 
     def result(self) -> GraphModule:
@@ -129,12 +130,13 @@ class _Optimizing:
             self._add(forms, "torch, unpacked", dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset()))
             self._add_engines(forms, plan)
         calls = {name: self._call(form) for name, form in forms.items()}
-        measured = fastest(calls, _SECONDS_A_PROGRAM)
+        with self._keeping_state(*forms.values()):
+            measured = fastest(calls, _SECONDS_A_PROGRAM)
         program = RunsOn("program", measured.best, tuple(measured.times_us.items()), tuple(self._notes))
         result = forms[measured.best]
         result.meta[META] = {
             "program": program,
-            "parts": tuple(parts) if measured.best == "torch" else (),
+            "parts": (*_regions(result), *(parts if measured.best == "torch" else ())),
             "error": self._error.get(measured.best, 0.0),
         }
         return result
@@ -203,7 +205,10 @@ class _Optimizing:
     def _difference(self, made: GraphModule, name: str) -> str:
         """What is different, empty where nothing is."""
         for args, kwargs in ((self._args, self._kwargs), *((each, {}) for each in self._examples)):
-            expected, given = (_run(module, args, kwargs) for module in (self._staged, made))
+            with self._keeping_state(self._staged):
+                expected = _run(self._staged, args, kwargs)
+            with self._keeping_state(made):
+                given = _run(made, args, kwargs)
             reason, error = _compared(expected, given, self._tolerance)
             self._error[name] = max(error, self._error.get(name, 0.0))
             if reason:
@@ -234,6 +239,13 @@ def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
     made = copy.copy(staged)
     entry_points_of(made)["forward"].form = form
     return made
+
+
+def _regions(module: GraphModule) -> list[RunsOn]:
+    """What the pieces of a program run on that an engine has got."""
+    held = entry_points_of(module)["forward"].held
+    regions = held.regions if isinstance(held, Prepared) else ()
+    return [RunsOn(f"{region.nodes} operations in a row", region.engine) for region in regions]
 
 
 def _writes_state(module: GraphModule) -> bool:
