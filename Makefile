@@ -8,7 +8,7 @@
 #   make format     let ruff mend what it can
 #   make interop    the ways in and out of torch.fx, torch.export and torch.compile, and to ONNX, judged on many programs
 #   make bench      the five headline ratios to torch.fx
-#   make bench-inference  a call of captured and inlined modules against the models themselves
+#   make bench-inference  captured, inlined and optimized modules against the models and other engines
 #   make docs       the documentation as HTML, in site/
 #   make clean      remove what these targets made, $(VENV) included
 
