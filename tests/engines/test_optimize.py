@@ -669,6 +669,25 @@ def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> 
 
 
 @needs_onnxruntime
+def test_sessions_follow_the_number_of_threads_and_are_of_one_process(prefer: Callable[..., None]) -> None:
+    prefer("onnxruntime")
+    model, threads = Block().eval(), torch.get_num_threads()
+    gm = optimize_for_inference(model, X)
+    (session,) = entry_points_of(gm)["forward"].held.packs._held.made
+    assert session._threads == threads
+    try:
+        torch.set_num_threads(threads + 1)
+        assert_same(gm, model, X)
+        assert session._threads == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+    twin = _pickled(gm)
+    assert_same(twin, model, X)
+    assert (counts(gm)[1], counts(twin)[1]) == (1, 1)
+    assert entry_points_of(twin)["forward"].held.packs._held.made[0] is not session
+
+
+@needs_onnxruntime
 def test_control_flow_stays_between_regions(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")
     model = Mixed().eval()

@@ -72,7 +72,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         "openvino": Engine(
             "graphwright.onnx.openvino_engine",
             ("onnx", "onnxscript", "onnxruntime", "openvino"),
-            "pip install graphwright[onnx] openvino",
+            "pip install graphwright[openvino]",
         ),
         "inductor": Engine("graphwright.engines.inductor", (), "pip install torch"),
     }
