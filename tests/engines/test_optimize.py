@@ -373,6 +373,14 @@ def test_only_the_input_wants_a_gradient(prefer: Callable[..., None]) -> None:
         assert not gm(x).requires_grad
 
 
+def test_an_example_with_a_history(prefer: Callable[..., None]) -> None:
+    prefer("oneDNN", "torch")
+    model, x = Block().eval(), X.clone().requires_grad_() * 2
+    gm = optimize_for_inference(model, x, engines=("torch",))
+    assert_same(gm, model, x)
+    torch.testing.assert_close(gm(x), model(x))
+
+
 def test_training_runs_the_general_program(prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     model = Block().eval()

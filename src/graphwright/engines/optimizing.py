@@ -216,7 +216,7 @@ class _Optimizing:
         return ""
 
     def _call(self, module: GraphModule) -> Callable[[], Any]:
-        args, kwargs = copy.deepcopy((self._args, self._kwargs))
+        args, kwargs = _copied((self._args, self._kwargs))
         return (lambda: module(*args, **kwargs)) if kwargs else (lambda: module(*args))
 
 
@@ -279,10 +279,16 @@ def _bound(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping
 
 def _run(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Run a module on copies of its arguments, always with the same random numbers."""
-    args, kwargs = copy.deepcopy((args, dict(kwargs)))
+    args, kwargs = _copied((args, dict(kwargs)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return module(*args, **kwargs)
+
+
+def _copied(value: Any) -> Any:
+    """Copy arguments, with tensors that no gradient leads to."""
+    tensors = {id(tensor): tensor.detach().clone() for tensor in tensors_in(value)}
+    return copy.deepcopy(value, tensors)
 
 
 def _compared(expected: Any, given: Any, tolerance: float) -> tuple[str, float]:
